@@ -8,6 +8,7 @@ use secrecy::SecretString;
 
 use super::accounts::{AccountRow, COLUMNS};
 use super::db::run;
+use super::sql::sql;
 use super::{Conn, Result};
 
 /// The number of accounts that are read at a time. Their secrets are decrypted in memory.
@@ -29,15 +30,16 @@ pub async fn find_external(
     platform: Platform,
     external_id: &str,
 ) -> Result<Option<ExistingAccount>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT {COLUMNS}, a.secrets
         FROM social_accounts a
         WHERE a.workspace_id = $1
             AND a.platform = $2
-            AND a.external_id = $3"
+            AND a.external_id = $3",
+        COLUMNS
     );
-    let found: Option<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(workspace_id)
+    let found: Option<AccountRow> = run!(conn, c => sqlx::query_as(sql).bind(workspace_id)
         .bind(platform).bind(external_id).fetch_optional(c))?;
     Ok(found.map(|row| {
         let account = row.account.clone();
@@ -73,7 +75,7 @@ pub async fn candidates(
     application: Option<&str>,
     after_id: i64,
 ) -> Result<Vec<(SocialAccount, SecretString)>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT {COLUMNS}, a.secrets
         FROM social_accounts a
@@ -81,9 +83,10 @@ pub async fn candidates(
             AND (a.external_id = $2 OR a.application = $3)
             AND a.id > $4
         ORDER BY a.id
-        LIMIT $5"
+        LIMIT $5",
+        COLUMNS
     );
-    let rows: Vec<AccountRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(platform)
+    let rows: Vec<AccountRow> = run!(conn, c => sqlx::query_as(sql).bind(platform)
         .bind(external_id).bind(application).bind(after_id).bind(PAGE).fetch_all(c))?;
     rows.into_iter().map(|row| row.open(cipher)).collect()
 }

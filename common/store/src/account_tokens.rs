@@ -9,6 +9,8 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 
 use super::db::{execute, run};
+use super::jobs::{id_list, list_sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx, jobs};
 
 /// When an account is checked again if the job that was enqueued for it is lost.
@@ -81,19 +83,15 @@ impl AccountAccess {
 
 /// Returns the access of accounts. Leaves out those that do not belong to the brand.
 pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Result<Vec<AccountAccess>> {
-    let sql = conn.for_engine(
+    let sql = list_sql!(
+        conn,
         "
-            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
-                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
-            FROM social_accounts a
-            JOIN brand_accounts b ON b.account_id = a.id
-            WHERE b.brand_id = $1 AND a.id IN (SELECT value::bigint FROM json_array_elements_text($2::json))",
-        "
-            SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
-                (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
-            FROM social_accounts a
-            JOIN brand_accounts b ON b.account_id = a.id
-            WHERE b.brand_id = $1 AND a.id IN (SELECT value FROM json_each($2))",
+        SELECT a.id, a.token_renewable, a.token_rotates, a.refresh_expires_at, a.token_expires_at,
+            (SELECT count(*) FROM brand_accounts o WHERE o.account_id = a.id) AS brands
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE a.id",
+        "AND b.brand_id = $2"
     );
     #[derive(sqlx_macros::FromRow)]
     struct AccessRow {
@@ -104,8 +102,8 @@ pub async fn access(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> Resu
         token_expires_at: Option<DateTime<Utc>>,
         brands: i64,
     }
-    let list = jobs::id_list(account_ids);
-    let rows: Vec<AccessRow> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&list).fetch_all(c))?;
+    let list = id_list(account_ids);
+    let rows: Vec<AccessRow> = run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?;
     let access = |row: AccessRow| AccountAccess {
         account_id: row.id,
         renewal: row.token_renewable.map(|renewable| Renewal {
@@ -127,31 +125,22 @@ pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<()> {
 
 /// Enqueues a job for each account whose tokens are due, at most `limit`, the longest overdue first. Returns how many.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64) -> Result<usize> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM social_accounts
-                WHERE token_check_at <= $1
-                ORDER BY token_check_at
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE social_accounts
-            SET token_check_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING id, workspace_id",
-        "
-            UPDATE social_accounts
-            SET token_check_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM social_accounts
-                WHERE token_check_at <= $1
-                ORDER BY token_check_at
-                LIMIT $2
-            )
-            RETURNING id, workspace_id",
+        WITH due AS MATERIALIZED (
+            SELECT id
+            FROM social_accounts
+            WHERE token_check_at <= $1
+            ORDER BY token_check_at
+            LIMIT (SELECT $2)
+            {LOCK}
+        )
+        UPDATE social_accounts
+        SET token_check_at = $3
+        WHERE id IN (SELECT id FROM due WHERE id = id + 0)
+        RETURNING id, workspace_id",
+        "FOR UPDATE SKIP LOCKED"
     );
     let (now, next) = (tx.now, tx.now + NEXT_CHECK);
     let due: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).bind(next).fetch_all(c))?;

@@ -18,6 +18,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx, account_tokens};
 
 /// An account that was connected.
@@ -131,7 +132,7 @@ pub async fn has_platform(conn: &mut Conn, brand_id: i64, platform: Platform) ->
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<Page<SocialAccount>> {
-    let sql = format!(
+    let sql = sql!(
         "
             SELECT {COLUMNS}
             FROM social_accounts a
@@ -139,33 +140,37 @@ pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<P
             WHERE b.brand_id = $1
             ORDER BY a.id DESC
             LIMIT $2
-            OFFSET $3"
+            OFFSET $3",
+        COLUMNS
     );
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let rows =
+        run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     Ok(Page { rows, total: count(conn, brand_id).await? })
 }
 
 /// Lists all accounts, for the operator.
 pub async fn all(conn: &mut Conn) -> Result<Vec<SocialAccount>> {
-    let sql = format!(
+    let sql = sql!(
         "
             SELECT {COLUMNS}
             FROM social_accounts a
-            ORDER BY a.id"
+            ORDER BY a.id",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
 }
 
 /// Finds an account of the brand.
 pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Option<SocialAccount>> {
-    let sql = format!(
+    let sql = sql!(
         "
             SELECT {COLUMNS}
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id
-            WHERE b.brand_id = $1 AND a.id = $2"
+            WHERE b.brand_id = $1 AND a.id = $2",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(account_id).fetch_optional(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
 
 /// Returns accounts by their ids. Leaves out those that do not belong to the brand.
@@ -173,19 +178,18 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     if account_ids.is_empty() {
         return Ok(Vec::new());
     }
-    let ids = conn.for_engine(
-        "(SELECT value::bigint FROM json_array_elements_text($2::json))",
-        "(SELECT value FROM json_each($2))",
-    );
-    let sql = format!(
+    let sql = list_sql!(
+        conn,
         "
-            SELECT {COLUMNS}
-            FROM social_accounts a
-            JOIN brand_accounts b ON b.account_id = a.id
-            WHERE b.brand_id = $1 AND a.id IN {ids}"
+        SELECT {COLUMNS}
+        FROM social_accounts a
+        JOIN brand_accounts b ON b.account_id = a.id
+        WHERE a.id",
+        "AND b.brand_id = $2",
+        COLUMNS
     );
     let list = id_list(account_ids);
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(&list).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns summaries of accounts by their ids. Leaves out those that do not belong to the brand.
@@ -211,9 +215,8 @@ pub async fn with_secrets(
     cipher: &Cipher,
     account_id: i64,
 ) -> Result<Option<(SocialAccount, SecretString)>> {
-    let sql = format!("SELECT {COLUMNS}, a.secrets FROM social_accounts a WHERE a.id = $1");
-    let row: Option<AccountRow> =
-        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?;
+    let sql = sql!("SELECT {COLUMNS}, a.secrets FROM social_accounts a WHERE a.id = $1", COLUMNS);
+    let row: Option<AccountRow> = run!(conn, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?;
     row.map(|row| row.open(cipher)).transpose()
 }
 
@@ -230,25 +233,37 @@ pub async fn of_brands_with_secrets(
         #[sqlx(flatten)]
         row: AccountRow,
     }
-    // `|| ''` as in `list_sql!`.
-    let pair = conn.for_engine(
+    const FOUND: &str = sql!(
         "
-        (
+        SELECT b.brand_id, {COLUMNS}, a.secrets
+        FROM pair
+        JOIN brand_accounts b ON b.brand_id = brand AND b.account_id = account
+        JOIN social_accounts a ON a.id = b.account_id",
+        COLUMNS
+    );
+    // `|| ''` as in `list_sql!`.
+    const PG: &str = sql!(
+        "
+        WITH pair AS (
             SELECT (value ->> 0)::bigint AS brand, (value ->> 1)::bigint AS account
             FROM json_array_elements($1::json)
             WHERE value ->> 0 = (value ->> 0) || ''
-        )",
-        "(SELECT value ->> 0 AS brand, value ->> 1 AS account FROM json_each($1))",
+        )
+        {FOUND}",
+        FOUND
     );
-    let sql = format!(
+    const SQLITE: &str = sql!(
         "
-        SELECT b.brand_id, {COLUMNS}, a.secrets
-        FROM {pair} pair
-        JOIN brand_accounts b ON b.brand_id = brand AND b.account_id = account
-        JOIN social_accounts a ON a.id = b.account_id"
+        WITH pair AS (
+            SELECT value ->> 0 AS brand, value ->> 1 AS account
+            FROM json_each($1)
+        )
+        {FOUND}",
+        FOUND
     );
+    let sql = conn.for_engine(PG, SQLITE);
     let list = serde_json::json!(pairs).to_string();
-    let rows: Vec<PairRow> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&list).fetch_all(c))?;
+    let rows: Vec<PairRow> = run!(conn, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
     let open = |found: PairRow| {
         let (account, secrets) = found.row.open(cipher)?;
         Ok(((found.brand_id, account.id), (account, secrets)))
@@ -336,13 +351,14 @@ pub async fn renew(
 
 /// Finds an account by its id only, for the worker.
 pub async fn find_any(conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
-    let sql = format!(
+    let sql = sql!(
         "
             SELECT {COLUMNS}
             FROM social_accounts a
-            WHERE a.id = $1"
+            WHERE a.id = $1",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(account_id).fetch_optional(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
 /// Returns an account's status and platform.

@@ -15,6 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::ai::Operation;
 
 use super::db::{execute, run};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx};
 
 /// How long a request may hold a reservation: three times its time limit.
@@ -94,28 +95,20 @@ pub async fn refund(tx: &mut Tx, workspace_id: i64, id: i64) -> Result<bool> {
 
 /// Refunds the credits of requests whose lease has expired, at most `limit`. Returns how many.
 pub async fn refund_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-            DELETE FROM ai_reservations
-            WHERE id IN (
-                SELECT id
-                FROM ai_reservations
-                WHERE lease_until <= $1
-                ORDER BY lease_until
-                LIMIT $2
-                FOR UPDATE SKIP LOCKED
-            )
-            RETURNING workspace_id, brand_id, month, operation, credits",
-        "
-            DELETE FROM ai_reservations
-            WHERE id IN (
-                SELECT id
-                FROM ai_reservations
-                WHERE lease_until <= $1
-                ORDER BY lease_until
-                LIMIT $2
-            )
-            RETURNING workspace_id, brand_id, month, operation, credits",
+        DELETE FROM ai_reservations
+        WHERE id IN (
+            SELECT id
+            FROM ai_reservations
+            WHERE lease_until <= $1
+            ORDER BY lease_until
+            LIMIT $2
+            {LOCK}
+        )
+        RETURNING workspace_id, brand_id, month, operation, credits",
+        "FOR UPDATE SKIP LOCKED"
     );
     let now = tx.now;
     let ended: Vec<EndedReservation> = run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?;

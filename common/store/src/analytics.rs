@@ -14,6 +14,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx, jobs};
 
 /// How long after its publication a target's metrics are first collected.
@@ -90,7 +91,8 @@ pub async fn add_published(tx: &mut Tx, early: Option<Platform>, limit: i64) -> 
 /// Returns how many accounts were due, of any platform.
 pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Result<usize> {
     // With one condition for both, the whole index would be scanned. `NULLS FIRST` is its order.
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
         WITH never AS MATERIALIZED (
             SELECT id
@@ -98,7 +100,7 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
             WHERE metrics_at IS NULL
             ORDER BY metrics_at NULLS FIRST
             LIMIT (SELECT $2)
-            FOR UPDATE SKIP LOCKED
+            {LOCK}
         ),
         due AS MATERIALIZED (
             SELECT id
@@ -106,9 +108,9 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
             WHERE metrics_at <= $1
             ORDER BY metrics_at NULLS FIRST
             LIMIT (SELECT $2)
-            FOR UPDATE SKIP LOCKED
+            {LOCK}
         ),
-        found AS MATERIALIZED (
+        chosen AS MATERIALIZED (
             SELECT id FROM never
             UNION ALL
             SELECT id FROM due
@@ -116,18 +118,9 @@ pub async fn enqueue_due(tx: &mut Tx, platforms: &[Platform], limit: i64) -> Res
         )
         UPDATE social_accounts
         SET metrics_at = $3
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+        WHERE id IN (SELECT id FROM chosen WHERE id = id + 0)
         RETURNING id, workspace_id, platform, status = 'active'",
-        "
-        UPDATE social_accounts
-        SET metrics_at = $3
-        WHERE id IN (
-            SELECT id FROM (SELECT id FROM social_accounts WHERE metrics_at IS NULL LIMIT $2)
-            UNION ALL
-            SELECT id FROM (SELECT id FROM social_accounts WHERE metrics_at <= $1 ORDER BY metrics_at LIMIT $2)
-            LIMIT $2
-        )
-        RETURNING id, workspace_id, platform, status = 'active'",
+        "FOR UPDATE SKIP LOCKED"
     );
     let (now, next) = (tx.now, tx.now + NEXT_CHECK);
     let due: Vec<(i64, i64, Platform, bool)> =

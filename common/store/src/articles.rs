@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Result, Tx};
 
 const COLUMNS: &str = "
@@ -13,20 +14,22 @@ const COLUMNS: &str = "
 
 /// Lists articles, newest first.
 pub async fn list(conn: &mut Conn, feed_id: i64) -> Result<Vec<Article>> {
-    let sql = format!(
+    let sql = sql!(
         "
-            SELECT {COLUMNS}
-            FROM articles
-            WHERE feed_id = $1
-            ORDER BY published_at DESC, id DESC
-            LIMIT {MAX_ARTICLES}"
+        SELECT {COLUMNS}
+        FROM articles
+        WHERE feed_id = $1
+        ORDER BY published_at DESC, id DESC
+        LIMIT $2",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_all(c))?)
+    let limit = i64::try_from(MAX_ARTICLES).unwrap_or(i64::MAX);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).bind(limit).fetch_all(c))?)
 }
 
 pub async fn find(conn: &mut Conn, feed_id: i64, article_id: i64) -> Result<Option<Article>> {
-    let sql = format!("SELECT {COLUMNS} FROM articles WHERE feed_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).bind(article_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM articles WHERE feed_id = $1 AND id = $2", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).bind(article_id).fetch_optional(c))?)
 }
 
 /// Returns what is compared with a fetched feed, of all stored articles.

@@ -10,14 +10,17 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
+use super::sql::sql;
 use super::{Conn, Result, StoreError, Tx};
 
 /// The length of a token, a state or a cookie: 43 characters of 62 are 256 bits.
 pub const SECRET_LENGTH: usize = 43;
 
-const COLUMNS: &str = "
-    a.id, a.brand_id, b.name AS brand_name, b.workspace_id, a.platform, a.target, a.instance, a.stage, a.browser_hash,
-    a.account_id, a.expires_at, a.user_id";
+const SELECT: &str = "
+    SELECT a.id, a.brand_id, b.name AS brand_name, b.workspace_id, a.platform, a.target, a.instance, a.stage,
+        a.browser_hash, a.account_id, a.expires_at, a.user_id
+    FROM authorizations a
+    JOIN brands b ON b.id = a.brand_id";
 
 /// Creates a random token, state or cookie.
 pub fn new_secret() -> Result<SecretString> {
@@ -64,43 +67,24 @@ pub async fn create(tx: &mut Tx, new: NewAuthorization<'_>) -> Result<SecretStri
     Ok(token)
 }
 
-async fn find_where(conn: &mut Conn, condition: &str, hashed: &[u8]) -> Result<Option<Authorization>> {
-    let sql = format!(
-        "
-            SELECT {COLUMNS}
-            FROM authorizations a
-            JOIN brands b ON b.id = a.brand_id
-            WHERE {condition} = $1"
-    );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(hashed).fetch_optional(c))?)
-}
-
 /// Finds an authorization by the token of its URL.
 pub async fn find_by_token(conn: &mut Conn, token: &str) -> Result<Option<Authorization>> {
-    match hash(token) {
-        Some(hashed) => find_where(conn, "a.token_hash", &hashed).await,
-        None => Ok(None),
-    }
+    let Some(hashed) = hash(token) else { return Ok(None) };
+    let sql = sql!("{SELECT} WHERE a.token_hash = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&hashed).fetch_optional(c))?)
 }
 
 /// Finds an authorization by the state of its last attempt.
 pub async fn find_by_state(conn: &mut Conn, state: &str) -> Result<Option<Authorization>> {
-    match hash(state) {
-        Some(hashed) => find_where(conn, "a.state_hash", &hashed).await,
-        None => Ok(None),
-    }
+    let Some(hashed) = hash(state) else { return Ok(None) };
+    let sql = sql!("{SELECT} WHERE a.state_hash = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&hashed).fetch_optional(c))?)
 }
 
 /// Finds an authorization by its id, for the browser that began it. The caller compares the browser's cookie.
 pub async fn find(conn: &mut Conn, id: i64) -> Result<Option<Authorization>> {
-    let sql = format!(
-        "
-            SELECT {COLUMNS}
-            FROM authorizations a
-            JOIN brands b ON b.id = a.brand_id
-            WHERE a.id = $1"
-    );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE a.id = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?)
 }
 
 /// Locks an authorization until the end of the transaction, then reads it.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::db::{execute, run};
 use super::jobs::id_list;
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx};
 
 const PAGE: &str = "id, brand_id, slug, title, bio, theme, avatar_id, views, version, created_at, updated_at";
@@ -36,22 +37,23 @@ pub struct LinkEntry {
 
 /// Creates a page. Returns `None` if the slug is taken. Of two concurrent requests for one slug, only one succeeds.
 pub async fn create(tx: &mut Tx, brand_id: i64, slug: &str, page: &NewPage<'_>) -> Result<Option<BioPage>> {
-    let sql = format!(
+    let sql = sql!(
         "
             INSERT INTO bio_pages (brand_id, slug, title, bio, theme, avatar_id, created_at, updated_at)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
             ON CONFLICT (slug) DO NOTHING
-            RETURNING {PAGE}"
+            RETURNING {PAGE}",
+        PAGE
     );
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(slug).bind(page.title).bind(page.bio)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(slug).bind(page.title).bind(page.bio)
         .bind(page.theme).bind(page.avatar_id).bind(now).fetch_optional(c))?)
 }
 
 /// Lists the brand's pages, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioPage>> {
-    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 ORDER BY id DESC");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    let sql = sql!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 ORDER BY id DESC", PAGE);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns how many pages the brand has.
@@ -62,32 +64,33 @@ pub async fn count_of_brand(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 
 /// Returns the links of all of the brand's pages, ordered within each page.
 pub async fn links_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<BioLink>> {
-    let sql = format!(
+    let sql = sql!(
         "
             SELECT {LINK}
             FROM bio_links
             WHERE page_id IN (SELECT id FROM bio_pages WHERE brand_id = $1)
-            ORDER BY page_id DESC, position, id"
+            ORDER BY page_id DESC, position, id",
+        LINK
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
-    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2", PAGE);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
 /// Finds a page and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<BioPage>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page_id).fetch_optional(c))?)
+    let sql =
+        locking_sql!(tx, "SELECT {PAGE} FROM bio_pages WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", PAGE);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(page_id).fetch_optional(c))?)
 }
 
 /// Returns the links of a page, in order.
 pub async fn links(conn: &mut Conn, page_id: i64) -> Result<Vec<BioLink>> {
-    let sql = format!("SELECT {LINK} FROM bio_links WHERE page_id = $1 ORDER BY position, id");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(page_id).fetch_all(c))?)
+    let sql = sql!("SELECT {LINK} FROM bio_links WHERE page_id = $1 ORDER BY position, id", LINK);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(page_id).fetch_all(c))?)
 }
 
 /// Returns whether a page other than `except` has the slug.
@@ -205,8 +208,8 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, page_id: i64) -> Result<Option<S
 /// Returns a page and its links by the slug only, for visitors. The page is read first, so its version is that of the
 /// links or an older one. If the page changes in between, the next version check finds it.
 pub async fn by_slug(conn: &mut Conn, slug: &str) -> Result<Option<(BioPage, Vec<BioLink>)>> {
-    let sql = format!("SELECT {PAGE} FROM bio_pages WHERE slug = $1");
-    let page: Option<BioPage> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(slug).fetch_optional(c))?;
+    let sql = sql!("SELECT {PAGE} FROM bio_pages WHERE slug = $1", PAGE);
+    let page: Option<BioPage> = run!(conn, c => sqlx::query_as(sql).bind(slug).fetch_optional(c))?;
     match page {
         None => Ok(None),
         Some(page) => {
@@ -276,24 +279,25 @@ pub async fn add_counts(tx: &mut Tx, views: &[(i64, u64)], clicks: &[(i64, u64)]
         let (views, clicks) = (ids(views), ids(clicks));
         let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(LOCK).bind(&views).bind(&clicks).fetch_all(c))?;
     }
-    add(tx, "UPDATE bio_pages SET views = views + c.n", "bio_pages", views).await?;
-    add(tx, "UPDATE bio_links SET clicks = clicks + c.n", "bio_links", clicks).await
-}
-
-async fn add(tx: &mut Tx, update: &str, table: &str, counts: &[(i64, u64)]) -> Result<()> {
-    if counts.is_empty() {
-        return Ok(());
-    }
-    let from = tx.for_engine(
-        "
-            (
-                SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n
-                FROM json_array_elements($1::json)
-            ) c",
-        "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) c",
+    // The numbers in the bind, as rows.
+    const PG: &str = "
+        (
+            SELECT (value ->> 0)::bigint AS id, (value ->> 1)::bigint AS n
+            FROM json_array_elements($1::json)
+        ) added";
+    const SQLITE: &str = "(SELECT value ->> 0 AS id, value ->> 1 AS n FROM json_each($1)) added";
+    let add_views = tx.for_engine(
+        sql!("UPDATE bio_pages SET views = views + added.n FROM {PG} WHERE bio_pages.id = added.id", PG),
+        sql!("UPDATE bio_pages SET views = views + added.n FROM {SQLITE} WHERE bio_pages.id = added.id", SQLITE),
     );
-    let sql = format!("{update} FROM {from} WHERE {table}.id = c.id");
-    let list = json!(counts).to_string();
-    execute!(tx, sqlx::AssertSqlSafe(sql.as_str()), &list)?;
+    let add_clicks = tx.for_engine(
+        sql!("UPDATE bio_links SET clicks = clicks + added.n FROM {PG} WHERE bio_links.id = added.id", PG),
+        sql!("UPDATE bio_links SET clicks = clicks + added.n FROM {SQLITE} WHERE bio_links.id = added.id", SQLITE),
+    );
+    for (sql, counts) in [(add_views, views), (add_clicks, clicks)] {
+        if !counts.is_empty() {
+            execute!(tx, sql, json!(counts).to_string())?;
+        }
+    }
     Ok(())
 }

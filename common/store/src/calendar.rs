@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};
 
 use super::db::run;
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result};
 
 const COLUMNS: &str = "
@@ -13,15 +14,16 @@ const COLUMNS: &str = "
 
 /// Returns a brand's next scheduled posts.
 pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT {COLUMNS}
         FROM posts p
         WHERE p.brand_id = $1 AND p.status = 'scheduled' AND p.deleted_at IS NULL
         ORDER BY p.scheduled_at, p.id
-        LIMIT $2"
+        LIMIT $2",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
 /// Selects the posts that [`list`] returns.
@@ -35,7 +37,7 @@ pub struct PostFilter {
 
 /// Lists a brand's posts, newest first.
 pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
-    // Each filter has its own text instead of `$2 = '' OR …`, so that it can use its own index.
+    // Each filter has its own text (see [`super::sql`]).
     let status = if filter.status.is_some() { "p.status = $2" } else { "$2 = ''" };
     let account = match filter.account_id {
         Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $3)",
@@ -75,7 +77,7 @@ pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Resu
                 $5 = 0
                 OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $5)
             )";
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT *
         FROM (
@@ -89,9 +91,11 @@ pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Resu
                 AND p.created_at < $3 {FILTER}
         ) AS planned
         ORDER BY coalesce(scheduled_at, created_at), id
-        LIMIT $6"
+        LIMIT $6",
+        COLUMNS,
+        FILTER
     );
     let (status, account) = (query.status.map_or("", PostStatus::as_str), query.account_id.unwrap_or_default());
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(query.brand_id).bind(query.from).bind(query.to)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(query.brand_id).bind(query.from).bind(query.to)
         .bind(status).bind(account).bind(limit).fetch_all(c))?)
 }

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
 const PLAN: &str = "id, name, description, starts_on, ends_on, created_at, updated_at";
@@ -41,52 +42,54 @@ pub struct NewItem {
 
 /// Lists the brand's plans, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<ContentPlan>> {
-    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 ORDER BY id DESC");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    let sql = sql!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 ORDER BY id DESC", PLAN);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns the items of all of the brand's plans without their contents, grouped by plan and ordered within each.
 pub async fn items_of_brand(conn: &mut Conn, brand_id: i64) -> Result<Vec<PlanItemHead>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT i.id, i.plan_id, i.title, i.planned_at, p.id AS post_id, i.created_at, i.updated_at
         FROM content_plan_items i
         LEFT JOIN posts p ON p.id = i.post_id AND p.deleted_at IS NULL
         WHERE i.plan_id IN (SELECT id FROM content_plans WHERE brand_id = $1)
-        {IN_ORDER}"
+        {IN_ORDER}",
+        IN_ORDER
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
-    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2", PLAN);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(plan_id).fetch_optional(c))?)
 }
 
 /// Finds a plan and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, plan_id: i64) -> Result<Option<ContentPlan>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).fetch_optional(c))?)
+    let sql =
+        locking_sql!(tx, "SELECT {PLAN} FROM content_plans WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", PLAN);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(plan_id).fetch_optional(c))?)
 }
 
 /// Returns the items of a plan, in order.
 pub async fn items(conn: &mut Conn, plan_id: i64) -> Result<Vec<PlanItem>> {
-    let sql = format!("{ITEM} WHERE i.plan_id = $1 {IN_ORDER}");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(plan_id).fetch_all(c))?)
+    let sql = sql!("{ITEM} WHERE i.plan_id = $1 {IN_ORDER}", ITEM, IN_ORDER);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(plan_id).fetch_all(c))?)
 }
 
 pub async fn create(tx: &mut Tx, brand_id: i64, plan: &NewPlan<'_>) -> Result<ContentPlan> {
-    let sql = format!(
+    let sql = sql!(
         "
             INSERT INTO content_plans (
                 brand_id, name, description, starts_on, ends_on, created_at, updated_at
             )
             VALUES ($1, $2, $3, $4, $5, $6, $6)
-            RETURNING {PLAN}"
+            RETURNING {PLAN}",
+        PLAN
     );
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan.name).bind(plan.description)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(plan.name).bind(plan.description)
         .bind(plan.starts_on).bind(plan.ends_on).bind(now).fetch_one(c))?)
 }
 
@@ -133,22 +136,23 @@ pub async fn add_items(tx: &mut Tx, plan_id: i64, items: &[NewItem]) -> Result<V
 
 /// Finds an item of the brand's plan.
 pub async fn find_item(conn: &mut Conn, brand_id: i64, plan_id: i64, item_id: i64) -> Result<Option<PlanItem>> {
-    let sql = format!(
-        "{ITEM} WHERE i.id = $3 AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)"
+    let sql = sql!(
+        "{ITEM} WHERE i.id = $3 AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $1 AND id = $2)",
+        ITEM
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(plan_id).bind(item_id)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(plan_id).bind(item_id)
         .fetch_optional(c))?)
 }
 
 /// Finds items of the brand's plan, in the order of their ids. Leaves out those that the plan does not have.
 pub async fn find_items(conn: &mut Conn, brand_id: i64, plan_id: i64, items: &[i64]) -> Result<Vec<PlanItem>> {
-    let among = list_sql!(conn, "i.id", "");
-    let sql = format!(
-        "{ITEM}
-        WHERE {among} AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $2 AND id = $3)
-        ORDER BY i.id"
+    let sql = list_sql!(
+        conn,
+        "{ITEM} WHERE i.id",
+        "AND i.plan_id = (SELECT id FROM content_plans WHERE brand_id = $2 AND id = $3) ORDER BY i.id",
+        ITEM
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id_list(items)).bind(brand_id).bind(plan_id)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(items)).bind(brand_id).bind(plan_id)
         .fetch_all(c))?)
 }
 

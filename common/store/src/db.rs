@@ -1,8 +1,10 @@
 //! Two engines, one SQL text.
 //!
-//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. Postgres has
-//! one pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open a SQLite
-//! file a second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
+//! [`run!`] expands a query once per engine; the text, its `$1` placeholders and its binds are the same. If the texts
+//! must differ, [`Conn::for_engine`] chooses one. It lists the reasons.
+//!
+//! Postgres has one pool. SQLite has one writer connection, for which writers queue, and several readers (WAL). To open
+//! a SQLite file a second time in one process, use [`Db::new_connections`], so that both writers share the semaphore.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -161,6 +163,15 @@ impl Conn {
     }
 
     /// Returns the SQL for this connection's engine. `pg` and `sqlite` take the same binds.
+    ///
+    /// A statement is a pair only for one of these reasons:
+    /// - It reads a list from a bind: `json_array_elements($1::json)` on Postgres, where each value also needs its type,
+    ///   and `json_each($1)` on SQLite. For a list of ids there is [`list_sql!`](super::jobs::list_sql).
+    /// - It writes to several tables: with `WITH` on Postgres, as several statements in one text on SQLite, which has no
+    ///   `INSERT`, `UPDATE` or `DELETE` in `WITH`.
+    /// - One of the engines would choose a worse plan. Then a comment says which.
+    ///
+    /// If only a lock differs, there is [`locking_sql!`](super::sql::locking_sql).
     pub fn for_engine(&self, pg: &'static str, sqlite: &'static str) -> &'static str {
         if self.is_postgres() { pg } else { sqlite }
     }

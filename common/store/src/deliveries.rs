@@ -11,9 +11,10 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::db::{execute, run, time_text};
-use super::jobs::engine::held_list;
+use super::jobs::engine::{END_DONE, IS_WAITED_FOR, held_list};
 use super::jobs::lanes::Caps;
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
 
 const SELECT: &str = "
@@ -40,7 +41,7 @@ pub async fn list(
     filter: DeliveryFilter,
     page: PageRequest,
 ) -> Result<Page<Delivery>> {
-    // Each filter has its own text instead of `$2 IS NULL OR …`, and the count joins events only where necessary.
+    // Each filter has its own text (see [`super::sql`]), and the count joins events only where necessary.
     let status = if filter.status.is_some() { "d.status = $2" } else { "$2 = ''" };
     let event = if filter.event.is_some() { "e.name = $3" } else { "$3 = ''" };
     let join = if filter.event.is_some() { "JOIN events e ON e.id = d.event_id" } else { "" };
@@ -63,14 +64,14 @@ pub async fn list(
 }
 
 pub async fn find(conn: &mut Conn, webhook_id: i64, delivery_id: i64) -> Result<Option<Delivery>> {
-    let sql = format!("{SELECT} WHERE d.webhook_id = $1 AND d.id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE d.webhook_id = $1 AND d.id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(webhook_id).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Finds a delivery by its id only, for the worker.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<Delivery>> {
-    let sql = format!("{SELECT} WHERE d.id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE d.id = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Locks a delivery's row and returns it: a replay and the end of an attempt must not overlap.
@@ -154,21 +155,11 @@ pub async fn load_outgoing(conn: &mut Conn, ids: &[i64]) -> Result<Vec<OutgoingD
 
 /// Locks deliveries in id order, and returns the `max_attempts` of each. Leaves out those that do not exist.
 pub async fn lock_each(tx: &mut Tx, ids: &[i64]) -> Result<HashMap<i64, i32>> {
-    let sql = tx.for_engine(
-        "
-            SELECT id, max_attempts
-            FROM webhook_deliveries
-            WHERE id IN (
-                SELECT value::bigint
-                FROM json_array_elements_text($1::json)
-                WHERE value = value || ''
-            )
-            ORDER BY id
-            FOR NO KEY UPDATE",
-        "
-            SELECT id, max_attempts
-            FROM webhook_deliveries
-            WHERE id IN (SELECT value FROM json_each($1))",
+    let sql = list_sql!(
+        tx,
+        "SELECT id, max_attempts FROM webhook_deliveries WHERE id",
+        "ORDER BY id {LOCK}",
+        "FOR NO KEY UPDATE"
     );
     let list = id_list(ids);
     let held: Vec<(i64, i32)> = run!(tx, c => sqlx::query_as(sql).bind(&list).fetch_all(c))?;
@@ -192,88 +183,95 @@ pub struct AttemptRow {
 
 /// The attempts in a bind as SQL rows, named `a`. See [`list_sql!`] for `|| ''`.
 macro_rules! attempts {
-    (pg, $rows:literal) => {
-        concat!(
-            "
-            (
+    (pg, $rows:literal) => {{
+        const ROWS: &str = $rows;
+        sql!(
+            "(
                 SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number,
                     (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms,
                     value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error,
                     value ->> 7 AS response_body, value ->> 8 AS status,
                     (value ->> 9)::timestamptz AS next_attempt_at
-                FROM json_array_elements(",
-            $rows,
-            "::json)
+                FROM json_array_elements({ROWS}::json)
                 WHERE value ->> 0 = (value ->> 0) || ''
-            ) a"
+            ) a",
+            ROWS
         )
-    };
-    (sqlite, $rows:literal) => {
-        concat!(
-            "
-            (
+    }};
+    (sqlite, $rows:literal) => {{
+        const ROWS: &str = $rows;
+        sql!(
+            "(
                 SELECT value ->> 0 AS delivery_id, value ->> 1 AS number, value ->> 2 AS started_at,
                     value ->> 3 AS duration_ms, value ->> 4 AS outcome, value ->> 5 AS response_code,
                     value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status,
                     value ->> 9 AS next_attempt_at
-                FROM json_each(",
-            $rows,
-            ")
-            ) a"
+                FROM json_each({ROWS})
+            ) a",
+            ROWS
         )
-    };
+    }};
 }
 
 /// Sets the deliveries' new states. `$only_if` is a further condition.
 macro_rules! update_deliveries {
-    ($engine:ident, $rows:literal, $only_if:literal) => {
-        concat!(
-            "
-            UPDATE webhook_deliveries AS d
+    ($engine:ident, $rows:literal, $only_if:literal) => {{
+        const ATTEMPTS: &str = attempts!($engine, $rows);
+        const ONLY_IF: &str = $only_if;
+        sql!(
+            "UPDATE webhook_deliveries AS d
             SET status = a.status, attempts = a.number, response_code = a.response_code,
                 duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
                 next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
-            FROM ",
-            attempts!($engine, $rows),
-            " WHERE d.id = a.delivery_id ",
-            $only_if,
-            " RETURNING id"
+            FROM {ATTEMPTS}
+            WHERE d.id = a.delivery_id {ONLY_IF}
+            RETURNING id",
+            ATTEMPTS,
+            ONLY_IF
         )
-    };
+    }};
 }
 
-/// Inserts the attempts.
+/// Inserts the attempts at the deliveries in the table or `WITH` query `$deliveries`.
 macro_rules! insert_attempts {
-    ($engine:ident, $rows:literal, $where:literal) => {
-        concat!(
-            "
-            INSERT INTO webhook_attempts (
+    ($engine:ident, $rows:literal, $deliveries:literal) => {{
+        const ATTEMPTS: &str = attempts!($engine, $rows);
+        const DELIVERIES: &str = $deliveries;
+        sql!(
+            "INSERT INTO webhook_attempts (
                 delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
             )
             SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
-            FROM ",
-            attempts!($engine, $rows),
-            $where
+            FROM {ATTEMPTS}
+            WHERE delivery_id IN (SELECT id FROM {DELIVERIES})",
+            ATTEMPTS,
+            DELIVERIES
         )
-    };
+    }};
 }
 
 /// Records attempts at different deliveries, and the deliveries' new states, in one round trip. Returns the deliveries
 /// that still exist. Writes nothing for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
-    const PG: &str = concat!(
-        "WITH delivery AS (",
-        update_deliveries!(pg, "$1", ""),
-        "), attempt AS (",
-        insert_attempts!(pg, "$1", " WHERE delivery_id IN (SELECT id FROM delivery)"),
-        ") SELECT id FROM delivery"
+    const UPDATE_PG: &str = update_deliveries!(pg, "$1", "");
+    const INSERT_PG: &str = insert_attempts!(pg, "$1", "updated");
+    const PG: &str = sql!(
+        "
+        WITH updated AS (
+            {UPDATE_PG}
+        ),
+        inserted AS (
+            {INSERT_PG}
+        )
+        SELECT id
+        FROM updated",
+        UPDATE_PG,
+        INSERT_PG
     );
     // Two statements that are sent together. The first one returns the rows.
-    const SQLITE: &str = concat!(
-        update_deliveries!(sqlite, "$1", ""),
-        ";",
-        insert_attempts!(sqlite, "$1", " WHERE delivery_id IN (SELECT id FROM webhook_deliveries)")
-    );
+    const UPDATE_SQLITE: &str = update_deliveries!(sqlite, "$1", "");
+    const INSERT_SQLITE: &str = insert_attempts!(sqlite, "$1", "webhook_deliveries");
+    const SQLITE: &str = sql!("{UPDATE_SQLITE}; {INSERT_SQLITE}", UPDATE_SQLITE, INSERT_SQLITE);
     let (sql, now) = (tx.for_engine(PG, SQLITE), tx.now);
     let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(as_json(attempts)).bind(now).fetch_all(c))?;
     Ok(found.into_iter().collect())
@@ -294,34 +292,41 @@ pub struct AttemptUpdate<'a> {
 pub async fn settle(tx: &mut Tx, ended: &[AttemptUpdate<'_>]) -> Result<bool> {
     // Locks all deliveries before the first job, as a settle of several statements does. The statement is a
     // transaction, so it fails if it cannot settle all jobs whose deliveries it has updated.
-    const SQL: &str = concat!(
-        "WITH delivery AS (",
-        update_deliveries!(
-            pg,
-            "$5",
-            "
+    const UPDATE: &str = update_deliveries!(
+        pg,
+        "$5",
+        "
             AND NOT EXISTS (
                 SELECT 1
                 FROM webhooks w
                 WHERE w.id IN (SELECT value::bigint FROM json_array_elements_text($6::json) WHERE value = value || '')
                     AND (w.failing_since IS NOT NULL OR w.strikes > 0)
             )"
-        ),
-        "), attempt AS (",
-        insert_attempts!(pg, "$5", " WHERE delivery_id IN (SELECT id FROM delivery)"),
-        "), ended AS (",
-        include_str!("jobs/sql/postgres/end_done.sql"),
+    );
+    const INSERT: &str = insert_attempts!(pg, "$5", "updated");
+    const SQL: &str = sql!(
         "
-            AND (SELECT count(*) FROM delivery) = $7
+        WITH updated AS (
+            {UPDATE}
+        ),
+        inserted AS (
+            {INSERT}
+        ),
+        ended AS (
+            {END_DONE}
+            AND (SELECT count(*) FROM updated) = $7
             RETURNING jobs.id
         )
         SELECT CASE
                 WHEN deliveries.n = $7 AND jobs.n = $7 OR deliveries.n = 0 THEN jobs.n
                 ELSE ('a lease was lost, or a delivery is gone: ' || jobs.n)::bigint
-            END,",
-        include_str!("jobs/sql/postgres/is_waited_for.sql"),
-        "
-        FROM (SELECT count(*) AS n FROM delivery) deliveries, (SELECT count(*) AS n FROM ended) jobs"
+            END,
+            {IS_WAITED_FOR}
+        FROM (SELECT count(*) AS n FROM updated) deliveries, (SELECT count(*) AS n FROM ended) jobs",
+        UPDATE,
+        INSERT,
+        END_DONE,
+        IS_WAITED_FOR
     );
     let (rows, now, all) = (as_json(ended.iter().map(|e| &e.row)), tx.now, i64::try_from(ended.len()).unwrap_or(-1));
     let webhooks: BTreeSet<i64> = ended.iter().map(|e| e.webhook_id).collect();

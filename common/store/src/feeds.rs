@@ -6,6 +6,7 @@ use crier_domain::job::{JobKind, NewJob};
 use crier_domain::plan::{Feature, Plans};
 
 use super::db::{execute, run};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx, jobs};
 
 const COLUMNS: &str = "
@@ -31,7 +32,7 @@ fn fetch_now(tx: &Tx, feed_id: i64, workspace_id: i64, address: &str, trace: Opt
 }
 
 async fn workspace_of(tx: &mut Tx, feed_id: i64) -> Result<i64> {
-    const SQL: &str = r"
+    const SQL: &str = "
         SELECT b.workspace_id
         FROM feeds f
         JOIN brands b ON b.id = f.brand_id
@@ -56,8 +57,8 @@ pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option
 
 /// Lists the brand's feeds, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).fetch_all(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 ORDER BY id DESC", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns how many feeds the brand has.
@@ -67,28 +68,27 @@ pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed and locks its row.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(feed_id).fetch_optional(c))?)
+    let sql =
+        locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE", COLUMNS);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed by its id only, for the worker and the operator.
 pub async fn find_any(conn: &mut Conn, feed_id: i64) -> Result<Option<Feed>> {
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM feeds WHERE id = $1", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).fetch_optional(c))?)
 }
 
 /// Finds a feed by its id only, and locks its row.
 pub async fn lock(tx: &mut Tx, feed_id: i64) -> Result<Option<Feed>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!("SELECT {COLUMNS} FROM feeds WHERE id = $1 {lock}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(feed_id).fetch_optional(c))?)
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM feeds WHERE id = $1 {LOCK}", "FOR UPDATE", COLUMNS);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(feed_id).fetch_optional(c))?)
 }
 
 pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
@@ -126,45 +126,29 @@ pub async fn delete(tx: &mut Tx, brand_id: i64, feed_id: i64) -> Result<bool> {
 /// Postpones their next fetch, so that they are not due again if a job fails; a fetch sets it when it ends. A feed that
 /// has a job keeps it. Feeds of a workspace whose plan does not include feeds are not fetched.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-            WITH found AS MATERIALIZED (
-                SELECT id
-                FROM feeds
-                WHERE next_fetch_at <= $1
-                ORDER BY next_fetch_at
-                LIMIT (SELECT $2)
-                FOR UPDATE SKIP LOCKED
-            )
-            UPDATE feeds
-            SET next_fetch_at = $3
-            WHERE id IN (SELECT id FROM found WHERE id = id + 0)
-            RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
-                (
-                    SELECT w.plan
-                    FROM brands b
-                    JOIN workspaces w ON w.id = b.workspace_id
-                    WHERE b.id = feeds.brand_id
-                )",
-        "
-            UPDATE feeds
-            SET next_fetch_at = $3
-            WHERE id IN (
-                SELECT id
-                FROM feeds
-                WHERE next_fetch_at <= $1
-                ORDER BY next_fetch_at
-                LIMIT $2
-            )
-            RETURNING id, coalesce(found_url, url),
-                (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
-                (
-                    SELECT w.plan
-                    FROM brands b
-                    JOIN workspaces w ON w.id = b.workspace_id
-                    WHERE b.id = feeds.brand_id
-                )",
+        WITH due AS MATERIALIZED (
+            SELECT id
+            FROM feeds
+            WHERE next_fetch_at <= $1
+            ORDER BY next_fetch_at
+            LIMIT (SELECT $2)
+            {LOCK}
+        )
+        UPDATE feeds
+        SET next_fetch_at = $3
+        WHERE id IN (SELECT id FROM due WHERE id = id + 0)
+        RETURNING id, coalesce(found_url, url),
+            (SELECT b.workspace_id FROM brands b WHERE b.id = feeds.brand_id),
+            (
+                SELECT w.plan
+                FROM brands b
+                JOIN workspaces w ON w.id = b.workspace_id
+                WHERE b.id = feeds.brand_id
+            )",
+        "FOR UPDATE SKIP LOCKED"
     );
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     let due: Vec<(i64, String, i64, String)> =

@@ -12,6 +12,7 @@ use crier_domain::plan::StorageUsage;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx};
 
 /// A file that is about to be uploaded.
@@ -145,7 +146,7 @@ pub async fn abandon(tx: &mut Tx, file_id: i64) -> Result<()> {
 pub async fn mark_unused_for_deletion(tx: &mut Tx, file_id: i64) -> Result<()> {
     // A separate statement waits for a concurrent `mark_stored` of the file, so that the next statement sees the new
     // asset. A single statement would search for assets in a snapshot from before the wait.
-    let lock = tx.for_engine("SELECT id FROM files WHERE id = $1 FOR UPDATE", "SELECT id FROM files WHERE id = $1");
+    let lock = locking_sql!(tx, "SELECT id FROM files WHERE id = $1 {LOCK}", "FOR UPDATE");
     let _: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(file_id).fetch_optional(c))?;
     const SQL: &str = "
         UPDATE files
@@ -204,55 +205,37 @@ pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
 /// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of
 /// deleted brands. Returns how many. Leaves locked rows to the next call.
 pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let abandoned = tx.for_engine(
+    let abandoned = locking_sql!(
+        tx,
         "
-            UPDATE files
-            SET state = 'doomed'
-            WHERE id IN (
-                SELECT id
-                FROM files
-                WHERE state = 'reserved' AND touched_at < $1
-                ORDER BY touched_at
-                LIMIT $2
-                FOR UPDATE SKIP LOCKED
-            )
-            RETURNING workspace_id, size_bytes",
-        "
-            UPDATE files
-            SET state = 'doomed'
-            WHERE id IN (
-                SELECT id
-                FROM files
-                WHERE state = 'reserved' AND touched_at < $1
-                ORDER BY touched_at
-                LIMIT $2
-            )
-            RETURNING workspace_id, size_bytes",
+        UPDATE files
+        SET state = 'doomed'
+        WHERE id IN (
+            SELECT id
+            FROM files
+            WHERE state = 'reserved' AND touched_at < $1
+            ORDER BY touched_at
+            LIMIT $2
+            {LOCK}
+        )
+        RETURNING workspace_id, size_bytes",
+        "FOR UPDATE SKIP LOCKED"
     );
-    let orphaned = tx.for_engine(
+    let orphaned = locking_sql!(
+        tx,
         "
-            UPDATE files
-            SET state = 'doomed'
-            WHERE id IN (
-                SELECT id
-                FROM files
-                WHERE brand_id IS NULL AND state <> 'doomed'
-                ORDER BY id
-                LIMIT $1
-                FOR UPDATE SKIP LOCKED
-            )
-            RETURNING workspace_id, size_bytes",
-        "
-            UPDATE files
-            SET state = 'doomed'
-            WHERE id IN (
-                SELECT id
-                FROM files
-                WHERE brand_id IS NULL AND state <> 'doomed'
-                ORDER BY id
-                LIMIT $1
-            )
-            RETURNING workspace_id, size_bytes",
+        UPDATE files
+        SET state = 'doomed'
+        WHERE id IN (
+            SELECT id
+            FROM files
+            WHERE brand_id IS NULL AND state <> 'doomed'
+            ORDER BY id
+            LIMIT $1
+            {LOCK}
+        )
+        RETURNING workspace_id, size_bytes",
+        "FOR UPDATE SKIP LOCKED"
     );
     let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(abandoned).bind(before).bind(limit).fetch_all(c))?;
     let more: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(orphaned).bind(limit).fetch_all(c))?;

@@ -14,15 +14,12 @@ use crier_base::secrets::{Cipher, SecretLocation};
 use super::db::{execute, run};
 use super::jobs::id_list;
 use super::packed;
+use super::sql::{locking_sql, sql};
 use super::{Conn, Page, PageRequest, Result, Store, StoreError, Tx};
 
 /// The columns of an [`IdempotencyRow`] of `idempotency_keys i`.
-macro_rules! key_columns {
-    () => {
-        "i.fingerprint, i.status, i.location, i.response, i.records, i.lease_until, i.created_at AS stored_at"
-    };
-}
-pub(super) use key_columns;
+pub(super) const KEY_COLUMNS: &str =
+    "i.fingerprint, i.status, i.location, i.response, i.records, i.lease_until, i.created_at AS stored_at";
 
 /// How long a response is stored.
 pub const RETENTION: TimeDelta = TimeDelta::hours(24);
@@ -142,33 +139,33 @@ pub async fn look_up_in(tx: &mut Tx, slot: &IdempotencySlot) -> Result<KeyState>
     record.state_at(&tx.cipher, slot, tx.now)
 }
 
-/// Returns what is stored under a key that the caller has leased, where `until` is the end of the lease. This lease
-/// itself counts as a free key; while the caller holds it, no other request can take the key before the end of the
-/// transaction.
+/// Returns what is stored under a key that the caller leased until `until`. This lease itself counts as a free key;
+/// while the caller holds it, no other request can take the key before the end of the transaction.
 pub async fn look_up_leased(tx: &mut Tx, slot: &IdempotencySlot, until: DateTime<Utc>) -> Result<KeyState> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = format!(
+    let sql = locking_sql!(
+        tx,
         "
         SELECT 1
         FROM idempotency_keys
         WHERE api_key_id = $1
             AND key = $2
             AND lease_until = $3
-        {lock}"
+        {LOCK}",
+        "FOR UPDATE"
     );
-    let held: Option<i32> = run!(tx, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(slot.api_key_id)
+    let held: Option<i32> = run!(tx, c => sqlx::query_scalar(sql).bind(slot.api_key_id)
         .bind(&slot.key).bind(until).fetch_optional(c))?;
     if held.is_some() { Ok(KeyState::Free(FreeKey::Leased(until))) } else { look_up_in(tx, slot).await }
 }
 
 /// Reads what is stored under a key, for any request.
 pub async fn read(conn: &mut Conn, api_key_id: i64, key: &str) -> Result<KeyRecord> {
-    const SQL: &str = concat!(
-        "SELECT ",
-        key_columns!(),
+    const SQL: &str = sql!(
         "
+        SELECT {KEY_COLUMNS}
         FROM idempotency_keys i
-        WHERE i.api_key_id = $1 AND i.key = $2"
+        WHERE i.api_key_id = $1 AND i.key = $2",
+        KEY_COLUMNS
     );
     let record = run!(conn, c => sqlx::query_as(SQL).bind(api_key_id).bind(key).fetch_optional(c))?;
     Ok(record.unwrap_or_default())
@@ -345,21 +342,22 @@ pub async fn list(
             AND w.status IS NOT NULL
             AND w.created_at > $3
             AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
-    let rows = format!(
+    let rows = sql!(
         "
         SELECT k.prefix, k.last4, w.key, w.method, w.path, w.status, w.created_at
         {FROM}
         ORDER BY w.created_at DESC, w.key
         LIMIT $4
-        OFFSET $5"
+        OFFSET $5",
+        FROM
     );
     // Counts no more than can be listed.
-    let total = format!("SELECT count(*) FROM (SELECT 1 AS one {FROM} LIMIT $4) AS newest");
+    let total = sql!("SELECT count(*) FROM (SELECT 1 AS one {FROM} LIMIT $4) AS newest", FROM);
     let (key, since) = (api_key_id.unwrap_or_default(), now - RETENTION);
     let room = (MAX_LISTED - page.offset()).clamp(0, page.per_page);
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(user_id).bind(key).bind(since).bind(room)
+    let rows = run!(conn, c => sqlx::query_as(rows).bind(user_id).bind(key).bind(since).bind(room)
         .bind(page.offset()).fetch_all(c))?;
-    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(user_id).bind(key).bind(since)
+    let total = run!(conn, c => sqlx::query_scalar(total).bind(user_id).bind(key).bind(since)
         .bind(MAX_LISTED).fetch_one(c))?;
     Ok(Page { rows, total })
 }

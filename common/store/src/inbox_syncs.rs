@@ -15,6 +15,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx, jobs};
 
 /// When an account is due again if the job that was enqueued for it is lost.
@@ -46,14 +47,13 @@ pub struct InboxSync {
 const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
 
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>> {
-    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1"));
+    let sql = sql!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
 /// Finds an account's row and locks it.
 pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1 {lock}"));
+    let sql = locking_sql!(tx, "SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1 {LOCK}", "FOR UPDATE", COLUMNS);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
@@ -94,9 +94,10 @@ pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Opt
 /// Enqueues a job for each active account that is due, at most `limit`, the longest overdue first. Returns how many
 /// were due. Accounts of a workspace whose plan does not include the inbox, or whose storage is full, are not synced.
 pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize> {
+    // SQLite has no `UPDATE` in `WITH`, so `RETURNING` looks the account up.
     let sql = tx.for_engine(
         "
-            WITH found AS MATERIALIZED (
+            WITH due AS MATERIALIZED (
                 SELECT account_id
                 FROM inbox_syncs
                 WHERE next_sync_at <= $1
@@ -107,7 +108,7 @@ pub async fn enqueue_due(tx: &mut Tx, limit: i64, plans: &Plans) -> Result<usize
             moved AS (
                 UPDATE inbox_syncs
                 SET next_sync_at = $3
-                WHERE account_id IN (SELECT account_id FROM found WHERE account_id = account_id + 0)
+                WHERE account_id IN (SELECT account_id FROM due WHERE account_id = account_id + 0)
                 RETURNING account_id
             )
             SELECT a.id, a.workspace_id, a.status,

@@ -9,7 +9,8 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
-use super::idempotency::{KeyRecord, key_columns};
+use super::idempotency::{KEY_COLUMNS, KeyRecord};
+use super::sql::sql;
 use super::{Conn, Result, StoreError, Tx, users};
 
 /// The number of characters after the prefix.
@@ -150,32 +151,21 @@ pub struct Authenticated {
     pub membership: Option<(Brand, Role)>,
 }
 
-/// Selects an [`Authenticated`], and more columns. `$2` is the brand, or null.
-macro_rules! caller_sql {
-    ($condition:expr) => {
-        caller_sql!("", $condition)
-    };
-    ($columns:expr, $condition:expr) => {
-        concat!(
-            "
-        SELECT k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name,
-            u.email AS user_email, w.id AS caller_workspace_id, w.plan, b.*, m.role,
-            EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint,
-            coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
-            coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts",
-            $columns,
-            "
-        FROM api_keys k
-        JOIN users u ON u.id = k.user_id
-        JOIN workspaces w ON w.id = u.workspace_id
-        LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
-        LEFT JOIN brands b ON b.id = m.brand_id
-        ",
-            $condition
-        )
-    };
-}
-pub(super) use caller_sql;
+/// The columns of an [`Authenticated`], of [`CALLER_TABLES`].
+pub(super) const CALLER_COLUMNS: &str = "
+    k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, u.email AS user_email,
+    w.id AS caller_workspace_id, w.plan, b.*, m.role,
+    EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint,
+    coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
+    coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts";
+
+/// An API key, its user and workspace, and the membership in the brand `$2`, if any.
+pub(super) const CALLER_TABLES: &str = "
+    api_keys k
+    JOIN users u ON u.id = k.user_id
+    JOIN workspaces w ON w.id = u.workspace_id
+    LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
+    LEFT JOIN brands b ON b.id = m.brand_id";
 
 /// Returns the caller of a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
 /// statement. Returns `None` if the key does not exist.
@@ -187,10 +177,16 @@ pub async fn authenticate(
 ) -> Result<Option<(Authenticated, KeyRecord)>> {
     // A subquery instead of `k.id`: while the table is small, Postgres' planner would read the whole table in a join,
     // and keep that plan.
-    const SQL: &str = caller_sql!(
-        concat!(", ", key_columns!()),
-        "LEFT JOIN idempotency_keys i ON i.api_key_id = (SELECT id FROM api_keys WHERE hash = $1) AND i.key = $3
-        WHERE k.hash = $1"
+    const SQL: &str = sql!(
+        "
+        SELECT {CALLER_COLUMNS}, {KEY_COLUMNS}
+        FROM {CALLER_TABLES}
+        LEFT JOIN idempotency_keys i
+            ON i.api_key_id = (SELECT id FROM api_keys WHERE hash = $1) AND i.key = $3
+        WHERE k.hash = $1",
+        CALLER_COLUMNS,
+        KEY_COLUMNS,
+        CALLER_TABLES
     );
     #[derive(sqlx_macros::FromRow)]
     struct Found {

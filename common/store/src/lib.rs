@@ -66,6 +66,7 @@ pub mod sandbox;
 pub mod secret_keys;
 pub mod server;
 pub mod sessions;
+mod sql;
 pub mod targets;
 mod transaction;
 pub mod usage;

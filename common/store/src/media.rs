@@ -4,6 +4,7 @@ use crier_domain::media::{Asset, AssetType};
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Page, PageRequest, Result, Tx};
 
 const SELECT: &str = "
@@ -36,8 +37,8 @@ pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewAsset<'_>) -> Result<i6
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, media_id: i64) -> Result<Option<Asset>> {
-    let sql = format!("{SELECT} WHERE m.brand_id = $1 AND m.id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(media_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE m.brand_id = $1 AND m.id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 
 /// Returns assets by their ids, in any order. Leaves out those that do not belong to the brand.
@@ -45,9 +46,9 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, media_ids: &[i64]) -> Res
     if media_ids.is_empty() {
         return Ok(Vec::new());
     }
-    let sql = format!("{SELECT} {}", list_sql!(conn, "WHERE m.id", "AND m.brand_id = $2"));
+    let sql = list_sql!(conn, "{SELECT} WHERE m.id", "AND m.brand_id = $2", SELECT);
     let ids = id_list(media_ids);
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).bind(brand_id).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).bind(brand_id).fetch_all(c))?)
 }
 
 /// Filters a list.
@@ -60,15 +61,15 @@ pub struct MediaFilter<'a> {
 
 /// Lists assets, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64, filter: &MediaFilter<'_>, page: PageRequest) -> Result<Page<Asset>> {
-    let which =
+    const WHERE: &str =
         "WHERE m.brand_id = $1 AND ($2 = '' OR m.asset_type = $2) AND ($3 = '' OR m.search LIKE $3 ESCAPE '\\')";
     let (kind, pattern) =
         (filter.asset_type.map_or("", AssetType::as_str), filter.search.map_or(String::new(), pattern));
-    let rows = format!("{SELECT} {which} ORDER BY m.id DESC LIMIT $4 OFFSET $5");
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(brand_id).bind(kind).bind(&pattern)
+    let rows = sql!("{SELECT} {WHERE} ORDER BY m.id DESC LIMIT $4 OFFSET $5", SELECT, WHERE);
+    let rows = run!(conn, c => sqlx::query_as(rows).bind(brand_id).bind(kind).bind(&pattern)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = format!("SELECT count(*) FROM media m {which}");
-    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(kind)
+    let total = sql!("SELECT count(*) FROM media m {WHERE}", WHERE);
+    let total = run!(conn, c => sqlx::query_scalar(total).bind(brand_id).bind(kind)
         .bind(&pattern).fetch_one(c))?;
     Ok(Page { rows, total })
 }
@@ -93,10 +94,7 @@ fn pattern(text: &str) -> String {
 
 /// Locks an asset's row until the end of the transaction, and returns its file's id.
 pub async fn lock(tx: &mut Tx, brand_id: i64, media_id: i64) -> Result<Option<i64>> {
-    let sql = tx.for_engine(
-        "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2 FOR UPDATE",
-        "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2",
-    );
+    let sql = locking_sql!(tx, "SELECT file_id FROM media WHERE brand_id = $1 AND id = $2 {LOCK}", "FOR UPDATE");
     Ok(run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).bind(media_id).fetch_optional(c))?)
 }
 

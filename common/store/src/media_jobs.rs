@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::media::{AssetType, MediaError, MediaJob, MediaJobStatus};
 
 use super::db::{execute, run};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
 const SELECT: &str = "
@@ -33,46 +34,48 @@ pub async fn insert(tx: &mut Tx, brand_id: i64, new: &NewImport<'_>) -> Result<i
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, job_id: i64) -> Result<Option<MediaJob>> {
-    let sql = format!("{SELECT} WHERE j.brand_id = $1 AND j.id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(job_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE j.brand_id = $1 AND j.id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(job_id).fetch_optional(c))?)
 }
 
 /// Returns a brand's newest imports. Finished imports are deleted after some time.
 pub async fn newest(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<MediaJob>> {
-    let sql = format!("{SELECT} WHERE j.brand_id = $1 ORDER BY j.id DESC LIMIT $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(limit).fetch_all(c))?)
+    let sql = sql!("{SELECT} WHERE j.brand_id = $1 ORDER BY j.id DESC LIMIT $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
 /// Finds an import by its id only, for the operator.
 pub async fn find_any(conn: &mut Conn, job_id: i64) -> Result<Option<MediaJob>> {
-    let sql = format!("{SELECT} WHERE j.id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE j.id = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(job_id).fetch_optional(c))?)
 }
 
 /// Locks an import's row until the end of the transaction, by its id only, for the worker. Locks the brand first, as
 /// the deletion of a brand does.
 pub async fn lock(tx: &mut Tx, job_id: i64) -> Result<Option<MediaJob>> {
-    let rest = tx.for_engine(
-        "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
-        "WHERE j.id = $1",
+    let sql = locking_sql!(
+        tx,
+        "{SELECT} JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 {LOCK}",
+        "FOR KEY SHARE OF b FOR UPDATE OF j",
+        SELECT
     );
-    let sql = format!("{SELECT} {rest}");
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(job_id).fetch_optional(c))?)
 }
 
 /// Locks an import and reads only the columns that are needed to fail it, so that a row whose other columns cannot be
 /// read (a newer version may have written it) can still fail.
 pub async fn lock_minimal(tx: &mut Tx, job_id: i64) -> Result<Option<LockedImport>> {
-    let rest = tx.for_engine(
-        "JOIN brands b ON b.id = j.brand_id WHERE j.id = $1 FOR KEY SHARE OF b FOR UPDATE OF j",
-        "WHERE j.id = $1",
-    );
-    let sql = format!(
+    let sql = locking_sql!(
+        tx,
         "
         SELECT j.id, j.brand_id, j.status, CAST(j.error AS text) AS error
-        FROM media_jobs j {rest}"
+        FROM media_jobs j
+        JOIN brands b ON b.id = j.brand_id
+        WHERE j.id = $1
+        {LOCK}",
+        "FOR KEY SHARE OF b FOR UPDATE OF j"
     );
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(job_id).fetch_optional(c))?)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(job_id).fetch_optional(c))?)
 }
 
 /// An import whose row is locked.
@@ -115,7 +118,7 @@ pub async fn progress(tx: &mut Tx, import: &LockedImport, to: &Progress<'_>) -> 
 pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64> {
     // Checks the status again on the row itself, because the operator may have retried the import meanwhile.
     const SQL: &str = "
-        WITH found AS MATERIALIZED (
+        WITH finished AS MATERIALIZED (
             SELECT id
             FROM media_jobs
             WHERE status IN ('completed', 'failed') AND updated_at <= $1
@@ -123,7 +126,7 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64
             LIMIT (SELECT $2)
         )
         DELETE FROM media_jobs
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+        WHERE id IN (SELECT id FROM finished WHERE id = id + 0)
             AND status IN ('completed', 'failed')";
     Ok(execute!(tx, SQL, before, limit)?)
 }

@@ -40,19 +40,25 @@ impl BoundedTime {
         Self { name, table, key, column, rows, max: MAX_PAUSE, replacement: TimeDelta::zero() }
     }
 
-    /// Returns the statement that replaces times after `$2` with `$1`. On Postgres, it is written like those of the
-    /// queue (`jobs/sql/README.md`), so that it reads only the index of the column and the rows that it finds.
-    fn sql(&self, engine: impl Fn(&'static str, &'static str) -> &'static str) -> String {
+    /// Returns the statement that replaces times after `$2` with `$1`. It is written like those of the queue
+    /// (`jobs/sql/README.md`), so that it reads only the index of the column and the rows that it finds. `lock` locks
+    /// these.
+    fn sql(&self, lock: &str) -> String {
         let Self { table, key, column, rows, .. } = self;
-        let found = format!("SELECT {key} AS found_key FROM {table} WHERE {rows} AND {column} > $2 ORDER BY {column}");
-        let same_key = if *key == "lane" { "found_key || ''" } else { "found_key + 0" };
-        let (materialized, lock) = (engine("MATERIALIZED", ""), engine("FOR UPDATE SKIP LOCKED", ""));
-        let limit = engine("LIMIT (SELECT 1000)", "LIMIT 1000");
+        let same_key = if *key == "lane" { "wrong_key || ''" } else { "wrong_key + 0" };
         format!(
-            "WITH found AS {materialized} ({found} {limit} {lock}) \
-             UPDATE {table} \
-             SET {column} = $1 \
-             WHERE {key} IN (SELECT found_key FROM found WHERE found_key = {same_key})"
+            "
+            WITH wrong AS MATERIALIZED (
+                SELECT {key} AS wrong_key
+                FROM {table}
+                WHERE {rows} AND {column} > $2
+                ORDER BY {column}
+                LIMIT (SELECT 1000)
+                {lock}
+            )
+            UPDATE {table}
+            SET {column} = $1
+            WHERE {key} IN (SELECT wrong_key FROM wrong WHERE wrong_key = {same_key})"
         )
     }
 }
@@ -86,7 +92,7 @@ pub async fn correct_future_times(tx: &mut Tx) -> Result<Vec<(&'static str, u64)
     let now = tx.now;
     let mut replaced = Vec::new();
     for time in &*TIMES {
-        let sql = time.sql(|postgres, sqlite| tx.for_engine(postgres, sqlite));
+        let sql = time.sql(tx.for_engine("FOR UPDATE SKIP LOCKED", ""));
         let count = execute!(tx, sqlx::AssertSqlSafe(sql), now + time.replacement, now + time.max)?;
         if count > 0 {
             replaced.push((time.name, count));

@@ -5,6 +5,7 @@ use crier_domain::post::PostStatus;
 use serde::Serialize;
 
 use super::db::run;
+use super::sql::sql;
 use super::{Conn, Result};
 
 /// Filters a list; `None` matches everything.
@@ -43,7 +44,7 @@ const COLUMNS: &str = "
 
 /// Lists posts, newest first.
 pub async fn list(conn: &mut Conn, query: PostQuery, limit: i64) -> Result<Vec<PostSummary>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT {COLUMNS}
         FROM posts p
@@ -51,15 +52,16 @@ pub async fn list(conn: &mut Conn, query: PostQuery, limit: i64) -> Result<Vec<P
             AND ($1 = '' OR p.status = $1)
             AND ($2 = 0 OR p.brand_id = $2)
         ORDER BY p.id DESC
-        LIMIT $3"
+        LIMIT $3",
+        COLUMNS
     );
     let (status, brand_id) = (query.status.map_or("", PostStatus::as_str), query.brand_id.unwrap_or_default());
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(status).bind(brand_id).bind(limit).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(status).bind(brand_id).bind(limit).fetch_all(c))?)
 }
 
 /// Lists posts with a target whose job has not started and was due by `now`, oldest first.
 pub async fn overdue(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<PostSummary>> {
-    let sql = format!(
+    let sql = sql!(
         "
         SELECT {COLUMNS}
         FROM posts p
@@ -74,7 +76,8 @@ pub async fn overdue(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<
                     AND j.run_at <= $1
             )
         ORDER BY p.id
-        LIMIT $2"
+        LIMIT $2",
+        COLUMNS
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(now).bind(limit).fetch_all(c))?)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?)
 }

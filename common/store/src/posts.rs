@@ -6,6 +6,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Page, PageRequest, Result, Tx};
 
 mod create;
@@ -18,8 +19,28 @@ const COLUMNS: &str = "
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
-/// Locks the post's row. SQLite needs no lock, because it has one writer.
-const FOR_UPDATE: &str = "FOR UPDATE OF p";
+/// Selects posts, and whether each of them is deleted.
+const SELECT: &str = sql!(
+    "
+    SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+    {FROM}",
+    COLUMNS,
+    FROM
+);
+
+/// Returns a statement on posts with a status, or on all posts, in place of `{FILTER}`. `$2` is the status, or empty.
+/// Two texts, so that each can use its own index (see [`super::sql`]).
+macro_rules! filtered_sql {
+    ($status:expr, $template:literal $(, $name:ident)* $(,)?) => {
+        if $status.is_some() {
+            const FILTER: &str = "p.status = $2";
+            sql!($template, FILTER $(, $name)*)
+        } else {
+            const FILTER: &str = "$2 = ''";
+            sql!($template, FILTER $(, $name)*)
+        }
+    };
+}
 
 /// Stores a new post and returns its id. Ignores `post.id`.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
@@ -61,8 +82,9 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
-    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
+    let sql =
+        sql!("SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL", COLUMNS, FROM);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
 /// Returns the ids and statuses of posts, in any order. Leaves out those that do not belong to the brand.
@@ -76,71 +98,77 @@ pub async fn statuses(conn: &mut Conn, brand_id: i64, post_ids: &[i64]) -> Resul
 
 /// Finds a post and locks its row: changes of the post, and starts and ends of its targets, must not overlap.
 pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result<Option<Post>> {
-    let sql = format!(
-        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {}",
-        tx.for_engine(FOR_UPDATE, "")
+    let sql = locking_sql!(
+        tx,
+        "SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL {LOCK}",
+        "FOR UPDATE OF p",
+        COLUMNS,
+        FROM
     );
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(post_id).fetch_optional(c))?)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
 /// Finds a post by its id only, for the operator.
 pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
-    let sql = format!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL", COLUMNS, FROM);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(post_id).fetch_optional(c))?)
 }
 
 /// Locks a post by its id only, for the worker. Also finds a post that was deleted while one of its targets was being
 /// published. Returns the post and whether it is deleted.
 pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
-    lock_where(tx, "p.id = $1", post_id).await
+    let sql = locking_sql!(tx, "{SELECT} WHERE p.id = $1 {LOCK}", "FOR UPDATE OF p", SELECT);
+    lock_one(tx, sql, post_id).await
 }
 
 /// Locks the post of a target.
 pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
-    lock_where(tx, "p.id = (SELECT post_id FROM post_targets WHERE id = $1)", target_id).await
+    let sql = locking_sql!(
+        tx,
+        "{SELECT} WHERE p.id = (SELECT post_id FROM post_targets WHERE id = $1) {LOCK}",
+        "FOR UPDATE OF p",
+        SELECT
+    );
+    lock_one(tx, sql, target_id).await
 }
 
-async fn lock_where(tx: &mut Tx, which: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
-    let for_update = tx.for_engine(FOR_UPDATE, "");
-    let sql = format!(
-        "
-        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
-        {FROM}
-        WHERE {which}
-        {for_update}"
-    );
-    let row: Option<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+async fn lock_one(tx: &mut Tx, sql: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
+    let row: Option<LockedPost> = run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?;
     Ok(row.map(|row| (row.post, row.deleted)))
 }
 
 /// Locks the posts of several targets, in id order, like [`lock`]. If `wait` is false, leaves out posts that another
 /// transaction has locked.
 pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
-    let for_update = match wait {
-        true => tx.for_engine(FOR_UPDATE, ""),
-        false => tx.for_engine("FOR UPDATE OF p SKIP LOCKED", ""),
+    let sql = if wait {
+        list_sql!(
+            tx,
+            "{SELECT} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
+            ") ORDER BY p.id {LOCK}",
+            "FOR UPDATE OF p",
+            SELECT
+        )
+    } else {
+        list_sql!(
+            tx,
+            "{SELECT} WHERE p.id IN (SELECT post_id FROM post_targets WHERE id",
+            ") ORDER BY p.id {LOCK}",
+            "FOR UPDATE OF p SKIP LOCKED",
+            SELECT
+        )
     };
-    let targets = list_sql!(tx, "SELECT post_id FROM post_targets WHERE id", "");
-    lock_each_where(tx, &format!("p.id IN ({targets})"), target_ids, for_update).await
+    lock_all(tx, sql, target_ids).await
 }
 
 /// Locks several posts, in id order, like [`lock`].
 pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<(Post, bool)>> {
-    let (which, for_update) = (list_sql!(tx, "p.id", ""), tx.for_engine(FOR_UPDATE, ""));
-    lock_each_where(tx, which, post_ids, for_update).await
+    let sql = list_sql!(tx, "{SELECT} WHERE p.id", "ORDER BY p.id {LOCK}", "FOR UPDATE OF p", SELECT);
+    lock_all(tx, sql, post_ids).await
 }
 
-async fn lock_each_where(tx: &mut Tx, which: &str, ids: &[i64], for_update: &str) -> Result<Vec<(Post, bool)>> {
-    let sql = format!(
-        "
-        SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
-        {FROM}
-        WHERE {which}
-        ORDER BY p.id
-        {for_update}"
-    );
+async fn lock_all(tx: &mut Tx, sql: &'static str, ids: &[i64]) -> Result<Vec<(Post, bool)>> {
     let ids = id_list(ids);
-    let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&ids).fetch_all(c))?;
+    let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?;
     Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
 }
 
@@ -158,26 +186,31 @@ pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, pa
         post: Post,
         total: i64,
     }
-    // Two texts instead of `$2 IS NULL OR …`, so that each can use its own index.
-    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
-    let total = format!("SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}");
-    let sql = format!(
+    let sql = filtered_sql!(
+        status,
         "
-        SELECT {COLUMNS}, ({total}) AS total
+        SELECT {COLUMNS},
+            (SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}) AS total
         {FROM}
-        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}
         ORDER BY p.id DESC
         LIMIT $3
-        OFFSET $4"
+        OFFSET $4",
+        COLUMNS,
+        FROM
+    );
+    let total = filtered_sql!(
+        status,
+        "SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}"
     );
     let word = status.map_or("", PostStatus::as_str);
-    let rows: Vec<CountedPost> = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+    let rows: Vec<CountedPost> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(word)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     let total = match rows.first() {
         Some(row) => row.total,
         None if page.page == 1 => 0,
         // A page past the last one.
-        None => run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(brand_id).bind(word).fetch_one(c))?,
+        None => run!(conn, c => sqlx::query_scalar(total).bind(brand_id).bind(word).fetch_one(c))?,
     };
     Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
 }
@@ -191,17 +224,18 @@ pub async fn count_fitting(
     page: PageRequest,
     max_bytes: usize,
 ) -> Result<usize> {
-    let filter = if status.is_some() { "AND p.status = $2" } else { "AND $2 = ''" };
-    let sql = format!(
+    let sql = filtered_sql!(
+        status,
         "
         SELECT CAST(octet_length(p.content) AS bigint)
         FROM posts p
-        WHERE p.brand_id = $1 AND p.deleted_at IS NULL {filter}
+        WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}
         ORDER BY p.id DESC
-        LIMIT $3 OFFSET $4"
+        LIMIT $3
+        OFFSET $4"
     );
     let word = status.map_or("", PostStatus::as_str);
-    let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(word)
+    let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sql).bind(brand_id).bind(word)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     let mut left = max_bytes;
     let fits = |size: &i64| match left.checked_sub(usize::try_from(*size).unwrap_or(0)) {
@@ -240,7 +274,7 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 /// are counted instead of joined, so that only those of these posts are looked up.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
-        WITH found AS MATERIALIZED (
+        WITH deletable AS MATERIALIZED (
             SELECT p.id
             FROM posts p
             WHERE p.deleted_at IS NOT NULL
@@ -259,6 +293,6 @@ pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
             LIMIT (SELECT $1)
         )
         DELETE FROM posts
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)";
+        WHERE id IN (SELECT id FROM deletable WHERE id = id + 0)";
     Ok(execute!(tx, SQL, limit)?)
 }

@@ -7,6 +7,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, Tx};
 
 const SELECT: &str = "
@@ -50,14 +51,14 @@ pub async fn add_recipients(tx: &mut Tx, delivery_id: i64, recipients: &[String]
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, delivery_id: i64) -> Result<Option<ReportDelivery>> {
-    let sql = format!("{SELECT} WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE brand_id = $1 AND id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Finds a delivery by its id only, for the worker, the operator, and sealed links.
 pub async fn find_any(conn: &mut Conn, delivery_id: i64) -> Result<Option<ReportDelivery>> {
-    let sql = format!("{SELECT} WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(delivery_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE id = $1", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(delivery_id).fetch_optional(c))?)
 }
 
 /// Locks a delivery's row until the end of the transaction, by its id only, for the worker. Locks the report first, as
@@ -78,8 +79,8 @@ pub async fn lock(tx: &mut Tx, delivery_id: i64) -> Result<Option<ReportDelivery
 /// Lists the deliveries of a report, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64, report_id: i64, page: PageRequest) -> Result<Page<ReportDelivery>> {
     const TOTAL: &str = "SELECT count(*) FROM report_deliveries WHERE brand_id = $1 AND report_id = $2";
-    let sql = format!("{SELECT} WHERE brand_id = $1 AND report_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4");
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(report_id)
+    let sql = sql!("{SELECT} WHERE brand_id = $1 AND report_id = $2 ORDER BY id DESC LIMIT $3 OFFSET $4", SELECT);
+    let rows = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(report_id)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
     let total = run!(conn, c => sqlx::query_scalar(TOTAL).bind(brand_id).bind(report_id).fetch_one(c))?;
     Ok(Page { rows, total })

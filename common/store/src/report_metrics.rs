@@ -5,6 +5,7 @@ use crier_domain::analytics::PostMetrics;
 use crier_domain::platform::Platform;
 
 use super::db::run;
+use super::sql::sql;
 use super::{Conn, Result};
 
 /// A period. The end is exclusive.
@@ -43,8 +44,8 @@ pub async fn newest(
     limit: i64,
     text: i32,
 ) -> Result<Vec<PublishedPost>> {
-    let sql = format!("{SELECT} ORDER BY a.published_at DESC LIMIT $4");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(start).bind(end).bind(limit)
+    let sql = sql!("{SELECT} ORDER BY a.published_at DESC LIMIT $4", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(start).bind(end).bind(limit)
         .bind(text).fetch_all(c))?)
 }
 
@@ -57,14 +58,15 @@ pub async fn most_engaging(
     limit: i64,
     text: i32,
 ) -> Result<Vec<PublishedPost>> {
-    let sql = format!(
+    let sql = sql!(
         "{SELECT}
             AND coalesce(a.likes, a.comments, a.shares, a.clicks) IS NOT NULL
         ORDER BY coalesce(a.likes, 0) + coalesce(a.comments, 0) + coalesce(a.shares, 0) + coalesce(a.clicks, 0) DESC,
             a.published_at DESC
-        LIMIT $4"
+        LIMIT $4",
+        SELECT
     );
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(start).bind(end).bind(limit)
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(start).bind(end).bind(limit)
         .bind(text).fetch_all(c))?)
 }
 

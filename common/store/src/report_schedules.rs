@@ -7,6 +7,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx};
 
 const SELECT: &str = "
@@ -36,8 +37,8 @@ pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Resul
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(report_id).bind(new.frequency).bind(new.cron)
         .bind(new.time).bind(new.format).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
-    let sql = format!("{SELECT} WHERE s.id = $1");
-    let created = run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?;
+    let sql = sql!("{SELECT} WHERE s.id = $1", SELECT);
+    let created = run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?;
     created.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
 }
 
@@ -111,8 +112,8 @@ where
 /// Locks and returns schedules that are due, at most `limit`, the longest overdue first. Leaves out those that another
 /// scheduler has locked.
 pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
-    let lock = tx.for_engine("FOR UPDATE OF s SKIP LOCKED", "");
-    let sql = format!(
+    let sql = locking_sql!(
+        tx,
         "
         SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.recipients, s.next_run_at, s.last_run_at,
             s.created_at, s.updated_at, r.brand_id, b.workspace_id, w.plan, b.timezone,
@@ -129,10 +130,11 @@ pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
         WHERE s.next_run_at <= $1
         ORDER BY s.next_run_at
         LIMIT $2
-        {lock}"
+        {LOCK}",
+        "FOR UPDATE OF s SKIP LOCKED"
     );
     let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(now).bind(limit).fetch_all(c))?)
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(now).bind(limit).fetch_all(c))?)
 }
 
 /// Records when a schedule runs next, and if `has_run`, that it has run now.

@@ -4,6 +4,7 @@ use crier_domain::report::{Report, ReportWidget};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
+use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, StoreError, Tx};
 
 const SELECT: &str = "
@@ -45,15 +46,15 @@ pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 
 /// Lists the reports of a brand, newest first.
 pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<Page<Report>> {
-    let sql = format!("{SELECT} WHERE brand_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3");
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(page.per_page)
+    let sql = sql!("{SELECT} WHERE brand_id = $1 ORDER BY id DESC LIMIT $2 OFFSET $3", SELECT);
+    let rows = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(page.per_page)
         .bind(page.offset()).fetch_all(c))?;
     Ok(Page { rows, total: count(conn, brand_id).await? })
 }
 
 pub async fn find(conn: &mut Conn, brand_id: i64, report_id: i64) -> Result<Option<Report>> {
-    let sql = format!("{SELECT} WHERE brand_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(brand_id).bind(report_id).fetch_optional(c))?)
+    let sql = sql!("{SELECT} WHERE brand_id = $1 AND id = $2", SELECT);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(report_id).fetch_optional(c))?)
 }
 
 /// Finds a report and locks its row until the end of the transaction.

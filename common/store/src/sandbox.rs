@@ -8,6 +8,7 @@ use serde_json::json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx};
 
 /// A post on the sandbox's timeline.
@@ -184,10 +185,7 @@ pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
 /// Adds a comment to a post of the handle.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<CommentOutcome> {
     // Concurrent comments must not exceed the limit: on Postgres, the lock on the post's row serializes them.
-    let find = tx.for_engine(
-        "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 FOR UPDATE",
-        "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2",
-    );
+    let find = locking_sql!(tx, "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 {LOCK}", "FOR UPDATE");
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(find).bind(handle).bind(post_id).fetch_optional(c))?;
     if found.is_none() {
         return Ok(CommentOutcome::NoSuchPost);

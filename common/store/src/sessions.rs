@@ -13,7 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
-use super::keys::{self, Authenticated, NewRow, caller_sql};
+use super::keys::{self, Authenticated, CALLER_COLUMNS, CALLER_TABLES, NewRow};
+use super::sql::sql;
 use super::{Conn, Result, Tx};
 
 /// How long after its last use a session expires.
@@ -136,9 +137,14 @@ pub async fn authenticate(
     brand_id: Option<i64>,
     now: DateTime<Utc>,
 ) -> Result<Option<Authenticated>> {
-    const SQL: &str = caller_sql!(
-        "JOIN sessions s ON s.api_key_id = k.id
-        WHERE k.hash = $1 AND coalesce(k.last_used_at, k.created_at) > $3"
+    const SQL: &str = sql!(
+        "
+        SELECT {CALLER_COLUMNS}
+        FROM {CALLER_TABLES}
+        JOIN sessions s ON s.api_key_id = k.id
+        WHERE k.hash = $1 AND coalesce(k.last_used_at, k.created_at) > $3",
+        CALLER_COLUMNS,
+        CALLER_TABLES
     );
     let Some(hash) = hash(token.expose_secret(), &Purpose::Session) else { return Ok(None) };
     let since = now - LIFETIME;

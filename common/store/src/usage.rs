@@ -8,6 +8,7 @@
 use chrono::{DateTime, Utc};
 
 use super::db::{execute, run};
+use super::sql::sql;
 use super::{Conn, Result, Tx};
 
 pub(super) fn month(at: DateTime<Utc>) -> String {
@@ -20,55 +21,45 @@ pub(super) fn month(at: DateTime<Utc>) -> String {
 /// Each of up to 64 connections counts in its own row. The row already exists except once a month, and an `UPDATE`
 /// writes less than an `INSERT … ON CONFLICT DO UPDATE`.
 macro_rules! count_post {
-    ($workspace:literal, $month:literal) => {
-        concat!(
-            "
-            counted AS (
+    ($workspace:literal, $month:literal) => {{
+        const WORKSPACE: &str = $workspace;
+        const MONTH: &str = $month;
+        $crate::sql::sql!(
+            "counted AS (
                 UPDATE usage_slots
                 SET posts = posts + 1
-                WHERE workspace_id = ",
-            $workspace,
-            " AND month = ",
-            $month,
-            " AND slot = pg_backend_pid() % 64
+                WHERE workspace_id = {WORKSPACE} AND month = {MONTH} AND slot = pg_backend_pid() % 64
                 RETURNING slot
             ),
             counted_first AS (
                 INSERT INTO usage_slots (workspace_id, month, slot, posts)
-                SELECT ",
-            $workspace,
-            ", ",
-            $month,
-            ", pg_backend_pid() % 64, 1
-                WHERE ",
-            $workspace,
-            " IS NOT NULL AND NOT EXISTS (SELECT 1 FROM counted)
+                SELECT {WORKSPACE}, {MONTH}, pg_backend_pid() % 64, 1
+                WHERE {WORKSPACE} IS NOT NULL AND NOT EXISTS (SELECT 1 FROM counted)
                 ON CONFLICT (workspace_id, month, slot)
                 DO UPDATE SET posts = usage_slots.posts + 1
-            )"
+            )",
+            WORKSPACE,
+            MONTH
         )
-    };
+    }};
 }
 pub(super) use count_post;
 
 /// The same as one statement, for SQLite, which has one writer.
 macro_rules! count_post_sqlite {
-    ($workspace:literal, $month:literal) => {
-        concat!(
-            "
-            INSERT INTO usage_slots (workspace_id, month, slot, posts)
-            SELECT ",
-            $workspace,
-            ", ",
-            $month,
-            ", 0, 1
-            WHERE ",
-            $workspace,
-            " IS NOT NULL
+    ($workspace:literal, $month:literal) => {{
+        const WORKSPACE: &str = $workspace;
+        const MONTH: &str = $month;
+        $crate::sql::sql!(
+            "INSERT INTO usage_slots (workspace_id, month, slot, posts)
+            SELECT {WORKSPACE}, {MONTH}, 0, 1
+            WHERE {WORKSPACE} IS NOT NULL
             ON CONFLICT (workspace_id, month, slot)
-            DO UPDATE SET posts = usage_slots.posts + 1"
+            DO UPDATE SET posts = usage_slots.posts + 1",
+            WORKSPACE,
+            MONTH
         )
-    };
+    }};
 }
 pub(super) use count_post_sqlite;
 
@@ -77,8 +68,8 @@ pub(super) use count_post_sqlite;
 pub async fn take_post(tx: &mut Tx, workspace_id: i64, cap: Option<u64>) -> Result<bool> {
     let month = month(tx.now);
     let Some(cap) = cap else {
-        const PG: &str = concat!("WITH ", count_post!("$1", "$2"), " SELECT 1");
-        let sql = tx.for_engine(PG, count_post_sqlite!("$1", "$2"));
+        const COUNT_POST: &str = count_post!("$1", "$2");
+        let sql = tx.for_engine(sql!("WITH {COUNT_POST} SELECT 1", COUNT_POST), count_post_sqlite!("$1", "$2"));
         execute!(tx, sql, workspace_id, &month)?;
         return Ok(true);
     };

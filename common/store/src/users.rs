@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use crier_domain::brand::User;
 
 use super::db::{execute, run};
+use super::sql::sql;
 use super::{Conn, Result, Tx};
 
 const FIND: &str = "
@@ -61,13 +62,13 @@ pub async fn lock(tx: &mut Tx, user_id: i64) -> Result<()> {
 }
 
 pub async fn find_by_email(conn: &mut Conn, email: &str) -> Result<Option<User>> {
-    let sql = sqlx::AssertSqlSafe(format!("{FIND} WHERE u.email = $1"));
+    let sql = sql!("{FIND} WHERE u.email = $1", FIND);
     let email = email.to_lowercase();
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&email).fetch_optional(c))?)
 }
 
 pub async fn list(conn: &mut Conn) -> Result<Vec<User>> {
-    let sql = sqlx::AssertSqlSafe(format!("{FIND} ORDER BY u.id"));
+    let sql = sql!("{FIND} ORDER BY u.id", FIND);
     Ok(run!(conn, c => sqlx::query_as(sql).fetch_all(c))?)
 }
 

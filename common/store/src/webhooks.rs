@@ -10,7 +10,8 @@ use secrecy::{ExposeSecret, SecretString};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::{id_list, lanes};
+use super::jobs::{id_list, lanes, list_sql};
+use super::sql::sql;
 use super::{Conn, Result, StoreError, Tx};
 
 const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
@@ -53,8 +54,8 @@ pub async fn set_secret(tx: &mut Tx, webhook_id: i64, secret: &SecretString) -> 
 
 /// Lists the user's endpoints, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Webhook>> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 ORDER BY id DESC");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).fetch_all(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 ORDER BY id DESC", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(user_id).fetch_all(c))?)
 }
 
 /// The recent activity of an endpoint, for its owner.
@@ -90,8 +91,8 @@ pub async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
 }
 
 pub async fn find(conn: &mut Conn, user_id: i64, webhook_id: i64) -> Result<Option<Webhook>> {
-    let sql = format!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 AND id = $2");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(user_id).bind(webhook_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM webhooks WHERE user_id = $1 AND id = $2", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(user_id).bind(webhook_id).fetch_optional(c))?)
 }
 
 /// Finds an endpoint and locks its row.
@@ -153,24 +154,11 @@ pub async fn lock_health(tx: &mut Tx, ids: &[i64], all: bool) -> Result<Vec<(i64
         #[sqlx(flatten)]
         health: Health,
     }
-    let sql = tx.for_engine(
-        "
-            SELECT id, failing_since, strikes
-            FROM webhooks
-            WHERE id IN (
-                SELECT value::bigint
-                FROM json_array_elements_text($1::json)
-                WHERE value = value || ''
-            )
-                AND ($2 OR failing_since IS NOT NULL OR strikes > 0)
-            ORDER BY id
-            FOR UPDATE",
-        "
-            SELECT id, failing_since, strikes
-            FROM webhooks
-            WHERE id IN (SELECT value FROM json_each($1))
-                AND ($2 OR failing_since IS NOT NULL OR strikes > 0)
-            ORDER BY id",
+    let sql = list_sql!(
+        tx,
+        "SELECT id, failing_since, strikes FROM webhooks WHERE id",
+        "AND ($2 OR failing_since IS NOT NULL OR strikes > 0) ORDER BY id {LOCK}",
+        "FOR UPDATE"
     );
     let list = id_list(ids);
     let rows: Vec<WebhookRow> = run!(tx, c => sqlx::query_as(sql).bind(&list).bind(all).fetch_all(c))?;

@@ -65,6 +65,7 @@ pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Re
 
 /// Returns the messages that a brand has and that are not marked as deleted: their conversations and our ids.
 async fn known(conn: &mut Conn, brand_id: i64, account_id: i64, external_ids: &[String]) -> Result<Vec<(i64, i64)>> {
+    // On Postgres, a join instead of `IN`, so that each id is looked up.
     let sql = conn.for_engine(
         "
         SELECT m.conversation_id, m.id

@@ -349,11 +349,9 @@ pub async fn list(
         Some(near) => near,
         None => ids(conn, brand_id, filter, &sets, page).await?,
     };
-    let sql = list_sql!(conn, "SELECT * FROM conversations WHERE id", "AND brand_id = $2");
-    let sql = sql.replacen('*', COLUMNS, 1);
+    let sql = list_sql!(conn, "SELECT {COLUMNS} FROM conversations WHERE id", "AND brand_id = $2", COLUMNS);
     let list = id_list(&ids);
-    let mut rows: Vec<Conversation> =
-        run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(&list).bind(brand_id).fetch_all(c))?;
+    let mut rows: Vec<Conversation> = run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?;
     rows.sort_by_key(|row| ids.iter().position(|id| *id == row.id));
     Ok(Page { rows, total })
 }

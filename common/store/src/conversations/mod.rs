@@ -13,6 +13,7 @@ use crier_domain::conversation::{Conversation, ConversationStatus, MessageDirect
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
 pub mod deletions;
@@ -28,28 +29,32 @@ const COLUMNS: &str = "
     reply_context";
 
 pub async fn find(conn: &mut Conn, brand_id: i64, conversation_id: i64) -> Result<Option<Conversation>> {
-    let sql = format!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2");
-    let sql = sqlx::AssertSqlSafe(sql);
+    let sql = sql!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(conversation_id).fetch_optional(c))?)
 }
 
 /// Finds a conversation and locks its row.
 pub async fn lock(tx: &mut Tx, brand_id: i64, conversation_id: i64) -> Result<Option<Conversation>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql =
-        sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2 {lock}"));
+    let sql = locking_sql!(
+        tx,
+        "SELECT {COLUMNS} FROM conversations WHERE brand_id = $1 AND id = $2 {LOCK}",
+        "FOR UPDATE",
+        COLUMNS
+    );
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(conversation_id).fetch_optional(c))?)
 }
 
 /// Finds the conversation of a message and locks its row, for the worker.
 pub async fn lock_of_message(tx: &mut Tx, message_id: i64) -> Result<Option<Conversation>> {
-    let lock = tx.for_engine("FOR UPDATE", "");
-    let sql = sqlx::AssertSqlSafe(format!(
+    let sql = locking_sql!(
+        tx,
         "SELECT {COLUMNS}
         FROM conversations
         WHERE id = (SELECT conversation_id FROM messages WHERE id = $1)
-        {lock}"
-    ));
+        {LOCK}",
+        "FOR UPDATE",
+        COLUMNS
+    );
     Ok(run!(tx, c => sqlx::query_as(sql).bind(message_id).fetch_optional(c))?)
 }
 
@@ -188,29 +193,21 @@ pub async fn tags_of_brand(conn: &mut Conn, brand_id: i64, limit: i64) -> Result
 
 /// Opens conversations whose snooze has ended, at most `limit`. Returns how many.
 pub async fn end_snoozes(tx: &mut Tx, limit: i64) -> Result<u64> {
-    let sql = tx.for_engine(
+    let sql = locking_sql!(
+        tx,
         "
-        WITH found AS MATERIALIZED (
+        WITH due AS MATERIALIZED (
             SELECT id
             FROM conversations
             WHERE snoozed_until <= $1
             ORDER BY snoozed_until
             LIMIT (SELECT $2)
-            FOR UPDATE SKIP LOCKED
+            {LOCK}
         )
         UPDATE conversations
         SET status = 'open', snoozed_until = NULL, updated_at = $1
-        WHERE id IN (SELECT id FROM found WHERE id = id + 0)",
-        "
-        UPDATE conversations
-        SET status = 'open', snoozed_until = NULL, updated_at = $1
-        WHERE id IN (
-            SELECT id
-            FROM conversations
-            WHERE snoozed_until <= $1
-            ORDER BY snoozed_until
-            LIMIT $2
-        )",
+        WHERE id IN (SELECT id FROM due WHERE id = id + 0)",
+        "FOR UPDATE SKIP LOCKED"
     );
     let now = tx.now;
     Ok(execute!(tx, sql, now, limit)?)

@@ -84,6 +84,7 @@ async fn known(
     account_id: i64,
     messages: &[FetchedMessage],
 ) -> Result<HashMap<String, StoredMessage>> {
+    // On Postgres, a join instead of `IN`, so that each id is looked up.
     let sql = conn.for_engine(
         "
         SELECT m.external_id, m.status, m.deleted_at, m.body

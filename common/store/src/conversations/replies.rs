@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::super::db::{execute, run};
+use super::super::sql::sql;
 use super::super::{Conn, Result, Tx};
 use super::{receive, set_status, words};
 
@@ -18,11 +19,11 @@ const COLUMNS: &str = "
 /// Returns the newest messages of a conversation, oldest first: at most `limit`, with bodies of at most `size` bytes in
 /// total.
 pub async fn messages(conn: &mut Conn, conversation_id: i64, limit: i64, size: i64) -> Result<Vec<Message>> {
-    let bytes = conn.for_engine("octet_length(body)", "length(CAST(body AS blob))");
-    let sql = sqlx::AssertSqlSafe(format!(
-        "SELECT {COLUMNS}
+    let sql = sql!(
+        "
+        SELECT {COLUMNS}
         FROM (
-            SELECT *, sum({bytes}) OVER (ORDER BY sent_at DESC, id DESC) AS size
+            SELECT *, sum(octet_length(body)) OVER (ORDER BY sent_at DESC, id DESC) AS size
             FROM (
                 SELECT *
                 FROM messages
@@ -32,8 +33,9 @@ pub async fn messages(conn: &mut Conn, conversation_id: i64, limit: i64, size: i
             ) AS newest
         ) AS sized
         WHERE size <= $3
-        ORDER BY sent_at DESC, id DESC"
-    ));
+        ORDER BY sent_at DESC, id DESC",
+        COLUMNS
+    );
     let mut found: Vec<Message> =
         run!(conn, c => sqlx::query_as(sql).bind(conversation_id).bind(limit).bind(size).fetch_all(c))?;
     found.reverse();
@@ -41,7 +43,7 @@ pub async fn messages(conn: &mut Conn, conversation_id: i64, limit: i64, size: i
 }
 
 pub async fn find(conn: &mut Conn, message_id: i64) -> Result<Option<Message>> {
-    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM messages WHERE id = $1"));
+    let sql = sql!("SELECT {COLUMNS} FROM messages WHERE id = $1", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(message_id).fetch_optional(c))?)
 }
 

@@ -6,6 +6,7 @@ use crier_domain::untrusted::{self, MAX_MESSAGE};
 use serde_json::json;
 
 use super::super::db::{execute, run};
+use super::super::sql::{locking_sql, sql};
 use super::super::{Result, Tx};
 use super::lanes::Caps;
 use super::{id_list, kinds_with_caps, sql_file};
@@ -48,7 +49,19 @@ pub async fn heartbeat(tx: &mut Tx, ids: &[i64], worker: &str) -> Result<u64> {
 
 /// Returns whether this worker still holds the job. Locks its row until the end of the transaction.
 pub async fn still_held(tx: &mut Tx, job: &ClaimedJob) -> Result<bool> {
-    let sql = sql_file!(tx, "still_held");
+    // `state || ''` keeps Postgres from using the index of running jobs.
+    let sql = locking_sql!(
+        tx,
+        "
+        SELECT id
+        FROM jobs
+        WHERE id = $1
+            AND fence = $2
+            AND worker = $3
+            AND state || '' = 'running'
+        {LOCK}",
+        "FOR UPDATE"
+    );
     let (id, fence, worker) = (job.id, job.fence, &job.worker);
     let held: Option<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(id).bind(fence).bind(worker).fetch_optional(c))?;
     Ok(held.is_some())
@@ -109,18 +122,29 @@ pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a ClaimedJob>) -> Strin
     json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
 }
 
+/// Ends the jobs of [`held_list`] (`$1`) at `$2`, on Postgres. A statement adds conditions and `RETURNING`.
+pub(crate) const END_DONE: &str = include_str!("sql/postgres/end_done.sql");
+
+/// An expression, on Postgres: whether the lanes (`$3`) and the shares (`$4`) of [`Caps`] must be checked again after
+/// the commit.
+pub(crate) const IS_WAITED_FOR: &str = include_str!("sql/postgres/is_waited_for.sql");
+
 /// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
 /// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
 async fn settle_done(tx: &mut Tx, done: &[&ClaimedJob]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
-    const PG: &str = concat!(
-        "WITH ended AS (",
-        include_str!("sql/postgres/end_done.sql"),
-        "RETURNING jobs.id) SELECT ",
-        include_str!("sql/postgres/is_waited_for.sql"),
-        "FROM ended"
+    const PG: &str = sql!(
+        "
+        WITH ended AS (
+            {END_DONE}
+            RETURNING jobs.id
+        )
+        SELECT {IS_WAITED_FOR}
+        FROM ended",
+        END_DONE,
+        IS_WAITED_FOR
     );
     let sql = tx.for_engine(PG, include_str!("sql/sqlite/settle_done.sql"));
     let held = held_list(done.iter().copied());

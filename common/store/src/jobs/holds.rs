@@ -41,7 +41,8 @@ pub(super) async fn held_until(tx: &mut Tx, lane: &str, until: DateTime<Utc>) ->
 
 /// Returns how late a job is, without the periods in which its lane was held back.
 pub async fn lateness(tx: &mut Tx, job: &ClaimedJob) -> Result<TimeDelta> {
-    const SQL: &str = "SELECT held_since, held_until
+    const SQL: &str = "
+        SELECT held_since, held_until
         FROM lane_holds
         WHERE lane = $1 AND held_until > $2
         ORDER BY held_since";

@@ -70,8 +70,10 @@ pub async fn pause_lane(tx: &mut Tx, lane: &str, until: DateTime<Utc>) -> Result
         INSERT INTO paused_lanes (lane, paused_until)
         VALUES ($1, $2)
         ON CONFLICT (lane)
-        DO UPDATE SET paused_until = CASE WHEN paused_lanes.paused_until > excluded.paused_until THEN
-            paused_lanes.paused_until ELSE excluded.paused_until END";
+        DO UPDATE SET paused_until = CASE
+                WHEN paused_lanes.paused_until > excluded.paused_until THEN paused_lanes.paused_until
+                ELSE excluded.paused_until
+            END";
     execute!(tx, SQL, lane, until)?;
     holds::held_until(tx, lane, until).await
 }

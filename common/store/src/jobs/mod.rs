@@ -44,7 +44,9 @@ pub fn id_list(ids: &[i64]) -> String {
     out
 }
 
-/// A statement on the rows of a list of ids, bound as `$1`. Takes two pieces of SQL, before and after the `IN`.
+/// A statement on the rows of a list of ids, bound as `$1`. Takes two pieces of SQL, before and after the `IN`, and
+/// constants as [`sql!`](super::sql::sql). A literal before these is a lock, as in
+/// [`locking_sql!`](super::sql::locking_sql).
 ///
 /// Postgres keeps a plan that it made while the table was small, and treats a table that was just filled as small. So
 /// the statements of the queue force the plan. `value || ''` and `id + 0` have no effect on the result, but make the
@@ -52,14 +54,22 @@ pub fn id_list(ids: &[i64]) -> String {
 /// at the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and
 /// `kept_plans.rs` check this.
 macro_rules! list_sql {
-    ($conn:expr, $before:literal, $after:literal) => {
+    ($conn:expr, $before:literal, $after:literal $(, $name:ident)* $(,)?) => {
+        $crate::jobs::list_sql!($conn, $before, $after, "" $(, $name)*)
+    };
+    ($conn:expr, $before:literal, $after:literal, $lock:literal $(, $name:ident)* $(,)?) => {
         $conn.for_engine(
-            concat!(
-                $before,
-                " IN (SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '') ",
-                $after
-            ),
-            concat!($before, " IN (SELECT value FROM json_each($1)) ", $after),
+            {
+                const LOCK: &str = $lock;
+                const IDS: &str =
+                    "(SELECT value::bigint FROM json_array_elements_text($1::json) WHERE value = value || '')";
+                $crate::sql::sql!(concat!($before, " IN {IDS} ", $after), IDS, LOCK $(, $name)*)
+            },
+            {
+                const LOCK: &str = "";
+                const IDS: &str = "(SELECT value FROM json_each($1))";
+                $crate::sql::sql!(concat!($before, " IN {IDS} ", $after), IDS, LOCK $(, $name)*)
+            },
         )
     };
 }

@@ -5,6 +5,7 @@ use crier_domain::job::{JobKind, JobNotification, JobState};
 use serde::Serialize;
 
 use super::super::db::{execute, run};
+use super::super::sql::sql;
 use super::super::{Conn, Page, PageRequest, Result, Tx};
 
 /// A job as the operator sees it.
@@ -50,7 +51,7 @@ pub struct JobQuery {
 
 impl JobQuery {
     /// Returns the SQL of the matching rows, with `$1` for the lane and `$2` for the time. Each filter has its own
-    /// text, so that it can use an index. Kinds and states are literals, because a planner that does not know the state
+    /// text ([`super::super::sql`]). Kinds and states are literals, because a planner that does not know the state
     /// cannot use a partial index on it. If several index scans are needed, each has its own part, which ends with
     /// `end`.
     fn rows(&self, end: &str) -> String {
@@ -148,8 +149,8 @@ pub async fn count(conn: &mut Conn, filter: &JobQuery) -> Result<i64> {
 }
 
 pub async fn show(conn: &mut Conn, id: i64) -> Result<Option<JobRow>> {
-    let sql = format!("SELECT {COLUMNS} FROM jobs WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM jobs WHERE id = $1", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?)
 }
 
 /// The load of a lane.

@@ -105,7 +105,7 @@ impl WaitingLane {
 /// first.
 async fn waiting_lanes(conn: &mut Conn, name: &str, start: &str, now: DateTime<Utc>) -> Result<Vec<WaitingLane>> {
     // Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
-    const SQL: &str = r"
+    const SQL: &str = "
         WITH RECURSIVE lanes (lane, n) AS (
             SELECT (
                 SELECT lane

@@ -7,6 +7,7 @@ use crier_domain::post::Post;
 use sqlx::types::Json;
 
 use super::super::db::run;
+use super::super::sql::sql;
 use super::super::targets::{self, NewTarget};
 use super::super::{Result, StoreError, Tx, usage};
 use super::insert;
@@ -76,10 +77,16 @@ struct CreatedRow {
     job_id: Option<i64>,
 }
 
+const COUNT_POST: &str = usage::count_post!("$19", "$20");
+const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
+
 /// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
-const CREATE_PG: &str = concat!(
+///
+/// `nullif` stores a JSON null as an SQL NULL. Each `ORDER BY` makes the ids ascend in the order of the targets. The
+/// casts give the columns of the `UNION` their types.
+const CREATE_PG: &str = sql!(
     "
-    WITH post AS (
+    WITH new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
             created_at, updated_at
@@ -87,43 +94,43 @@ const CREATE_PG: &str = concat!(
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
         RETURNING id
     ),
-    target AS (
+    new_targets AS (
         INSERT INTO post_targets (
             post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
         )
-        SELECT post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
+        SELECT new_post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
             nullif(value -> 4, 'null'), value -> 5, $10, $10
-        FROM post
+        FROM new_post
         CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
         RETURNING id, account_id
     ),
-    job AS (
+    new_jobs AS (
         INSERT INTO jobs (
             kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
             workspace_lane
         )
         SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
-        FROM target
+        FROM new_targets
         WHERE $12 IS NOT NULL
         ORDER BY id
         RETURNING id
-    ),",
-    usage::count_post!("$19", "$20"),
-    "
+    ),
+    {COUNT_POST}
     SELECT id AS post_id, CAST(NULL AS bigint) AS target_id, CAST(NULL AS bigint) AS job_id
-    FROM post
+    FROM new_post
     UNION ALL
     SELECT NULL, id, NULL
-    FROM target
+    FROM new_targets
     UNION ALL
     SELECT NULL, NULL, id
-    FROM job"
+    FROM new_jobs",
+    COUNT_POST
 );
 
-/// Does the same in several statements, which are sent together. The last one returns the rows. Ids ascend, so the post
-/// with the highest id is this one.
-const CREATE_SQLITE: &str = concat!(
+/// Does the same in several statements, which are sent together, because SQLite has no `INSERT` in `WITH`. The last one
+/// returns the rows. Ids ascend, so the post with the highest id is this one.
+const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
@@ -144,12 +151,12 @@ const CREATE_SQLITE: &str = concat!(
     FROM post_targets
     WHERE post_id = (SELECT max(id) FROM posts)
         AND $12 IS NOT NULL
-    ORDER BY id;",
-    usage::count_post_sqlite!("$19", "$20"),
-    ";
+    ORDER BY id;
+    {COUNT_POST_SQLITE};
     SELECT p.id AS post_id, t.id AS target_id, j.id AS job_id
     FROM posts p
     LEFT JOIN post_targets t ON t.post_id = p.id
     LEFT JOIN jobs j ON j.kind = $12 AND j.subject_id = t.id AND j.state IN ('scheduled', 'ready', 'running')
-    WHERE p.id = (SELECT max(id) FROM posts)"
+    WHERE p.id = (SELECT max(id) FROM posts)",
+    COUNT_POST_SQLITE
 );

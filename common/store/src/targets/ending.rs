@@ -78,42 +78,42 @@ impl TargetUpdate<'_> {
     }
 }
 
-/// The `UNION` is necessary because the statement does not see its own changes. The post's status is that of
+/// `all_targets` is a `UNION`, because the statement does not see its own changes. The post's status is that of
 /// `PostStatus::of_targets`. `value || ''` as in `list_sql!`.
 const END_PG: &str = "
-    WITH run AS MATERIALIZED (
+    WITH runs AS MATERIALIZED (
         SELECT (value ->> 0)::bigint AS target_id, value
         FROM json_array_elements($1::json)
         WHERE value ->> 0 = (value ->> 0) || ''
     ),
-    ended AS (
+    ended_targets AS (
         UPDATE post_targets t
         SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = (value ->> 4)::jsonb,
             next_attempt_at = (value ->> 5)::timestamptz, published_at = (value ->> 6)::timestamptz,
             call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END, updated_at = $2
-        FROM run
-        WHERE t.id = run.target_id
+        FROM runs
+        WHERE t.id = runs.target_id
         RETURNING t.id, t.post_id, t.status, t.published_at, (value ->> 8)::boolean AS ends_post
     ),
-    attempt AS (
+    stored_attempts AS (
         INSERT INTO target_attempts (
             target_id, number, started_at, duration_ms, outcome, status_code, error, created_at, updated_at
         )
         SELECT target_id, (value ->> 9)::integer, (value ->> 10)::timestamptz, (value ->> 11)::bigint, value ->> 12,
             (value ->> 13)::integer, (value ->> 14)::jsonb, $2, $2
-        FROM run
-        WHERE value ->> 9 IS NOT NULL AND target_id IN (SELECT id FROM ended)
+        FROM runs
+        WHERE value ->> 9 IS NOT NULL AND target_id IN (SELECT id FROM ended_targets)
     ),
-    target AS (
+    all_targets AS (
         SELECT post_id, status, published_at, ends_post
-        FROM ended
+        FROM ended_targets
         UNION ALL
         SELECT t.post_id, t.status, t.published_at, FALSE
-        FROM (SELECT DISTINCT post_id FROM ended) of_post
+        FROM (SELECT DISTINCT post_id FROM ended_targets) of_post
         JOIN post_targets t ON t.post_id = of_post.post_id
-        WHERE t.id NOT IN (SELECT id FROM ended)
+        WHERE t.id NOT IN (SELECT id FROM ended_targets)
     ),
-    post AS (
+    ended_posts AS (
         UPDATE posts
         SET status = CASE
                 WHEN all_ends.failed = 0 THEN $3
@@ -125,7 +125,7 @@ const END_PG: &str = "
             SELECT post_id, count(*) AS targets, max(published_at) AS newest,
                 count(*) FILTER (WHERE status = 'published') AS published,
                 count(*) FILTER (WHERE status = 'failed') AS failed
-            FROM target
+            FROM all_targets
             GROUP BY post_id
             HAVING bool_or(ends_post)
         ) all_ends
@@ -138,11 +138,12 @@ const END_PG: &str = "
             FROM posts p
             JOIN brand_members m ON m.brand_id = p.brand_id
             JOIN webhooks w ON w.user_id = m.user_id
-            WHERE p.id = ended.post_id AND w.is_active
+            WHERE p.id = ended_targets.post_id AND w.is_active
         )
-    FROM ended";
+    FROM ended_targets";
 
-/// Does the same in several statements, which are sent together. The last one returns the rows.
+/// Does the same in several statements, which are sent together, because SQLite has no `UPDATE` in `WITH`. The last one
+/// returns the rows.
 const END_SQLITE: &str = "
     UPDATE post_targets
     SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = nullif(value -> 4, 'null'),

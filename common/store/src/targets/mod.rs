@@ -10,6 +10,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
+use super::sql::sql;
 use super::{Conn, Result, Tx};
 
 mod ending;
@@ -71,8 +72,8 @@ pub(super) fn encode_new(new: &[(&NewTarget, Platform)]) -> String {
 
 /// Lists a post's targets, in the order of the client's list of accounts.
 pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
-    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(post_id).fetch_all(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM post_targets WHERE post_id = $1 ORDER BY position, id", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(post_id).fetch_all(c))?)
 }
 
 /// A target as shown in a list of posts.
@@ -97,8 +98,8 @@ pub async fn target_summaries(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<T
 }
 
 pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
-    let sql = format!("SELECT {COLUMNS} FROM post_targets WHERE id = $1");
-    Ok(run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(target_id).fetch_optional(c))?)
+    let sql = sql!("SELECT {COLUMNS} FROM post_targets WHERE id = $1", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(target_id).fetch_optional(c))?)
 }
 
 /// The target of a run.
@@ -227,7 +228,7 @@ pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>)
 
 /// Clears the time of a call that was not made or was rejected.
 pub async fn clear_call(tx: &mut Tx, target_id: i64) -> Result<()> {
-    const SQL: &str = r"
+    const SQL: &str = "
         UPDATE post_targets
         SET call_started_at = NULL, updated_at = $2
         WHERE id = $1";

@@ -41,7 +41,7 @@ pub struct StartingCall {
 /// Starts runs and their calls ([`start`] with the marker and the time of the call), and makes these posts
 /// `publishing`, in one statement. The caller has locked the rows of these posts and of the targets' posts.
 pub async fn start_calls(tx: &mut Tx, calls: &[StartingCall], post_ids: &[i64]) -> Result<()> {
-    // `value || ''` as in `list_sql!`.
+    // Two updates: in one statement on Postgres, with `value || ''` as in `list_sql!`, in two on SQLite.
     const PG: &str = "
         WITH started AS (
             UPDATE post_targets

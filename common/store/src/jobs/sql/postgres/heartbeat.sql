@@ -1,5 +1,7 @@
--- Skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock. `id + 0`
--- makes the planner expect a single id.
+-- `SKIP LOCKED` skips a row that a settle or a rescue has locked: waiting for it while holding others could deadlock.
+-- `LIMIT 1` keeps the planner from joining all ids with the table instead of looking up each of them. `state || ''`
+-- keeps it from reading the index of running jobs. `id + 0` makes it expect a single id. Otherwise it may read the whole
+-- table. SQLite needs none of these.
 WITH held AS MATERIALIZED (
     SELECT j.id
     FROM (

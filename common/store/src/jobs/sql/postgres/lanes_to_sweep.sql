@@ -1,5 +1,6 @@
--- Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one. `id + 0`
--- makes the planner expect a single id.
+-- Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
+
+-- The lanes in which jobs wait.
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL
@@ -13,9 +14,9 @@ WITH RECURSIVE lanes (lane) AS (
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
-found AS MATERIALIZED (
-    SELECT
-        lane,
+-- Each lane that is not paused, with the job that waits longest, and the running jobs.
+lane_heads AS MATERIALIZED (
+    SELECT lane,
         (
             SELECT id
             FROM jobs j
@@ -31,7 +32,8 @@ found AS MATERIALIZED (
     FROM lanes
     WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)
 )
-SELECT f.lane, j.kind, j.workspace_lane, f.running, f.places
-FROM found f
-JOIN jobs j ON j.id = f.first_id AND f.first_id = f.first_id + 0
-ORDER BY f.running
+SELECT h.lane, j.kind, j.workspace_lane, h.running, h.places
+FROM lane_heads h
+-- `first_id + 0` makes the planner expect a single id. Otherwise it may read the whole table.
+JOIN jobs j ON j.id = h.first_id AND h.first_id = h.first_id + 0
+ORDER BY h.running

@@ -1,6 +1,6 @@
 -- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index. `id + 0` makes
--- it expect a single id.
-WITH found AS MATERIALIZED (
+-- it expect a single id. Otherwise it may read the whole table. SQLite needs neither.
+WITH due AS MATERIALIZED (
     SELECT id
     FROM jobs
     WHERE kind = $3
@@ -12,5 +12,5 @@ WITH found AS MATERIALIZED (
 )
 UPDATE jobs
 SET state = 'ready', dispatched_at = $1
-WHERE id IN (SELECT id FROM found WHERE id = id + 0)
+WHERE id IN (SELECT id FROM due WHERE id = id + 0)
 RETURNING kind, id, priority, run_at

@@ -1,10 +1,11 @@
--- $3: now. $5: the cap of the kind's lanes. A job whose lane has no free place is set waiting. No lane is locked, so
--- the count may be outdated: a lane in which no job was notified is checked again after the commit
--- (`is_waited_for.sql`).
+-- $1: the time before which a job was last notified. $2: the maximum number of jobs. $3: now. $4: the kind. $5: the cap
+-- of its lanes. A job whose lane has no free place is set waiting.
 --
--- `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index. `id + 0` makes
--- it expect a single id.
-WITH found AS MATERIALIZED (
+-- Unlike on SQLite, the number of running jobs may be outdated, because no lane is locked: a lane in which no job was
+-- notified is checked again after the commit (`is_waited_for.sql`).
+
+-- The jobs. `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index.
+WITH stale AS MATERIALIZED (
     SELECT id, lane, priority, run_at
     FROM jobs
     WHERE kind = $4
@@ -15,26 +16,29 @@ WITH found AS MATERIALIZED (
     LIMIT (SELECT $2)
     FOR UPDATE SKIP LOCKED
 ),
+-- Their lanes, with the running jobs. `OFFSET 0` keeps the planner from reading all paused lanes at once.
 load AS MATERIALIZED (
     SELECT lane AS name,
         (SELECT count(*) FROM jobs r WHERE r.lane = needed.lane AND r.state = 'running') AS running,
         EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = needed.lane AND p.paused_until > $3 OFFSET 0) AS paused,
         (SELECT n.places FROM narrow_lanes n WHERE n.lane = needed.lane) AS places
-    FROM (SELECT DISTINCT lane FROM found WHERE $5::bigint IS NOT NULL) needed
+    FROM (SELECT DISTINCT lane FROM stale WHERE $5::bigint IS NOT NULL) needed
 ),
+-- The jobs, and whether their lanes have places for them.
 placed AS MATERIALIZED (
-    SELECT found.id,
+    SELECT stale.id,
         coalesce(
             NOT load.paused
-                AND row_number() OVER (PARTITION BY found.lane ORDER BY found.priority DESC, found.run_at, found.id)
+                AND row_number() OVER (PARTITION BY stale.lane ORDER BY stale.priority DESC, stale.run_at, stale.id)
                     <= coalesce(load.places, $5) - load.running,
             TRUE
         ) AS has_place
-    FROM found
-    LEFT JOIN load ON load.name = found.lane
+    FROM stale
+    LEFT JOIN load ON load.name = stale.lane
 )
 UPDATE jobs
 SET dispatched_at = $3, waiting = NOT has_place
 FROM placed
+-- `id + 0` makes the planner expect a single id. Otherwise it may read the whole table.
 WHERE jobs.id = placed.id AND placed.id = placed.id + 0
 RETURNING kind, jobs.id, priority, run_at, lane, waiting

@@ -1,4 +1,6 @@
 -- Steps from one lane to the next in the index, so that a long queue in a lane costs no more than a short one.
+
+-- The lanes in which jobs wait.
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM jobs WHERE state = 'ready' AND waiting AND lane IS NOT NULL ORDER BY lane LIMIT 1)
     UNION ALL
@@ -12,9 +14,9 @@ WITH RECURSIVE lanes (lane) AS (
     FROM lanes
     WHERE lanes.lane IS NOT NULL
 ),
-found AS MATERIALIZED (
-    SELECT
-        lane,
+-- Each lane that is not paused, with the job that waits longest, and the running jobs.
+lane_heads AS MATERIALIZED (
+    SELECT lane,
         (
             SELECT id
             FROM jobs j
@@ -30,7 +32,7 @@ found AS MATERIALIZED (
     FROM lanes
     WHERE lane IS NOT NULL AND lane NOT IN (SELECT lane FROM paused_lanes)
 )
-SELECT f.lane, j.kind, j.workspace_lane, f.running, f.places
-FROM found f
-JOIN jobs j ON j.id = f.first_id
-ORDER BY f.running
+SELECT h.lane, j.kind, j.workspace_lane, h.running, h.places
+FROM lane_heads h
+JOIN jobs j ON j.id = h.first_id
+ORDER BY h.running

@@ -1,4 +1,5 @@
--- No claim runs between this statement and its commit, so only waiting jobs must be checked.
+-- No claim runs between this statement and its commit, so only waiting jobs must be checked (on Postgres, see
+-- `is_waited_for.sql`). `state || ''` keeps SQLite from reading the index of running jobs.
 UPDATE jobs
 SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
 FROM (

@@ -1,8 +1,0 @@
--- `state || ''` avoids the index of running jobs.
-SELECT id
-FROM jobs
-WHERE id = $1
-    AND fence = $2
-    AND worker = $3
-    AND state || '' = 'running'
-FOR UPDATE
