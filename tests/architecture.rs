@@ -90,7 +90,7 @@ fn our_dependencies(folder: &Path) -> BTreeSet<String> {
 }
 
 /// Returns the folders of all crates, except the benchmarks.
-fn crates() -> Vec<PathBuf> {
+pub fn crates() -> Vec<PathBuf> {
     [root().to_owned()].into_iter().chain(described_crates()).collect()
 }
 

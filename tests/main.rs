@@ -18,6 +18,7 @@ mod jobs;
 mod mail;
 mod media;
 mod metrics;
+mod module_circles;
 mod platforms;
 mod readme;
 mod reports;

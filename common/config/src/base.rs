@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use url::Url;
 
 use super::ProcessRole;
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 
 const URL: Key = Key::new(

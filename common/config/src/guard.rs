@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 

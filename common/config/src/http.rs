@@ -6,7 +6,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use url::Url;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::{ProcessRole, values};
 

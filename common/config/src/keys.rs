@@ -4,74 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use super::key::{DefaultValue, Key, flag};
 use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, traces, worker};
-
-/// The default of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DefaultValue {
-    /// This value, parsed like a configured one.
-    Value(&'static str),
-    /// Depends on other settings, as the text describes.
-    Text(&'static str),
-    /// No value: the feature is off.
-    Unset,
-}
-
-/// One key: `CRIER_HTTP_ADDR` in the environment, `--http-addr` as a flag, `http_addr` in `crier.toml`.
-#[derive(Clone, Debug)]
-pub struct Key {
-    /// Without the prefix, in upper case: `HTTP_ADDR`.
-    pub name: Cow<'static, str>,
-    pub description: Cow<'static, str>,
-    pub default: DefaultValue,
-    /// A valid value, shown in the error for an invalid one.
-    pub example: &'static str,
-    /// Whether the value may contain a password or a key; then it is never shown.
-    pub secret: bool,
-}
-
-impl Key {
-    pub(super) const fn new(
-        name: &'static str,
-        description: &'static str,
-        default: DefaultValue,
-        example: &'static str,
-    ) -> Self {
-        Self { name: Cow::Borrowed(name), description: Cow::Borrowed(description), default, example, secret: false }
-    }
-
-    pub(super) const fn secret(mut self) -> Self {
-        self.secret = true;
-        self
-    }
-
-    /// Returns the name of the environment variable.
-    pub fn variable(&self) -> String {
-        variable(&self.name)
-    }
-
-    /// Returns the flag without its dashes.
-    pub fn flag(&self) -> String {
-        flag(&self.name)
-    }
-
-    /// Returns the text for the default in `--help` and `docs/configuration.md`.
-    pub fn default_text(&self) -> &'static str {
-        match self.default {
-            DefaultValue::Value("") => "empty",
-            DefaultValue::Value(text) | DefaultValue::Text(text) => text,
-            DefaultValue::Unset => "unset",
-        }
-    }
-}
-
-pub(super) fn variable(name: &str) -> String {
-    format!("CRIER_{name}")
-}
-
-pub(super) fn flag(name: &str) -> String {
-    name.to_ascii_lowercase().replace('_', "-")
-}
 
 /// The keys of every section, in the order of the documentation. A new section adds its `KEYS` here.
 const SECTIONS: &[&[Key]] = &[
@@ -98,11 +32,6 @@ pub fn fixed() -> impl Iterator<Item = &'static Key> {
 /// Returns all keys.
 pub fn all() -> Vec<Key> {
     fixed().cloned().chain(platforms::keys()).collect()
-}
-
-/// Returns the known name that is most similar to an unknown one.
-pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known.min_by_key(|name| strsim::damerau_levenshtein(unknown, name))
 }
 
 /// Returns the part of `--help` that lists the options.

@@ -1,10 +1,10 @@
 //! The configuration, read once at the start.
 //!
 //! Precedence: flags, then `CRIER_…` variables, then `crier.toml`. Each section has a file here, with its keys
-//! ([`keys::Key`]), its struct and its `read`. [`Config::load`] calls them all and reports **all** problems at once:
+//! ([`Key`]), its struct and its `read`. [`Config::load`] calls them all and reports **all** problems at once:
 //! each line contains the key, the problem and a valid value, and the caller exits with status 2.
 //!
-//! **To add a key:** a `const` [`keys::Key`] in its section's `KEYS`, a field in the section's struct, a line in its
+//! **To add a key:** a `const` [`Key`] in its section's `KEYS`, a field in the section's struct, a line in its
 //! `read` (in `base.rs` also a field of [`Config`] and a line in its `load`). The detection of unknown keys and
 //! `--help` are derived from the table, and so is `docs/configuration.md`, with `CRIER_TEST_UPDATE=1`. A duration is a
 //! `values::duration`. A key whose value may contain a password is `.secret()` and its field a `SecretString`: neither
@@ -15,6 +15,7 @@ mod base;
 mod database;
 mod guard;
 mod http;
+mod key;
 pub mod keys;
 mod log;
 mod media;
@@ -50,6 +51,7 @@ pub use base::DEFAULT_DATA_DIR;
 pub use database::Database;
 pub use guard::GuardConfig;
 pub use http::HttpConfig;
+pub use key::{DefaultValue, Key};
 pub use log::{LogConfig, LogFormat};
 pub use media::MediaConfig;
 pub use platform_settings::{BadSetting, PlatformConfig, PlatformsConfig, application_variables};
@@ -116,7 +118,8 @@ pub struct Config {
 impl Config {
     /// Reads and checks all sections.
     pub fn load(source: &ConfigSource, role: ProcessRole) -> Result<Self, ConfigError> {
-        let mut reader = reader::Reader::new(source);
+        let known = keys::all().into_iter().map(|key| key.name.into_owned()).collect();
+        let mut reader = reader::Reader::new(source, &known);
         let http = http::read(&mut reader, role);
         let base = base::read(&mut reader, role);
         let config = Self {

@@ -2,7 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 
 const LOG: Key = Key::new(

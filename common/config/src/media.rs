@@ -1,6 +1,6 @@
 //! Limits of the media library.
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 

@@ -74,7 +74,7 @@ fn plan(name: &str, value: &toml::Value, problems: &mut Vec<String>) -> Plan {
             "report_mails_per_day" => (&mut plan.report_mails_per_day, 0, MAX_INTEGER),
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
-                let nearest = super::keys::nearest(key, known.into_iter()).unwrap_or_default();
+                let nearest = super::key::nearest(key, known.into_iter()).unwrap_or_default();
                 problems.push(format!("{place} is unknown; the nearest known key is {nearest}"));
                 continue;
             }

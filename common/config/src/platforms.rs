@@ -9,7 +9,7 @@ use crier_domain::analytics::Metric;
 use crier_domain::platform::Platform;
 use secrecy::SecretString;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 use crate::PlatformConfig;

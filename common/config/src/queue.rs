@@ -4,7 +4,7 @@ use redis::IntoConnectionInfo;
 use secrecy::SecretString;
 
 use super::ProcessRole;
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 
 const URL: Key = Key::new(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ConfigProblem;
-use super::keys::{self, DefaultValue, Key};
+use super::key::{self, DefaultValue, Key};
 use super::source::ConfigSource;
 use super::values;
 
@@ -20,8 +20,8 @@ impl Origin {
     fn label(self, name: &str) -> String {
         match self {
             Self::File => format!("{} (configuration file)", name.to_ascii_lowercase()),
-            Self::Variable => keys::variable(name),
-            Self::Flag => format!("--{}", keys::flag(name)),
+            Self::Variable => key::variable(name),
+            Self::Flag => format!("--{}", key::flag(name)),
         }
     }
 }
@@ -41,16 +41,16 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(source: &ConfigSource) -> Self {
+    /// `known`: the names of all keys.
+    pub(super) fn new(source: &ConfigSource, known: &BTreeSet<String>) -> Self {
         let mut reader = Self {
             found: BTreeMap::new(),
             aws: BTreeMap::new(),
             bad: BTreeSet::new(),
             problems: source.problems.clone(),
         };
-        let known: BTreeSet<String> = keys::all().into_iter().map(|key| key.name.into_owned()).collect();
         if let Some(text) = &source.file {
-            reader.read_file(text, &known);
+            reader.read_file(text, known);
         }
         let kubernetes = source.env.iter().any(|(name, _)| name == "KUBERNETES_SERVICE_HOST");
         for (variable, value) in &source.env {
@@ -60,20 +60,20 @@ impl Reader {
                 let is_ignored =
                     TEST_VARIABLES.contains(&variable.as_str()) || (kubernetes && is_service_link(name, value));
                 if !is_ignored {
-                    reader.add_value(name.to_owned(), value, Origin::Variable, &known);
+                    reader.add_value(name.to_owned(), value, Origin::Variable, known);
                 }
             }
         }
         for (flag, value) in &source.flags {
             let name = flag.trim_start_matches('-').replace('-', "_").to_ascii_uppercase();
-            reader.add_value(name, value, Origin::Flag, &known);
+            reader.add_value(name, value, Origin::Flag, known);
         }
         reader
     }
 
     fn add_value(&mut self, name: String, value: &str, origin: Origin, known: &BTreeSet<String>) {
         if !known.contains(&name) {
-            let hint = keys::nearest(&name, known.iter().map(String::as_str)).unwrap_or_default();
+            let hint = key::nearest(&name, known.iter().map(String::as_str)).unwrap_or_default();
             self.add_problem(
                 origin.label(&name),
                 format!("is unknown; the nearest known key is {}", origin.label(hint)),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use url::Url;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 

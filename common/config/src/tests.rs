@@ -448,7 +448,7 @@ fn plans_file_errors_are_reported_with_the_others() {
 #[test]
 fn setting_examples_are_valid_and_names_are_unique() {
     let keys = keys::all();
-    let names: std::collections::BTreeSet<String> = keys.iter().map(keys::Key::variable).collect();
+    let names: std::collections::BTreeSet<String> = keys.iter().map(key::Key::variable).collect();
     assert_eq!(names.len(), keys.len());
     // The key's example is not a valid key, so that it is never used as one.
     let env: Vec<(String, String)> = keys

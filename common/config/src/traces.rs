@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 

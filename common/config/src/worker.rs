@@ -6,7 +6,7 @@ use std::time::Duration;
 use crier_base::UnknownWord;
 use crier_domain::job::JobKind;
 
-use super::keys::{DefaultValue, Key};
+use super::key::{DefaultValue, Key};
 use super::reader::Reader;
 use super::values;
 

@@ -7,7 +7,7 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CO
 use salvo::Response;
 use salvo::writing::Text;
 
-use super::settings::feature;
+use super::shared::feature_label;
 use super::shared::Link;
 use super::shell::{Section, Shell};
 use super::visit::Visit;
@@ -67,7 +67,7 @@ pub fn general_message(error: &ApiError) -> String {
     }
     let name = |one: &Feature| match one {
         Feature::Inbox => "the inbox".to_owned(),
-        other => feature(*other).to_lowercase(),
+        other => feature_label(*other).to_lowercase(),
     };
     let names: Vec<String> = error.features.iter().map(name).collect();
     format!("Your plan does not include {}. Ask the operator of this installation to change it.", names.join(" or "))

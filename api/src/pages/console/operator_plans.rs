@@ -9,8 +9,8 @@ use crier_store::{ai_credits, brands, files, mail_counts, usage, users};
 use super::lists;
 use super::operator::{shell, tabs};
 use super::route::{Access, PageRoute};
-use super::settings::{Cap, feature};
-use super::shared::{Choice, Pages};
+use super::settings::Cap;
+use super::shared::{Choice, Pages, feature_label};
 use super::shell::Shell;
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
@@ -106,7 +106,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 fn plan_row(plan: &Plan) -> PlanRow {
     let limit = |limit: Option<u64>| limit.map_or_else(|| "No limit".to_owned(), number);
     let storage = plan.storage_mib.map_or_else(|| "No limit".to_owned(), |mib| format!("{} MiB", number(mib)));
-    let names: Vec<&str> = plan.features.iter().map(|one| feature(*one)).collect();
+    let names: Vec<&str> = plan.features.iter().map(|one| feature_label(*one)).collect();
     PlanRow {
         name: plan.name.clone(),
         limits: vec![

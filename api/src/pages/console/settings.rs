@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::brand_new::{FIELDS, zones};
 use super::form_write::{FormWrite, Submission};
 use super::route::{Access, PageRoute};
-use super::shared::{Choice, FieldErrors};
+use super::shared::{Choice, FieldErrors, feature_label};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
@@ -192,22 +192,8 @@ async fn show_plan(visit: &Visit) -> Result<PageReply> {
             cap("AI credits", usage.ai_credits, "this month"),
             cap("Report emails", usage.report_mails_per_day, "today (UTC)"),
         ],
-        features: Feature::ALL.iter().map(|one| (feature(*one), usage.features.contains(one))).collect(),
+        features: Feature::ALL.iter().map(|one| (feature_label(*one), usage.features.contains(one))).collect(),
         note: format!("{requests} To change the plan, the operator runs: crier plan set --user EMAIL PLAN"),
     };
     visit.page(&page)
-}
-
-pub const fn feature(feature: Feature) -> &'static str {
-    match feature {
-        Feature::BasicAnalytics => "Post analytics",
-        Feature::Analytics => "Account analytics",
-        Feature::LinkInBio => "Link in bio",
-        Feature::Webhooks => "Webhooks",
-        Feature::FeedReader => "Feeds",
-        Feature::ContentStrategy => "Content plans",
-        Feature::Reports => "Reports",
-        Feature::Inbox => "Inbox",
-        Feature::Approvals => "Approvals",
-    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crier_domain::access::Role;
+use crier_domain::plan::Feature;
 
 use super::post_options::label_and_hint;
 
@@ -80,6 +81,21 @@ impl Badge {
             "failed" => Self::new(Tone::Bad, "Failed"),
             other => Self::new(Tone::Plain, other),
         }
+    }
+}
+
+/// Returns the name of a plan's feature as a label.
+pub const fn feature_label(feature: Feature) -> &'static str {
+    match feature {
+        Feature::BasicAnalytics => "Post analytics",
+        Feature::Analytics => "Account analytics",
+        Feature::LinkInBio => "Link in bio",
+        Feature::Webhooks => "Webhooks",
+        Feature::FeedReader => "Feeds",
+        Feature::ContentStrategy => "Content plans",
+        Feature::Reports => "Reports",
+        Feature::Inbox => "Inbox",
+        Feature::Approvals => "Approvals",
     }
 }
 
