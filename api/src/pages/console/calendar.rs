@@ -11,8 +11,6 @@ use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
 use crier_domain::post::{Post, PostStatus};
 use crier_store::calendar::{self, CalendarQuery};
 use crier_store::{Conn, posts};
-use serde::Deserialize;
-use serde_json::json;
 
 use super::calendar_period::{Period, View, parse_date};
 use super::paging;
@@ -23,7 +21,10 @@ use super::shared::{Badge, Choice, Pages, Platform, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::{ApiError, Result};
+use crate::fields::PatchField;
 use crate::fields::time::in_zone;
+use crate::routes::posts::edit::PostChange;
+use crate::routes::posts::update;
 
 /// The maximum number of posts in a view.
 const MAX_POSTS: usize = 1_000;
@@ -255,15 +256,11 @@ impl Entry {
     }
 }
 
-#[derive(Deserialize)]
-struct Moved {
-    scheduled_at: Option<DateTime<Utc>>,
-}
-
 /// Moves a post to another day, and keeps its local time of day.
 async fn move_post(visit: &Visit) -> Result<PageReply> {
     let date = parse_date(visit.form.get("date").trim());
-    let date = date.ok_or_else(|| ApiError::field("date", "Choose a date, such as 2026-05-01."))?;
+    let no_date = || ApiError::field("date", "Choose a date, such as 2026-05-01.");
+    let date = date.ok_or_else(no_date)?;
     let post_id = visit.id("post").unwrap_or_default();
     let mut conn = visit.app.store.read().await?;
     let found = posts::find(&mut conn, visit.brand()?.0.id, post_id).await?;
@@ -272,12 +269,13 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     let at = post
         .scheduled_at
         .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open the post and choose one."))?;
-    let target = date.and_time(at.with_timezone(&visit.zone()).time());
-    let body = json!({ "scheduled_at": target.format("%Y-%m-%dT%H:%M:%S%.f").to_string() });
-    let moved: Moved = visit.api("updatePost").write_for("", &body).await?;
+    let local = date.and_time(at.with_timezone(&visit.zone()).time());
+    let at = in_zone(local, visit.zone()).ok_or_else(no_date)?;
+    let change = PostChange { scheduled_at: PatchField::Value(at), ..PostChange::default() };
+    visit.call().write(update::endpoint(), change).await?;
     if !visit.is_fetch {
         return visit.to(&format!("calendar?date={date}"), "post-moved");
     }
-    let at = moved.scheduled_at.unwrap_or(at).with_timezone(&visit.zone());
-    Ok(PageReply::Text(http::StatusCode::OK, format!("Post moved to {}.", at.format("%A %-d %B, %H:%M"))))
+    let text = format!("Post moved to {}.", at.with_timezone(&visit.zone()).format("%A %-d %B, %H:%M"));
+    Ok(PageReply::Text(http::StatusCode::OK, text))
 }

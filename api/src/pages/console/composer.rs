@@ -9,7 +9,6 @@
 //! script sends `attach:ID`, so that unsaved input is kept.
 
 use http::StatusCode;
-use serde::Deserialize;
 
 use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
@@ -19,6 +18,11 @@ use super::route::PageRoute;
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::routes::media;
+use crate::routes::posts::create::CreatePostRequest;
+use crate::routes::posts::edit::PostChange;
+use crate::routes::posts::{self, create, update};
+use crate::runner::call::Written;
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
@@ -147,11 +151,6 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-#[derive(Deserialize)]
-struct Saved {
-    id: i64,
-}
-
 /// Creates or updates the post, and returns its ID.
 async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
     let mut conn = visit.app.store.read().await?;
@@ -159,16 +158,17 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
     drop(conn);
     let request = input.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
     let saved = match stored {
-        Some(_) => visit.api("updatePost").write_for::<Saved>("", &request.body).await,
-        None => visit.api("createPost").write_for::<Saved>("", &request.body).await,
+        Some(_) => visit.call().write(update::endpoint(), visit.parse::<PostChange>(&request.body)).await,
+        None => visit.call().write(create::endpoint(), visit.parse::<CreatePostRequest>(&request.body)).await,
     };
     let shown: Vec<i64> = accounts.iter().map(|account| account.id).collect();
+    let saved = saved.and_then(Written::into_value);
     saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
 }
 
 /// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
 async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
-    match visit.api("submitPost").id("post", id).write("-submit", &serde_json::json!({})).await {
+    match visit.call().id("post", id).part("-submit").write(posts::submit::endpoint(), ()).await {
         Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_key()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
@@ -199,8 +199,8 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let response = match visit.api("uploadMedia").upload("").await {
-        Ok(response) => response,
+    let id = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+        Ok(image) => image.id,
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
             let errors = form_errors(error)?;
@@ -211,7 +211,6 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
             return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };
-    let id = image_id(&response.body)?;
     if visit.is_fetch {
         return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
     }
@@ -219,15 +218,6 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Some(stored) => visit.to(&format!("posts/{}/edit?media={id}", stored.post.id), "media-uploaded"),
         None => visit.to(&format!("posts/new?media={id}"), "media-uploaded"),
     }
-}
-
-fn image_id(body: &[u8]) -> Result<i64> {
-    #[derive(Deserialize)]
-    struct UploadResponse {
-        data: Saved,
-    }
-    let response: std::result::Result<UploadResponse, _> = serde_json::from_slice(body);
-    Ok(response.map_err(|error| ApiError::bug(format!("failed to read the upload response: {error}")))?.data.id)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
-use serde::Deserialize;
 
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
@@ -10,6 +9,8 @@ use super::post_rows::chip;
 use super::shared::{AccountChip, Image};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::routes::posts::create::CreatePostRequest;
+use crate::routes::posts::validate;
 
 /// The maximum number of accounts that are checked.
 const MAX_CHECKED: usize = 30;
@@ -58,25 +59,6 @@ impl CheckRow {
     }
 }
 
-#[derive(Deserialize)]
-struct Validation {
-    targets: Vec<ValidatedTarget>,
-}
-
-#[derive(Deserialize)]
-struct ValidatedTarget {
-    account_id: i64,
-    length: u32,
-    limit: Option<u32>,
-    problems: Vec<CheckMessage>,
-    notes: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct CheckMessage {
-    message: String,
-}
-
 /// Returns the panel as an HTML fragment.
 pub async fn show_check(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
@@ -104,7 +86,8 @@ pub async fn check(
     let mut input = input.clone();
     (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
     let request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
-    let found: Validation = match visit.api("validatePost").check(&request.body).await {
+    let post = visit.parse::<CreatePostRequest>(&request.body);
+    let found = match visit.call().read(validate::endpoint(), post).await {
         Ok(found) => found,
         Err(error) if error.code.status().is_client_error() => {
             let mut problems: Vec<String> = error.fields.into_values().flatten().take(MAX_PROBLEMS).collect();

@@ -1,15 +1,14 @@
 //! The input of the composer's form, and the request that is made from it.
 //!
-//! A form that is sent twice must result in the same request, so that the `Idempotency-Key` applies. Therefore the
-//! request depends on the stored post as little as possible: the form contains the state of the post when the page was
-//! rendered (`_accounts`, `_keep`, `_time`).
+//! The form contains the state of the post when the page was rendered (`_accounts`, `_keep`, `_time`), so that the
+//! request omits the accounts and the time that the user did not change.
 
 use std::collections::BTreeMap;
 
 use chrono_tz::Tz;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
-use crier_domain::post::{Post, PostStatus, Target};
+use crier_domain::post::{Post, PostStatus, ScheduleType, Target};
 use crier_platforms::options::{self, OptionKind};
 use crier_store::{posts, targets};
 use serde_json::{Map, Value, json};
@@ -129,9 +128,9 @@ pub struct ComposerInput {
     omit_accounts: OmitAccounts,
 }
 
-/// A request, and the account ID of each override in it.
+/// The fields of a request, and the account ID of each override in it.
 pub struct PostRequest {
-    pub body: Value,
+    pub body: Map<String, Value>,
     pub overrides: Vec<i64>,
 }
 
@@ -231,22 +230,26 @@ impl ComposerInput {
                 overridden.push(*id);
             }
         }
-        let mut body = json!({ "content": self.content, "media": self.media, "overrides": overrides });
+        let mut body = Map::new();
+        let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
+        set("content", json!(self.content));
+        set("media", json!(self.media));
+        set("overrides", json!(overrides));
         if !omits_accounts {
-            body["accounts"] = json!(account_ids);
+            set("accounts", json!(account_ids));
         }
         let changes_time = self.scheduled_at != self.known_time && self.omit_accounts != OmitAccounts::Always;
         if changes_time && matches!(mode, SaveMode::Save | SaveMode::Draft | SaveMode::Schedule) {
-            body["scheduled_at"] = json!(Some(&self.scheduled_at).filter(|text| !text.is_empty()));
+            set("scheduled_at", json!(Some(&self.scheduled_at).filter(|text| !text.is_empty())));
         }
         let schedule_type = match mode {
-            SaveMode::Draft => Some("draft"),
-            SaveMode::Schedule => Some("scheduled"),
-            SaveMode::Now => Some("now"),
+            SaveMode::Draft => Some(ScheduleType::Draft),
+            SaveMode::Schedule => Some(ScheduleType::Scheduled),
+            SaveMode::Now => Some(ScheduleType::Now),
             SaveMode::Check | SaveMode::Save => None,
         };
-        if let Some(word) = schedule_type {
-            body["schedule_type"] = json!(word);
+        if let Some(schedule_type) = schedule_type {
+            set("schedule_type", json!(schedule_type));
         }
         PostRequest { body, overrides: overridden }
     }
@@ -351,7 +354,7 @@ mod tests {
     use super::*;
 
     fn body(form: &str, mode: SaveMode) -> Value {
-        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body
+        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body.into()
     }
 
     #[test]

@@ -2,10 +2,9 @@
 
 use askama::Template;
 use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
-use crier_store::media::{self, MediaFilter};
+use crier_store::media::{self as assets, MediaFilter};
 use crier_store::{PageRequest, brands, files, media_jobs};
 use http::StatusCode;
-use serde_json::{Value, json};
 use unicode_normalization::UnicodeNormalization;
 
 use super::lists;
@@ -16,6 +15,8 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::pages::numbers::{counted, number};
+use crate::routes::media;
+use crate::routes::media::from_url::ImportMediaRequest;
 
 /// The maximum number of imports that are shown, newest first.
 const MAX_IMPORTS: i64 = 10;
@@ -89,7 +90,7 @@ async fn render(
     let asset_type: Option<AssetType> = visit.query.get("asset_type").and_then(|word| word.parse().ok());
     let filter = MediaFilter { asset_type, search: Some(search.as_str()).filter(|text| !text.is_empty()) };
     let mut conn = visit.app.store.read().await?;
-    let found = media::list(&mut conn, brand.id, &filter, PageRequest { page, per_page: paging::PER_PAGE }).await?;
+    let found = assets::list(&mut conn, brand.id, &filter, PageRequest { page, per_page: paging::PER_PAGE }).await?;
     let imports = media_jobs::newest(&mut conn, brand.id, MAX_IMPORTS).await?;
     let plan = brands::plan_of(&mut conn, brand.id).await?;
     let used = files::usage(&mut conn, brand.workspace_id).await?;
@@ -185,7 +186,7 @@ fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
 }
 
 async fn upload(visit: &Visit) -> Result<PageReply> {
-    let error = match visit.api("uploadMedia").upload("").await {
+    let error = match visit.call().upload(media::upload::endpoint()).await {
         Ok(_) => return visit.to("media", "media-uploaded"),
         Err(error) => error,
     };
@@ -200,9 +201,8 @@ fn at_field(field: &str, error: &ApiError) -> FieldErrors {
 }
 
 async fn import(visit: &Visit) -> Result<PageReply> {
-    let mut body = visit.form.texts(&["url", "alt_text"]);
-    body.insert("asset_type".to_owned(), json!(AssetType::Image));
-    let error = match visit.api("importMedia").write("", &Value::from(body)).await {
+    let request = visit.parse::<ImportMediaRequest>(&visit.form.texts(&["url", "alt_text"]));
+    let error = match visit.call().write(media::from_url::endpoint(), request).await {
         Ok(_) => return visit.to("media", "media-importing"),
         Err(error) => error,
     };

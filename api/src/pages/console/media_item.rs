@@ -4,7 +4,6 @@ use askama::Template;
 use crier_domain::media::{Asset, ImageType};
 use crier_store::media as assets;
 use http::StatusCode;
-use serde_json::{Value, json};
 
 use super::media::{size, src, types};
 use super::route::PageRoute;
@@ -12,6 +11,8 @@ use super::shared::{Choice, FieldErrors, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::routes::media;
+use crate::routes::media::update::MediaChange;
 
 #[derive(Template)]
 #[template(path = "console/media_item.html")]
@@ -93,14 +94,14 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, 
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
-    let mut body = form.texts(&["alt_text"]);
+    let mut fields = form.texts(&["alt_text"]);
     // Fields that the form does not contain keep their values. An empty name is rejected.
     for name in ["filename", "asset_type"] {
         if form.has(name) {
-            body.insert(name.to_owned(), json!(form.get(name).trim()));
+            fields.insert(name.to_owned(), form.get(name).trim().into());
         }
     }
-    let error = match visit.api("updateMedia").write("", &Value::from(body)).await {
+    let error = match visit.call().write(media::update::endpoint(), visit.parse::<MediaChange>(&fields)).await {
         Ok(_) => return visit.to(&format!("media/{}", visit.id("media").unwrap_or_default()), "media-saved"),
         Err(error) => error,
     };
@@ -114,6 +115,6 @@ async fn update(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteMedia").write("", &json!({})).await?;
+    visit.call().write(media::delete::endpoint(), ()).await?;
     visit.to("media", "media-deleted")
 }

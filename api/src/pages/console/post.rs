@@ -1,18 +1,24 @@
 //! `/brands/{brand}/posts/{post}` and the actions on a post: delete, submit, approve, reject, publish now, reschedule,
 //! return to draft, and retry failed accounts.
 
-use crier_domain::post::PostStatus;
+use crier_domain::post::{PostStatus, ScheduleType};
 use crier_jobs::publishing::{self, RetryPostOutcome};
-use crier_store::posts;
+use crier_store::posts::find_for_update;
 use http::StatusCode;
-use serde_json::{Value, json};
 
 use super::composer_input::Stored;
 use super::post_view::show;
 use super::route::{Access, PageRoute};
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::PatchField;
+use crate::request::{Parsed, Request};
+use crate::response::Output;
+use crate::routes::posts::edit::PostChange;
+use crate::routes::posts::reject::Rejection;
+use crate::routes::posts::{self, update};
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
@@ -38,8 +44,13 @@ async fn read(visit: &Visit) -> Result<PageReply> {
 }
 
 /// Calls an endpoint of the post, and shows the page with a message or with the errors.
-async fn write(visit: &Visit, operation: &'static str, body: Value, note: &'static str) -> Result<PageReply> {
-    match visit.api(operation).write("", &body).await {
+async fn write<Q: Request, R: Output>(
+    visit: &Visit,
+    endpoint: Endpoint<Q, R>,
+    request: impl Into<Parsed<Q>>,
+    note: &'static str,
+) -> Result<PageReply> {
+    match visit.call().write(endpoint, request).await {
         Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
         Err(error) => render_error(visit, error).await,
     }
@@ -52,35 +63,42 @@ async fn render_error(visit: &Visit, error: ApiError) -> Result<PageReply> {
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    match visit.api("deletePost").write("", &json!({})).await {
+    match visit.call().write(posts::delete::endpoint(), ()).await {
         Ok(_) => visit.to("posts", "post-deleted"),
         Err(error) => render_error(visit, error).await,
     }
 }
 
 async fn submit(visit: &Visit) -> Result<PageReply> {
-    write(visit, "submitPost", json!({}), "post-submitted").await
+    write(visit, posts::submit::endpoint(), (), "post-submitted").await
 }
 
 async fn approve(visit: &Visit) -> Result<PageReply> {
-    write(visit, "approvePost", json!({}), "post-approved").await
+    write(visit, posts::approve::endpoint(), (), "post-approved").await
 }
 
 async fn reject(visit: &Visit) -> Result<PageReply> {
-    write(visit, "rejectPost", Value::from(visit.form.texts(&["reason"])), "post-rejected").await
+    let rejection = visit.parse::<Rejection>(&visit.form.texts(&["reason"]));
+    write(visit, posts::reject::endpoint(), rejection, "post-rejected").await
+}
+
+/// Returns the change that publishes the post immediately or returns it to draft.
+fn change_to(schedule_type: ScheduleType) -> PostChange {
+    PostChange { schedule_type: PatchField::Value(schedule_type), ..PostChange::default() }
 }
 
 async fn publish(visit: &Visit) -> Result<PageReply> {
-    write(visit, "updatePost", json!({ "schedule_type": "now" }), "post-publishing").await
+    write(visit, update::endpoint(), change_to(ScheduleType::Now), "post-publishing").await
 }
 
 async fn reschedule(visit: &Visit) -> Result<PageReply> {
-    let body = json!({ "schedule_type": "scheduled", "scheduled_at": visit.form.text("scheduled_at") });
-    write(visit, "updatePost", body, "post-scheduled").await
+    let mut fields = visit.form.texts(&["scheduled_at"]);
+    fields.insert("schedule_type".to_owned(), ScheduleType::Scheduled.as_str().into());
+    write(visit, update::endpoint(), visit.parse::<PostChange>(&fields), "post-scheduled").await
 }
 
 async fn unschedule(visit: &Visit) -> Result<PageReply> {
-    write(visit, "updatePost", json!({ "schedule_type": "draft" }), "post-unscheduled").await
+    write(visit, update::endpoint(), change_to(ScheduleType::Draft), "post-unscheduled").await
 }
 
 /// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
@@ -90,7 +108,7 @@ async fn retry(visit: &Visit) -> Result<PageReply> {
     let platforms = visit.app.platforms.clone();
     let can_reconcile = |platform| platforms.get(platform).is_some_and(|connector| connector.can_reconcile());
     let mut tx = visit.app.store.begin().await?;
-    let found = posts::find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
+    let found = find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
     let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
     if let RetryPostOutcome::Started(_) = outcome {

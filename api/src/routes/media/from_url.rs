@@ -2,40 +2,35 @@
 
 use std::sync::Arc;
 
-use std::ops::RangeInclusive;
-
 use crier_domain::access::Scope;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::media::AssetType;
 use crier_http::SchemePolicy;
 use crier_store::media_jobs::{self, NewImport};
 use crier_store::{Tx, jobs};
-use schemars::JsonSchema;
-use serde_json::json;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::formats::{MAX_URL_CHARS, text};
+use crate::request::{Format, Parsed, Request};
 use crate::response::{One, Reply};
 
-/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
-
 /// The image to import.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewMediaImport")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewMediaImport")]
 pub struct ImportMediaRequest {
     /// A public http or https URL.
-    #[schemars(length(max = 2048), url)]
+    #[field(source_url(), example = "https://example.com/bread.jpg")]
     pub url: String,
-    #[schemars(with = "Option<TextEnum<AssetType>>", extend("default" = "image"))]
-    pub asset_type: Option<AssetType>,
+    #[field(enum_value(), default = AssetType::Image, example = "image")]
+    pub asset_type: AssetType,
     /// A description of the image for people who cannot see it.
-    #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
+    #[field(text(0..=MAX_ALT_TEXT_CHARS), extension, example = "Fresh bread on a shelf")]
     pub alt_text: Option<String>,
 }
 
@@ -52,17 +47,29 @@ pub fn endpoint() -> Endpoint<ImportMediaRequest, One<MediaImport>> {
         .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
+}
 
-// EXAMPLE ImportMediaRequest: json!({ "url": "https://example.com/bread.jpg", "asset_type": "image", "alt_text": "Fresh bread on a shelf" })
+/// A URL that the guard checks. An empty one passes here, so that it is rejected as a non-public address.
+fn source_url() -> SourceUrl {
+    SourceUrl
+}
+
+struct SourceUrl;
+
+impl Format for SourceUrl {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        text(0..=MAX_URL_CHARS).read(fields, name)
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
+    }
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<ImportMediaRequest>>) -> Result<WriteStep<MediaImport>> {
-    let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", URL_LENGTH));
-        let asset_type = f.enum_value("asset_type").value();
-        let alt_text = f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value().filter(|text| !text.is_empty());
-        Some(ImportMediaRequest { url: url?, asset_type, alt_text })
-    })?;
+    let new = parsed.valid()?.clone();
     let checked = cx.app.guard.check_resolved(&new.url, SchemePolicy::HttpOrHttps).await;
     checked.map_err(|reason| {
         ApiError::new(ErrorCode::InvalidSourceUrl, format!("The URL {reason}. Use a public http:// or https:// URL."))
@@ -73,9 +80,9 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<ImportMediaRequest>>) -> Resul
 async fn accept(cx: &Context, tx: &mut Tx, new: &ImportMediaRequest) -> Result<Reply<MediaImport>> {
     let brand_id = cx.brand()?.id;
     let row = NewImport {
-        asset_type: new.asset_type.unwrap_or(AssetType::Image),
+        asset_type: new.asset_type,
         source_url: &new.url,
-        alt_text: new.alt_text.as_deref(),
+        alt_text: new.alt_text.as_deref().filter(|text| !text.is_empty()),
     };
     let id = media_jobs::insert(tx, brand_id, &row).await?;
     let fetch =

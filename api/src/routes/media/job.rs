@@ -7,11 +7,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{MediaAsset, TAG};
+use crate::PREFIX;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
-use crate::response::{One, PREFIX, Reply, Timestamp};
+use crate::response::{One, Reply, Timestamp};
 
 /// The reason why an import failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -6,7 +6,7 @@
 use crier_domain::media::{Asset, AssetType, ImageType};
 use crier_media::{IngestError, Library, Owner, Refusal};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
@@ -14,13 +14,13 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
-mod delete;
-mod from_url;
-mod job;
-mod list;
-mod show;
-mod update;
-mod upload;
+pub mod delete;
+pub mod from_url;
+pub mod job;
+pub mod list;
+pub mod show;
+pub mod update;
+pub mod upload;
 
 pub use job::MediaImportError;
 
@@ -39,7 +39,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// An image of the brand.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MediaAsset {
     pub id: i64,
     #[schemars(with = "TextEnum<AssetType>")]

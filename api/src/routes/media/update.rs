@@ -6,29 +6,26 @@ use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
 use crier_media as media;
 use crier_store::{Tx, media as assets, post_media};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::PatchField;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The changes to an image. Omitted fields keep their values.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct MediaChange {
     /// A description of the image for people who cannot see it. Null clears it. Posts that are not published yet use
     /// the new description.
-    #[schemars(length(max = MAX_ALT_TEXT_CHARS))]
+    #[field(text(0..=MAX_ALT_TEXT_CHARS), example = "Fresh bread on a shelf")]
     pub alt_text: PatchField<String>,
     /// The name of the file in the media library.
-    #[schemars(length(min = 1, max = 255))]
+    #[field(text(1..=255))]
     pub filename: PatchField<String>,
-    #[schemars(with = "PatchField<TextEnum<AssetType>>")]
+    #[field(enum_value())]
     pub asset_type: PatchField<AssetType>,
 }
 
@@ -41,16 +38,6 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
         .extension()
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(update)
-
-// EXAMPLE MediaChange: json!({ "alt_text": "Fresh bread on a shelf" })
-}
-
-fn read(f: &Fields<'_>) -> Option<MediaChange> {
-    Some(MediaChange {
-        alt_text: f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS),
-        filename: f.text("filename", 1..=255),
-        asset_type: f.enum_value("asset_type"),
-    })
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> Result<Reply<MediaAsset>> {

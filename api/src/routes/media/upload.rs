@@ -6,29 +6,26 @@ use crier_domain::access::Scope;
 use crier_domain::media::AssetType;
 use crier_media::{self as media, AssetDetails, IngestedFile};
 use crier_store::{Tx, media as assets};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, ingest_error, owner};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::formats::FilePart;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The image to upload.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewMedia")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewMedia")]
 pub struct UploadMediaRequest {
     /// A JPEG, PNG, GIF or WebP image of at most 25 MiB and 100 megapixels. The operator can set other limits.
-    #[schemars(extend("format" = "binary"))]
-    pub file: String,
-    #[schemars(with = "Option<TextEnum<AssetType>>", extend("default" = "image"))]
-    pub asset_type: Option<AssetType>,
+    #[field(file(), example = "(binary data)")]
+    pub file: FilePart,
+    #[field(enum_value(), default = AssetType::Image, example = "image")]
+    pub asset_type: AssetType,
     /// A description of the image for people who cannot see it.
-    #[schemars(length(max = MAX_ALT_TEXT_CHARS), extend("x-extension" = true))]
+    #[field(text(0..=MAX_ALT_TEXT_CHARS), extension, example = "Fresh bread on a shelf")]
     pub alt_text: Option<String>,
 }
 
@@ -45,8 +42,6 @@ pub fn endpoint() -> Endpoint<UploadMediaRequest, One<MediaAsset>> {
         .status(201)
         .error_codes(&[ErrorCode::StorageLimitExceeded])
         .uploads_then_writes(upload)
-
-// EXAMPLE UploadMediaRequest: json!({ "file": "(binary data)", "asset_type": "image", "alt_text": "Fresh bread on a shelf" }),
 }
 
 /// The maximum number of parts that an error names, and the maximum length of each name.
@@ -55,8 +50,8 @@ const MAX_NAME_CHARS: usize = 40;
 
 /// Lists the parts that the form has in place of the file.
 fn describe_other_parts(cx: &Context) -> String {
-    let files = cx.other_files.iter().map(|name| (name, " (a file)"));
-    let parts = files.chain(cx.body.keys().map(|name| (name, ""))).take(MAX_NAMED_PARTS);
+    let files = cx.other_parts.files.iter().map(|name| (name, " (a file)"));
+    let parts = files.chain(cx.other_parts.texts.iter().map(|name| (name, ""))).take(MAX_NAMED_PARTS);
     let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
     match named.collect::<Vec<_>>().join(", ").as_str() {
         "" => "It has no parts. Send the image as `file`.".to_owned(),
@@ -73,15 +68,12 @@ struct Upload {
 }
 
 async fn upload(cx: &Context, parsed: Arc<Parsed<UploadMediaRequest>>) -> Result<WriteStep<MediaAsset>> {
-    let (asset_type, alt_text) = cx.read(|f| {
-        if cx.file.is_none() {
-            f.problem("file", format!("The form has no part with this name. {}", describe_other_parts(cx)));
-        }
-        Some((
-            f.enum_value("asset_type").value().unwrap_or(AssetType::Image),
-            f.text("alt_text", 0..=MAX_ALT_TEXT_CHARS).value(),
-        ))
-    })?;
+    let problems = parsed.problems();
+    if cx.file.is_none() {
+        problems.add("file", format!("The form has no part with this name. {}", describe_other_parts(cx)));
+    }
+    problems.into_result()?;
+    let UploadMediaRequest { file: FilePart, asset_type, alt_text } = parsed.valid()?.clone();
     let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
     let (library, store) = (&cx.app.library, &cx.app.store);
     let ingested = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| ingest_error(cx, error))?;
