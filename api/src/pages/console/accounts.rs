@@ -8,7 +8,6 @@ use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::platform::{Descriptor, Mode, Platform as PlatformKey};
 use crier_store::account_tokens::{self, AccountAccess};
 use crier_store::{Conn, PageRequest, accounts, applications};
-use serde_json::json;
 
 use super::lists;
 use super::paging;
@@ -19,6 +18,7 @@ use super::visit::{PageReply, Visit};
 use crate::admission;
 use crate::error::Result;
 use crate::pages::numbers::counted;
+use crate::routes;
 
 /// An account is marked if its access expires within this time.
 const SOON: TimeDelta = TimeDelta::days(14);
@@ -186,11 +186,11 @@ pub fn not_configured(descriptor: &Descriptor) -> String {
 }
 
 async fn disconnect(visit: &Visit) -> Result<PageReply> {
-    visit.api("disconnectSocialAccount").write("", &json!({})).await?;
+    visit.call().write(routes::accounts::disconnect::endpoint(), ()).await?;
     visit.to("accounts", "account-disconnected")
 }
 
 async fn refresh(visit: &Visit) -> Result<PageReply> {
-    visit.api("refreshSocialAccount").write("", &json!({})).await?;
+    visit.call().write(routes::accounts::refresh::endpoint(), ()).await?;
     visit.to("accounts", "account-refreshed")
 }

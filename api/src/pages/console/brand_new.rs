@@ -2,14 +2,14 @@
 
 use askama::Template;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, see_other};
 use crate::error::Result;
+use crate::routes::brands;
+use crate::runner::call::Written;
 
 /// The names of a brand's fields in the API.
 pub const FIELDS: [&str; 4] = ["name", "description", "website", "timezone"];
@@ -64,12 +64,8 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<Page
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct Brand {
-        id: i64,
-    }
-    let body = Value::from(visit.form.texts(&FIELDS));
-    match visit.api("createBrand").write_for::<Brand>("", &body).await {
+    let request = visit.parse(&visit.form.texts(&FIELDS));
+    match visit.call().write(brands::create::endpoint(), request).await.and_then(Written::into_value) {
         Ok(created) => Ok(see_other(&format!("/brands/{}", created.id), "brand-created")),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),
     }

@@ -11,8 +11,7 @@ use crier_platforms::ConnectError;
 use crier_platforms::oauth::ConnectRequest;
 use crier_store::{accounts, applications};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::accounts::{lower_first, not_configured as not_configured_text};
 use super::form_write::{FormWrite, Submission};
@@ -23,6 +22,7 @@ use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, FieldProblems, Result};
 use crate::pages::docs::guides::section_of;
+use crate::routes::accounts::connect::{self, ConnectAccountRequest};
 use crate::routes::accounts::{authorize, not_configured, save, unavailable};
 
 /// The time limit for checking a server that the user entered.
@@ -125,8 +125,9 @@ async fn by_credentials(visit: &Visit, descriptor: &Descriptor) -> Result<PageRe
         let value = visit.form.text(&format!("credentials.{}", field.name))?;
         Some((field.name.to_owned(), Value::from(value)))
     });
-    let body = json!({ "platform": descriptor.platform, "credentials": typed.collect::<Map<_, _>>() });
-    visit.api("connectSocialAccount").write("", &body).await?;
+    let credentials = typed.collect::<Map<String, Value>>().into();
+    let request = ConnectAccountRequest { platform: descriptor.platform, credentials };
+    visit.call().write(connect::endpoint(), request).await?;
     visit.to("accounts", "account-connected")
 }
 
@@ -141,16 +142,10 @@ fn check_required(visit: &Visit, descriptor: &Descriptor) -> Result<()> {
 }
 
 async fn authorize(visit: &Visit, platform: PlatformKey) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct Authorization {
-        authorization_url: String,
-    }
-    let mut body = json!({ "platform": platform });
-    if let Some(target) = visit.form.text("target") {
-        body["target"] = Value::from(target);
-    }
-    let created: Authorization = visit.api("authorizeSocialAccount").write_for("", &body).await?;
-    redirect(visit, &created.authorization_url)
+    let mut typed = visit.form.texts(&["target"]);
+    typed.insert("platform".to_owned(), Value::from(platform.as_str()));
+    let created = visit.call().write(authorize::endpoint(), visit.parse(&typed)).await?;
+    redirect(visit, &created.into_value()?.authorization_url)
 }
 
 /// Creates an authorization at the server that the user entered. No endpoint does this.

@@ -5,7 +5,6 @@ use chrono_tz::Tz;
 use crier_domain::plan::Feature;
 use crier_store::brands;
 use http::StatusCode;
-use serde::Deserialize;
 
 use super::brand_new::{FIELDS, zones};
 use super::form_write::{FormWrite, Submission};
@@ -14,9 +13,9 @@ use super::shared::{Choice, FieldErrors, feature_label};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
-use crate::fields::{ParsedBody, Problems};
 use crate::pages::numbers::counted;
-use crate::routes::brands::create::{NewBrand, read};
+use crate::routes::brands::create::NewBrand;
+use crate::routes::brands::usage;
 
 #[derive(Template)]
 #[template(path = "console/settings.html")]
@@ -109,14 +108,14 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
-    let typed = visit.form.texts(&FIELDS);
     // The rules are those for a new brand.
-    let brand = match ParsedBody::read(Problems::default(), &typed, read).into_valid() {
+    let typed = visit.parse::<NewBrand>(&visit.form.texts(&FIELDS));
+    let brand = match typed.valid() {
         Ok(brand) => brand,
         Err(error) => return render_errors(visit, form_errors(error)?),
     };
     if let Submission::First(mut write) = FormWrite::begin(visit).await? {
-        let (NewBrand { name, description, website, timezone }, current) = (&brand, visit.brand()?.0);
+        let (NewBrand { name, description, website, timezone }, current) = (brand, visit.brand()?.0);
         let changed = brands::NewBrand {
             name,
             description: description.as_deref(),
@@ -158,25 +157,8 @@ fn render_errors(visit: &Visit, errors: FieldErrors) -> Result<PageReply> {
 }
 
 async fn show_plan(visit: &Visit) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct Used {
-        used: i64,
-        limit: Option<u64>,
-    }
-    #[derive(Deserialize)]
-    struct Usage {
-        plan: String,
-        features: Vec<Feature>,
-        brands: Used,
-        social_accounts: Used,
-        posts_per_month: Used,
-        storage_mib: Used,
-        ai_credits: Used,
-        report_mails_per_day: Used,
-        requests_per_minute: Option<u64>,
-    }
-    let usage: Usage = visit.api("getUsage").get().await?;
-    let cap = |label, Used { used, limit }, unit| Cap { label, used, limit, unit };
+    let usage = visit.call().read(usage::endpoint(), ()).await?;
+    let cap = |label, usage::Cap { used, limit }, unit| Cap { label, used, limit, unit };
     let requests = match usage.requests_per_minute {
         Some(max) => format!("Each API key can send {} per minute.", counted(max, "request", "requests")),
         None => "API keys can send any number of requests.".to_owned(),

@@ -12,8 +12,7 @@ use crier_platforms::oauth::ConnectRequest;
 use crier_store::{Tx, applications, authorizations};
 use schemars::JsonSchema;
 use secrecy::ExposeSecret;
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::save::{Place, cap_reached};
 use super::{TAG, full, interactive_setup_required, not_configured};
@@ -21,23 +20,22 @@ use crate::app::App;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
 use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The platform to authorize.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewAuthorization")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewAuthorization")]
 pub struct AuthorizeAccountRequest {
-    #[schemars(with = "TextEnum<Platform>")]
+    #[field(enum_value(), example = "facebook")]
     pub platform: Platform,
-    #[schemars(with = "Option<TextEnum<ConnectTarget>>", extend("default" = "default"))]
-    pub target: Option<ConnectTarget>,
+    #[field(enum_value(), default = ConnectTarget::Default, example = "page")]
+    pub target: ConnectTarget,
 }
 
 /// A page on which a person connects an account. Its URL is a secret and works once.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Authorization {
     #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
@@ -63,14 +61,6 @@ pub fn endpoint() -> Endpoint<AuthorizeAccountRequest, One<Authorization>> {
             ErrorCode::LimitReached,
         ])
         .checks_then_writes(authorize)
-
-// EXAMPLE AuthorizeAccountRequest: json!({ "platform": "facebook", "target": "page" })
-}
-
-fn read(f: &Fields<'_>) -> Option<AuthorizeAccountRequest> {
-    let platform = f.required("platform", f.enum_value("platform"));
-    let target = f.enum_value("target").value();
-    Some(AuthorizeAccountRequest { platform: platform?, target })
 }
 
 async fn authorize(
@@ -79,7 +69,6 @@ async fn authorize(
     parsed: Arc<Parsed<AuthorizeAccountRequest>>,
 ) -> Result<Reply<Authorization>> {
     let &AuthorizeAccountRequest { platform, target } = parsed.valid()?;
-    let target = target.unwrap_or(ConnectTarget::Default);
     let descriptor = cx.app.platforms.descriptor(platform);
     match descriptor.mode {
         Mode::SelfConnect => {

@@ -1,5 +1,6 @@
 //! `POST /brands/{brand}/social-accounts`
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
@@ -9,33 +10,40 @@ use crier_platforms::{ConnectError, Connected, Secrets};
 use crier_store::Tx;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 
 use super::save::{OWNED_BY_OTHERS, Place, SaveError, cap_reached, save_account};
 use super::{SocialAccount, TAG, full, interactive_setup_required, not_configured, unavailable};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, Problems};
-use crate::openapi::schema::{TextEnum, by_platform};
-use crate::request::Parsed;
+use crate::fields::{Fields, Problems, ReadContext};
+use crate::openapi::schema::by_platform;
+use crate::request::formats::text;
+use crate::request::{Format, Parsed, Request};
 use crate::response::{Many, Reply};
 
 /// The maximum length of a credential. No platform's keys or URLs are longer.
 const MAX_CREDENTIAL_CHARS: usize = 2048;
 
 /// The account to connect. The platform's descriptor lists the fields of `credentials`.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewAccountCredentials")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewAccountCredentials")]
 pub struct ConnectAccountRequest {
-    #[schemars(with = "TextEnum<Platform>")]
+    #[field(enum_value(), example = "sandbox")]
     pub platform: Platform,
+    #[field(map(), example = json!({ "handle": "demo" }))]
     pub credentials: Credentials,
 }
 
 /// The credentials of an account, by the names of its platform's fields.
 #[derive(Clone, Debug)]
 pub struct Credentials(Map<String, Value>);
+
+impl From<Map<String, Value>> for Credentials {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(fields)
+    }
+}
 
 impl JsonSchema for Credentials {
     fn schema_name() -> Cow<'static, str> {
@@ -69,17 +77,11 @@ pub fn endpoint() -> Endpoint<ConnectAccountRequest, Many<SocialAccount>> {
             ErrorCode::PlatformUnavailable,
         ])
         .leases_then_writes(prepare)
-
-// EXAMPLE ConnectAccountRequest: json!({ "platform": "sandbox", "credentials": { "handle": "demo" } })
 }
 
 /// Validates the fields, then checks the credentials with the platform.
 async fn prepare(cx: &Context, parsed: Arc<Parsed<ConnectAccountRequest>>) -> Result<WriteStep<Vec<SocialAccount>>> {
-    let ConnectAccountRequest { platform, credentials } = cx.read(|f| {
-        let platform = f.required("platform", f.enum_value("platform"));
-        let credentials = f.required("credentials", f.object("credentials").map(|all| Credentials(all.clone())));
-        Some(ConnectAccountRequest { platform: platform?, credentials: credentials? })
-    })?;
+    let &ConnectAccountRequest { platform, ref credentials } = parsed.valid()?;
     let descriptor = cx.app.platforms.descriptor(platform);
     match descriptor.mode {
         Mode::SelfConnect => {}
@@ -90,7 +92,7 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<ConnectAccountRequest>>) -> Re
             return Err(ApiError::field("platform", message));
         }
     }
-    let secrets = parse_credentials(&credentials.0, descriptor)?;
+    let secrets = parse_credentials(cx, &credentials.0, descriptor)?;
     let connector = cx.app.platforms.get(platform).ok_or_else(|| not_configured(platform, ConnectTarget::Default))?;
     check_account_limit(cx, platform).await?;
     let connected = connector.connect(cx.caller.workspace_id, &secrets).await.map_err(connect_error)?;
@@ -100,12 +102,13 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<ConnectAccountRequest>>) -> Re
 }
 
 /// Validates the credentials against the descriptor's fields and returns their values.
-fn parse_credentials(form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
+fn parse_credentials(cx: &Context, form: &Map<String, Value>, descriptor: &Descriptor) -> Result<Secrets> {
     let problems = Problems::default();
-    let within = Fields::new(form, &problems).within("credentials", form);
+    let context = ReadContext::new(cx.zone(), cx.now);
+    let within = Fields::new(form, &problems, context).within("credentials", form);
     let mut found = Map::new();
     for field in descriptor.credential_fields {
-        let field_value = within.text(field.name, usize::from(field.required)..=MAX_CREDENTIAL_CHARS);
+        let field_value = text(usize::from(field.required)..=MAX_CREDENTIAL_CHARS).read(&within, field.name);
         let value = if field.required { within.required(field.name, field_value) } else { field_value.value() };
         if let Some(value) = value.filter(|v| !v.is_empty()) {
             found.insert(field.name.to_owned(), Value::from(value));
@@ -132,7 +135,12 @@ async fn check_account_limit(cx: &Context, platform: Platform) -> Result<()> {
     }
 }
 
-async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connected) -> Result<Reply<Vec<SocialAccount>>> {
+async fn save(
+    cx: &Context,
+    tx: &mut Tx,
+    platform: Platform,
+    connected: &Connected,
+) -> Result<Reply<Vec<SocialAccount>>> {
     let brand = cx.brand()?.id;
     let place = Place {
         workspace_id: cx.caller.workspace_id,
@@ -150,5 +158,5 @@ async fn save(cx: &Context, tx: &mut Tx, platform: Platform, connected: &Connect
         SaveError::Rejected(error) => connect_error(error),
         SaveError::Store(error) => error.into(),
     })?;
-    Ok(Reply::at(&format!("/brands/{brand}/social-accounts"), [SocialAccount::from(account)]))
+    Ok(Reply::at(&format!("/brands/{brand}/social-accounts"), vec![SocialAccount::from(account)]))
 }

@@ -14,11 +14,11 @@ use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod authorize;
-mod connect;
-mod disconnect;
-mod list;
-mod platforms;
-mod refresh;
+pub mod connect;
+pub mod disconnect;
+pub mod list;
+pub mod platforms;
+pub mod refresh;
 mod revoke;
 pub mod save;
 

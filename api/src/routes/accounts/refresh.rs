@@ -1,7 +1,6 @@
 //! `POST /brands/{brand}/social-accounts/{account}/refresh`
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use chrono::TimeDelta;

@@ -8,25 +8,23 @@ use crier_domain::platform::Platform;
 use crier_store::Tx;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
-use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, descriptor, not_configured};
+use super::{CreditReservation, ERROR_CODES, MAX_PROMPT_CHARS, TAG, call_provider, not_configured};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::Result;
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The post to generate hashtags for.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewHashtags")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewHashtags")]
 pub struct GenerateHashtagsRequest {
     /// The post's text.
-    #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
+    #[field(text(1..=MAX_PROMPT_CHARS), example = "Our sourdough is out of the oven at seven every morning.")]
     pub content: String,
     /// The platform of the post. The response contains no more hashtags than are useful there.
-    #[schemars(with = "Option<TextEnum<Platform>>")]
+    #[field(enum_value(), example = "instagram")]
     pub platform: Option<Platform>,
 }
 
@@ -53,19 +51,14 @@ pub fn endpoint() -> Endpoint<GenerateHashtagsRequest, One<HashtagResult>> {
         .description("Costs 12 AI credits, which are refunded if there is no result.")
         .error_codes(ERROR_CODES)
         .reserves_then_writes(prepare)
-
-// EXAMPLE GenerateHashtagsRequest: json!({ "content": "Our sourdough is out of the oven at seven every morning.", "platform": "instagram" }),
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateHashtagsRequest>>) -> Result<WriteStep<HashtagResult>> {
-    let GenerateHashtagsRequest { content, platform } = cx.read(|f| {
-        let content = f.required("content", f.text("content", 1..=MAX_PROMPT_CHARS));
-        let platform = f.enum_value("platform").value();
-        Some(GenerateHashtagsRequest { content: content?, platform })
-    })?;
+    let GenerateHashtagsRequest { content, platform } = parsed.valid()?;
+    let platform = platform.map(|platform| cx.app.platforms.descriptor(platform));
     let text_model = cx.app.ai.text_model().ok_or_else(|| not_configured("CRIER_AI_TEXT_MODEL"))?;
     let reservation = CreditReservation::begin(cx, Operation::Hashtags, ai::HASHTAGS_CREDITS).await?;
-    let call = text_model.generate_hashtags(&content, descriptor(cx, platform));
+    let call = text_model.generate_hashtags(content, platform);
     let result = call_provider(cx, Operation::Hashtags, "content", call).await;
     let hashtags = reservation.or_refund(result).await?;
     let reservation = Arc::new(reservation);

@@ -11,15 +11,13 @@ use crier_media::{self as media, AssetDetails, IngestError, IngestedFile, SpoolE
 use crier_store::{Tx, files, media as assets};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::{CreditReservation, MAX_PROMPT_CHARS, TAG, call_provider, not_configured};
 use crate::ai::ImageRequest;
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 
@@ -28,23 +26,22 @@ use crate::routes::media::{MAX_ALT_TEXT_CHARS, MediaAsset, owner, storage_full};
 const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Options for an image.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(Clone, Copy, Debug, Default, Request)]
 pub struct ImageOptions {
-    #[schemars(with = "Option<TextEnum<Size>>", extend("default" = "auto"))]
+    #[field(enum_value(), default = Size::Auto, example = "1024x1024")]
     pub size: Option<Size>,
     /// `high` costs 1000 AI credits, all other values 240.
-    #[schemars(with = "Option<TextEnum<Quality>>", extend("default" = "auto"))]
+    #[field(enum_value(), default = Quality::Auto, example = "low")]
     pub quality: Option<Quality>,
 }
 
 /// The image to generate.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewImage")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewImage")]
 pub struct GenerateImageRequest {
-    #[schemars(length(min = 1, max = MAX_PROMPT_CHARS))]
+    #[field(text(1..=MAX_PROMPT_CHARS), example = "A loaf of sourdough on a wooden table, morning light")]
     pub prompt: String,
+    #[field(object(), example)]
     pub options: Option<ImageOptions>,
 }
 
@@ -80,8 +77,6 @@ pub fn endpoint() -> Endpoint<GenerateImageRequest, One<ImageResult>> {
             ErrorCode::AiProviderUnavailable,
         ])
         .reserves_then_writes(prepare)
-
-// EXAMPLE GenerateImageRequest: json!({ "prompt": "A loaf of sourdough on a wooden table, morning light", "options": { "size": "1024x1024", "quality": "low" }, })
 }
 
 /// A generated image in storage, with the reservation of its credits.
@@ -93,15 +88,10 @@ struct GeneratedImage {
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateImageRequest>>) -> Result<WriteStep<ImageResult>> {
-    let request = cx.read(|f| {
-        let prompt = f.required("prompt", f.text("prompt", 1..=MAX_PROMPT_CHARS));
-        let empty = serde_json::Map::new();
-        let options = f.object("options").value();
-        let o = f.within("options", options.unwrap_or(&empty));
-        let size = o.enum_value("size").value().unwrap_or(Size::Auto);
-        let quality = o.enum_value("quality").value().unwrap_or(Quality::Auto);
-        Some(ImageRequest { prompt: prompt?, size, quality })
-    })?;
+    let GenerateImageRequest { prompt, options } = parsed.valid()?.clone();
+    let ImageOptions { size, quality } = options.unwrap_or_default();
+    let (size, quality) = (size.unwrap_or(Size::Auto), quality.unwrap_or(Quality::Auto));
+    let request = ImageRequest { prompt, size, quality };
     let image_model = cx.app.ai.image_model().ok_or_else(|| not_configured("CRIER_AI_IMAGE_MODEL"))?;
     check_storage_limit(cx).await?;
     let reservation = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;

@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crier_domain::ai::Operation;
-use crier_domain::platform::{Descriptor, Platform};
 use crier_store::ai_credits::{self, CreditRequest};
 use crier_store::{Store, Tx};
 use crier_telemetry::metrics::{self, AiOutcome};
@@ -18,9 +17,9 @@ use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 
-mod captions;
-mod hashtags;
-mod images;
+pub mod captions;
+pub mod hashtags;
+pub mod images;
 
 pub const TAG: &str = "AI";
 /// The maximum length of a prompt, in characters.
@@ -53,10 +52,6 @@ fn insufficient_credits(request: &CreditRequest) -> ApiError {
         request.cap.unwrap_or_default()
     );
     ApiError::new(ErrorCode::InsufficientCredits, message)
-}
-
-fn descriptor(cx: &Context, platform: Option<Platform>) -> Option<&'static Descriptor> {
-    platform.map(|platform| cx.app.platforms.descriptor(platform))
 }
 
 /// Calls the provider with its timeout and records the outcome in the metrics. Reports a rejected prompt at `field`.

@@ -6,29 +6,30 @@ use crier_domain::access::Scope;
 use crier_domain::brand::MAX_BRANDS;
 use crier_domain::event::EventName;
 use crier_store::{Tx, brands, events};
-use schemars::JsonSchema;
 use serde_json::json;
 
 use super::{Brand, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
+const DEFAULT_TIMEZONE: &str = "UTC";
+
 /// The brand to create.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
 pub struct NewBrand {
-    #[schemars(length(min = 1, max = 120))]
+    #[field(text(1..=120), example = "Acme Bakery")]
     pub name: String,
-    #[schemars(length(max = 2000))]
+    #[field(text(0..=2000), example = "Bread since 1920")]
     pub description: Option<String>,
     /// An http or https URL.
-    #[schemars(length(max = 2048), url)]
+    #[field(url(), example = "https://acme.example")]
     pub website: Option<String>,
+    // The console's settings use the same fields, and keep the time zone of the brand if it is omitted.
     /// The IANA name of a time zone.
-    #[schemars(extend("default" = "UTC"))]
+    #[field(timezone(), default = DEFAULT_TIMEZONE, example = "Europe/Berlin")]
     pub timezone: Option<String>,
 }
 
@@ -41,17 +42,6 @@ pub fn endpoint() -> Endpoint<NewBrand, One<Brand>> {
         .status(201)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
-
-// EXAMPLE NewBrand: json!({ "name": "Acme Bakery", "description": "Bread since 1920", "website": "https://acme.example", "timezone": "Europe/Berlin", })
-}
-
-/// Reads a brand's fields. Also used by the console's settings.
-pub fn read(fields: &Fields<'_>) -> Option<NewBrand> {
-    let name = fields.required("name", fields.text("name", 1..=120));
-    let description = fields.text("description", 0..=2000).value();
-    let website = fields.url("website").value();
-    let timezone = fields.timezone("timezone").value();
-    Some(NewBrand { name: name?, description, website, timezone })
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewBrand>>) -> Result<Reply<Brand>> {
@@ -60,7 +50,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewBrand>>) -> Res
         name: &new.name,
         description: new.description.as_deref(),
         website: new.website.as_deref(),
-        timezone: new.timezone.as_deref().unwrap_or("UTC"),
+        timezone: new.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
     };
     let created = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
     let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);

@@ -2,25 +2,31 @@
 
 use crier_domain::brand;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::endpoint::AnyEndpoint;
 use crate::response::Timestamp;
 
 pub mod create;
-mod list;
-mod members;
-mod show;
-mod usage;
+pub mod list;
+pub mod members;
+pub mod show;
+pub mod usage;
 
 pub const TAG: &str = "Brands";
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
-    vec![list::endpoint().erase(), create::endpoint().erase(), show::endpoint().erase(), members::endpoint().erase(), usage::endpoint().erase()]
+    vec![
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        show::endpoint().erase(),
+        members::endpoint().erase(),
+        usage::endpoint().erase(),
+    ]
 }
 
 /// A brand, to which accounts, posts and nearly all other resources belong.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Brand {
     pub id: i64,
     pub name: String,

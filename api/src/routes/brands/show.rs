@@ -10,10 +10,7 @@ use crate::error::Result;
 use crate::response::{One, Reply};
 
 pub fn endpoint() -> Endpoint<(), One<Brand>> {
-    Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead)
-        .tag(TAG)
-        .summary("Get a brand")
-        .reads(show)
+    Endpoint::get("/brands/{brand}", "getBrand", Scope::BrandsRead).tag(TAG).summary("Get a brand").reads(show)
 }
 
 async fn show(cx: &Context, _: &mut Conn) -> Result<Reply<Brand>> {
