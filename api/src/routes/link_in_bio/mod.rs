@@ -123,7 +123,7 @@ impl LinkInBioPage {
 /// Evicts the slug from this process's page cache after the commit.
 fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
-    tx.after_commit(move || app.bio.invalidate(&slug));
+    tx.after_commit(move || app.bio.cache.invalidate(&slug));
 }
 
 /// Loads the records that the request refers to. Locks the image, so that it is not deleted before the commit. The page
