@@ -16,10 +16,10 @@ use crier_store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::ai::Ai;
+use crate::bio::Bio;
 use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
 use crate::outgoing::OutgoingBudget;
-use crate::pages::bio::Bio;
 use crate::runner::body_reader::MinRate;
 use crate::runner::in_flight::InFlightKeys;
 use crate::runner::large_bodies::LargeBodySemaphore;

@@ -7,7 +7,7 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router};
 
 use super::example;
 use crate::app::App;
-use crate::pages::body::PageBody;
+use crate::page_body::PageBody;
 use crate::pages::styles;
 use crate::{admission, routes};
 

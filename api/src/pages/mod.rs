@@ -19,7 +19,6 @@ use crate::app::App;
 use crate::PREFIX;
 
 pub mod bio;
-pub mod body;
 mod connect;
 pub mod console;
 mod docs;

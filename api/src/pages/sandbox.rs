@@ -16,11 +16,11 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATIO
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::body::PageBody;
 use super::links::{TextPart, text_parts};
 use super::styles::send;
 use super::{html, notice};
 use crate::app::App;
+use crate::page_body::PageBody;
 use crate::{admission, reply};
 
 /// The number of posts per page of a timeline.

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use salvo::{Request, Response, Router, handler};
 
-use super::body::PageBody;
+use crate::page_body::PageBody;
 
 const STYLES: &str = include_str!("../../templates/page.css");
 const ICON: &str = include_str!("../../templates/favicon.svg");

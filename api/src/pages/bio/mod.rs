@@ -1,16 +1,17 @@
 //! `/@{slug}`: a public link-in-bio page, and `/@{slug}/l/{id}`, the redirect to one of its links.
 //!
-//! A page is rendered once and cached in memory ([`cache`]), so most visits need no database query. The replica that
-//! changed a page serves the new version immediately, except for the alt text of its image. Other replicas look a page
-//! up again when their entry is [two seconds](cache::CACHE_TTL) old, so a page is stale for at most this time plus the
-//! time of the lookup. While the database is unavailable, cached pages are still served.
+//! A page is rendered once and cached in memory ([`crate::bio::cache`]), so most visits need no database query. The
+//! replica that changed a page serves the new version immediately, except for the alt text of its image. Other replicas
+//! look a page up again when their entry is [two seconds](crate::bio::cache::CACHE_TTL) old, so a page is stale for at
+//! most this time plus the time of the lookup. While the database is unavailable, cached pages are still served.
 //!
 //! A page is compressed when it is rendered, and has an ETag. A returning visitor gets a 304 and is counted like any
 //! other visitor.
 //!
-//! Views and clicks are counted in memory and written every few seconds ([`counts`]). A graceful shutdown loses no
-//! counts; `kill -9` or a crash loses those of the last [few seconds](counts::WRITE_INTERVAL). A view is a GET of the
-//! page by a client whose user agent is not that of a bot. A click is the same for a link.
+//! Views and clicks are counted in memory and written every few seconds ([`crate::bio::counts`]). A graceful shutdown
+//! loses no counts; `kill -9` or a crash loses those of the last
+//! [few seconds](crate::bio::counts::WRITE_INTERVAL). A view is a GET of the page by a client whose user agent is not
+//! that of a bot. A click is the same for a link.
 //!
 //! **To add a theme:** its name in `common/domain/src/bio_page.rs` (and in the table's `CHECK`, by a migration), and
 //! its colors in `api/templates/bio.css`. A test checks that their contrast is sufficient.
@@ -24,31 +25,13 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, REFERRER_POLICY, USER_
 use http::{HeaderValue, Method, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
-use super::body::PageBody;
 use super::{headers, notice};
 use crate::app::App;
+use crate::bio::cache::{CacheLookup, RenderedPage};
+use crate::page_body::PageBody;
 
-pub mod cache;
-pub mod counts;
 mod icons;
 mod view;
-
-use cache::{Cache, CacheLookup, RenderedPage};
-use counts::Counts;
-
-/// The page cache and the counters of this process.
-#[derive(Debug, Default)]
-pub struct Bio {
-    cache: Cache,
-    pub counts: Counts,
-}
-
-impl Bio {
-    /// Invalidates a page that this process created, changed or deleted.
-    pub fn invalidate(&self, slug: &str) {
-        self.cache.invalidate(slug);
-    }
-}
 
 pub fn router() -> Router {
     Router::new()

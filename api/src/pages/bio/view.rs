@@ -11,8 +11,8 @@ use crier_store::bio_pages::Version;
 use http::HeaderValue;
 use url::Url;
 
-use super::cache::RenderedPage;
-use crate::pages::body::PageBody;
+use crate::bio::cache::RenderedPage;
+use crate::page_body::PageBody;
 
 pub const STYLES: &str = include_str!("../../../templates/bio.css");
 

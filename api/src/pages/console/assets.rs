@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use crier_base::hexadecimal;
 use salvo::{Request, Response, Router, handler};
 
-use crate::pages::body::PageBody;
+use crate::page_body::PageBody;
 use crate::pages::styles::{FOREVER, send};
 
 const STYLES: &str = include_str!("../../../templates/console/console.css");

@@ -6,8 +6,7 @@ use crier_domain::bio_page::{LinkIcon, Theme};
 use crier_store::media::{self, MediaFilter};
 use crier_store::{Conn, PageRequest};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::post_rows::image;
 use super::route::{Access, PageRoute};
@@ -15,6 +14,8 @@ use super::shared::{Choice, FieldErrors, Image};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::routes::link_in_bio::{self, BioLink, LinkInBioPage};
+use crate::runner::call::Written;
 
 /// The number of images per page of the library.
 const LIBRARY_PAGE: i64 = 12;
@@ -103,38 +104,6 @@ impl BioPage {
     }
 }
 
-/// A page, as the API returns it.
-#[derive(Deserialize)]
-pub struct LinkInBioPage {
-    pub id: i64,
-    pub title: String,
-    slug: String,
-    theme: Theme,
-    bio: Option<String>,
-    avatar: Option<Avatar>,
-    pub links: Vec<Link>,
-    url: String,
-    views: i64,
-}
-
-#[derive(Deserialize)]
-struct Avatar {
-    id: i64,
-    thumbnail_url: String,
-    filename: String,
-    alt_text: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub struct Link {
-    pub id: i64,
-    pub title: String,
-    pub url: String,
-    pub icon: Option<LinkIcon>,
-    pub is_primary: bool,
-    pub clicks: i64,
-}
-
 /// The values of the form.
 struct Values {
     title: String,
@@ -156,7 +125,7 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
-    let pages: Vec<LinkInBioPage> = visit.api("listLinkInBioPages").get().await?;
+    let pages = visit.call().read(link_in_bio::list::endpoint(), ()).await?;
     let row = |page: LinkInBioPage| BioRow {
         id: page.id,
         title: page.title,
@@ -177,14 +146,14 @@ pub fn capitalized(word: &str) -> String {
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
     // Shows an error before the user fills in the form if the plan does not include these pages.
-    visit.api("listLinkInBioPages").get::<Vec<Value>>().await?;
+    visit.call().read(link_in_bio::list::endpoint(), ()).await?;
     let theme = Theme::Light.to_string();
     let values = Values { title: String::new(), slug: String::new(), theme, bio: String::new(), avatar: None };
     render(visit, StatusCode::OK, None, values, FieldErrors::default()).await
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    let page: LinkInBioPage = visit.api("getLinkInBioPage").get().await?;
+    let page = visit.call().read(link_in_bio::show::endpoint(), ()).await?;
     let values = Values {
         title: page.title.clone(),
         slug: page.slug.clone(),
@@ -270,7 +239,7 @@ fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
     }
 }
 
-fn link_row(link: Link) -> BioLinkRow {
+fn link_row(link: BioLink) -> BioLinkRow {
     BioLinkRow {
         id: link.id,
         title: link.title,
@@ -293,7 +262,7 @@ fn fields(visit: &Visit) -> Map<String, Value> {
 async fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
     let errors = form_errors(error)?;
     let page = match visit.id("linkInBio") {
-        Some(_) => Some(visit.api("getLinkInBioPage").get().await?),
+        Some(_) => Some(visit.call().read(link_in_bio::show::endpoint(), ()).await?),
         None => None,
     };
     let form = &visit.form;
@@ -308,7 +277,8 @@ async fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
-    match visit.api("createLinkInBioPage").write_for::<LinkInBioPage>("", &Value::from(fields(visit))).await {
+    let created = visit.call().write(link_in_bio::create::endpoint(), visit.parse(&fields(visit))).await;
+    match created.and_then(Written::into_value) {
         Ok(created) => visit.to(&format!("bio/{}", created.id), "bio-made"),
         Err(error) => render_errors(visit, error).await,
     }
@@ -318,13 +288,13 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = fields(visit);
     // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
-    match visit.api("updateLinkInBioPage").write("", &Value::from(body)).await {
+    match visit.call().write(link_in_bio::update::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to(&format!("bio/{}", visit.id("linkInBio").unwrap_or_default()), "bio-saved"),
         Err(error) => render_errors(visit, error).await,
     }
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteLinkInBioPage").write("", &json!({})).await?;
+    visit.call().write(link_in_bio::delete::endpoint(), ()).await?;
     visit.to("bio", "bio-deleted")
 }

@@ -5,14 +5,17 @@
 use askama::Template;
 use crier_domain::bio_page::LinkIcon;
 use http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::bio::{Link, LinkInBioPage, capitalized};
+use super::bio::capitalized;
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::PatchField;
+use crate::routes::link_in_bio::update::{BioLinkEntry, LinkInBioPageChange};
+use crate::routes::link_in_bio::{self, BioLink, LinkInBioPage};
 
 #[derive(Template)]
 #[template(path = "console/bio_link.html")]
@@ -61,17 +64,25 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn load(visit: &Visit) -> Result<LinkInBioPage> {
-    visit.api("getLinkInBioPage").get().await
+    visit.call().read(link_in_bio::show::endpoint(), ()).await
 }
 
 /// Returns the link in the path. `None` if the path has none, for a new link.
-fn find<'p>(visit: &Visit, page: &'p LinkInBioPage) -> Result<Option<&'p Link>> {
+fn find<'p>(visit: &Visit, page: &'p LinkInBioPage) -> Result<Option<&'p BioLink>> {
     let Some(id) = visit.id("link") else { return Ok(None) };
     page.links.iter().find(|link| link.id == id).map(Some).ok_or_else(|| ApiError::not_found("link on this page"))
 }
 
 async fn replace(visit: &Visit, links: Vec<Value>) -> Result<()> {
-    visit.api("updateLinkInBioPage").write("", &json!({ "links": links })).await.map(drop)
+    let change = Map::from_iter([("links".to_owned(), Value::from(links))]);
+    visit.call().write(link_in_bio::update::endpoint(), visit.parse(&change)).await.map(drop)
+}
+
+/// Keeps only these links, in this order.
+async fn keep(visit: &Visit, ids: Vec<i64>) -> Result<()> {
+    let links = ids.into_iter().map(|id| BioLinkEntry { id: Some(id), ..Default::default() }).collect();
+    let change = LinkInBioPageChange { links: PatchField::Value(links), ..Default::default() };
+    visit.call().write(link_in_bio::update::endpoint(), change).await.map(drop)
 }
 
 /// Redirects to the page of the links.
@@ -151,23 +162,15 @@ fn entry(visit: &Visit) -> Value {
 }
 
 /// Returns a link that does not change, except that it is not primary if the link in the form becomes primary.
-fn unchanged(visit: &Visit, link: &Link) -> Value {
+fn unchanged(visit: &Visit, link: &BioLink) -> Value {
     if visit.form.has("is_primary") { json!({ "id": link.id, "is_primary": false }) } else { json!({ "id": link.id }) }
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let links = page.links.iter().map(|link| unchanged(visit, link)).chain([entry(visit)]).collect();
-    let is_there = |link: &Link| {
-        let form = &visit.form;
-        form.text("title") == Some(&link.title) && form.text("url") == Some(&link.url)
-    };
     match replace(visit, links).await {
         Ok(()) => back(visit, "link-added"),
-        // The form was sent twice: the list contains the link that the first request added.
-        Err(error) if error.code == ErrorCode::IdempotencyKeyReused && page.links.iter().any(is_there) => {
-            back(visit, "link-added")
-        }
         Err(error) => render_errors(visit, &page, error),
     }
 }
@@ -175,7 +178,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
 async fn update(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
     let changed = find(visit, &page)?.map(|link| link.id);
-    let one = |link: &Link| if Some(link.id) == changed { entry(visit) } else { unchanged(visit, link) };
+    let one = |link: &BioLink| if Some(link.id) == changed { entry(visit) } else { unchanged(visit, link) };
     match replace(visit, page.links.iter().map(one).collect()).await {
         Ok(()) => back(visit, "link-saved"),
         Err(error) => render_errors(visit, &page, error),
@@ -185,9 +188,9 @@ async fn update(visit: &Visit) -> Result<PageReply> {
 /// A link that does not exist is no error, because the form may have been sent twice.
 async fn remove(visit: &Visit) -> Result<PageReply> {
     let page = load(visit).await?;
-    let left: Vec<&Link> = page.links.iter().filter(|link| Some(link.id) != visit.id("link")).collect();
+    let left: Vec<i64> = page.links.iter().map(|link| link.id).filter(|id| Some(*id) != visit.id("link")).collect();
     if left.len() < page.links.len() {
-        replace(visit, left.iter().map(|link| json!({ "id": link.id })).collect()).await?;
+        keep(visit, left).await?;
     }
     back(visit, "link-removed")
 }
@@ -207,9 +210,9 @@ async fn reorder(visit: &Visit) -> Result<PageReply> {
     // The first link cannot move up, and the last link cannot move down.
     let Some(other) = other else { return back(visit, "") };
     ids.swap(position, other);
-    match replace(visit, ids.iter().map(|id| json!({ "id": id })).collect()).await {
+    match keep(visit, ids).await {
         Ok(()) => back(visit, "link-moved"),
-        // The form was sent twice: the first request moved the link.
+        // Another link was moved from the same page. The order that it showed is no longer the current one.
         Err(error) if error.code == ErrorCode::IdempotencyKeyReused => back(visit, ""),
         Err(error) => Err(error),
     }

@@ -1,13 +1,11 @@
 //! `/brands/{brand}/feeds/{feed}`: a feed with its articles, and the action that creates a draft from an article.
 
 use askama::Template;
-use chrono::{DateTime, Utc};
 use crier_html::plain_text;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value};
 
-use super::feeds::{Feed, FeedRow, kind, url_errors};
+use super::feeds::{FeedRow, kind, url_errors};
 use super::lists;
 use super::post_rows::beginning;
 use super::route::PageRoute;
@@ -15,6 +13,8 @@ use super::shared::{FieldErrors, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use crate::error::Result;
+use crate::routes::feeds;
+use crate::routes::feeds::articles::FeedArticle;
 
 /// The maximum length of an article's summary, in characters.
 const MAX_SUMMARY_SHOWN: usize = 300;
@@ -45,16 +45,6 @@ struct ArticleRow {
     at: Time,
 }
 
-#[derive(Deserialize)]
-struct Article {
-    id: i64,
-    title: Option<String>,
-    url: Option<String>,
-    summary: Option<String>,
-    author: Option<String>,
-    published_at: DateTime<Utc>,
-}
-
 pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/feeds/{feed}", show),
@@ -69,8 +59,8 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let feed: Feed = visit.api("getFeed").get().await?;
-    let all: Vec<Article> = visit.api("listFeedArticles").get().await?;
+    let feed = visit.call().read(feeds::show::endpoint(), ()).await?;
+    let all = visit.call().read(feeds::articles::endpoint(), ()).await?;
     let shell = visit.shell(Section::Feeds, feed.name.clone());
     let (articles, pages) = lists::paginate(visit, &shell.page("feeds", feed.id, ""), all);
     let typed = |name: &str, saved: &str| {
@@ -90,7 +80,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &view)
 }
 
-fn row(visit: &Visit, article: Article) -> ArticleRow {
+fn row(visit: &Visit, article: FeedArticle) -> ArticleRow {
     let url = article.url.filter(|url| url.starts_with("https://") || url.starts_with("http://"));
     let title = article.title.filter(|title| !title.is_empty()).or_else(|| url.clone());
     ArticleRow {
@@ -99,34 +89,31 @@ fn row(visit: &Visit, article: Article) -> ArticleRow {
         url,
         summary: beginning(&article.summary.as_deref().map(plain_text).unwrap_or_default(), MAX_SUMMARY_SHOWN),
         author: article.author,
-        at: visit.time(article.published_at),
+        at: visit.time(article.published_at.0),
     }
 }
 
 /// Updates the feed. The name is sent only if it was changed, because a name that is set replaces the feed's own title.
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
-    let mut body = json!({ "url": form.text("url").unwrap_or_default() });
+    let text = |name: &str| (name.to_owned(), Value::from(form.text(name).unwrap_or_default()));
+    let mut body = Map::from_iter([text("url")]);
     if form.get("name") != form.get("_name") {
-        body["name"] = form.text("name").unwrap_or_default().into();
+        body.extend([text("name")]);
     }
-    match visit.api("updateFeed").write("", &body).await {
+    match visit.call().write(feeds::update::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to(&format!("feeds/{}", visit.id("feed").unwrap_or_default()), "feed-saved"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
     }
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteFeed").write("", &json!({})).await?;
+    visit.call().write(feeds::delete::endpoint(), ()).await?;
     visit.to("feeds", "feed-deleted")
 }
 
 /// Creates a post and redirects to it.
 async fn draft(visit: &Visit) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct CreatedPost {
-        id: i64,
-    }
-    let post: CreatedPost = visit.api("createDraftFromArticle").write_for("", &json!({})).await?;
+    let post = visit.call().write(feeds::draft::endpoint(), ()).await?.into_value()?;
     visit.to(&format!("posts/{}", post.id), "draft-made")
 }

@@ -1,11 +1,8 @@
 //! `/brands/{brand}/feeds`: the feeds of the brand, and the form for a new one.
 
 use askama::Template;
-use chrono::{DateTime, Utc};
 use crier_domain::feed::{FeedStatus, FeedType};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::Value;
 
 use super::lists;
 use super::route::PageRoute;
@@ -13,6 +10,8 @@ use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, ErrorCode, Result};
+use crate::routes::feeds::{self, Feed};
+use crate::runner::call::Written;
 
 #[derive(Template)]
 #[template(path = "console/feeds.html")]
@@ -37,19 +36,6 @@ pub struct FeedRow {
     pub error: Option<String>,
 }
 
-/// A feed, as the API returns it.
-#[derive(Deserialize)]
-pub struct Feed {
-    pub id: i64,
-    pub name: String,
-    pub url: String,
-    pub r#type: FeedType,
-    pub status: FeedStatus,
-    pub last_fetched_at: Option<DateTime<Utc>>,
-    pub last_error: Option<String>,
-    pub articles_count: i64,
-}
-
 impl FeedRow {
     pub fn new(visit: &Visit, feed: Feed) -> Self {
         let status = match feed.status {
@@ -63,7 +49,7 @@ impl FeedRow {
             url: feed.url,
             status,
             articles: feed.articles_count,
-            last_fetched: feed.last_fetched_at.map(|at| visit.time(at)),
+            last_fetched: feed.last_fetched_at.map(|at| visit.time(at.0)),
             error: feed.last_error,
         }
     }
@@ -87,7 +73,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let all: Vec<Feed> = visit.api("listFeeds").get().await?;
+    let all = visit.call().read(feeds::list::endpoint(), ()).await?;
     let shell = visit.shell(Section::Feeds, "Feeds");
     let (rows, pages) = lists::paginate(visit, &shell.at("feeds"), all);
     let chosen = visit.form.text("type").unwrap_or(FeedType::Rss.as_str());
@@ -116,7 +102,8 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["url", "name", "type"]);
     // If the name is omitted, the feed's own title is used.
     body.retain(|_, value| !value.is_null());
-    match visit.api("createFeed").write_for::<Feed>("", &Value::from(body)).await {
+    let created = visit.call().write(feeds::create::endpoint(), visit.parse(&body)).await;
+    match created.and_then(Written::into_value) {
         Ok(created) => visit.to(&format!("feeds/{}", created.id), "feed-added"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, url_errors(error)?).await,
     }

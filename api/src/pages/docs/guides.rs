@@ -12,7 +12,7 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router};
 use super::markdown::{self, Rendered};
 use crate::app::App;
 use crate::error::CATALOGUE;
-use crate::pages::body::PageBody;
+use crate::page_body::PageBody;
 use crate::pages::{headers, notice, styles};
 
 /// The names in the path, and the Markdown texts.

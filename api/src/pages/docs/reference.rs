@@ -12,7 +12,7 @@ use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 use zip::ZipArchive;
 
 use crate::app::App;
-use crate::pages::body::PageBody;
+use crate::page_body::PageBody;
 use crate::pages::{html, notice, styles};
 use crate::PREFIX;
 

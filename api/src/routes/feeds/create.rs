@@ -3,33 +3,29 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
-use crier_domain::feed::{FeedType, MAX_FEED_NAME, MAX_FEEDS};
+use crier_domain::feed::{FeedType, MAX_FEEDS};
 use crier_store::{Tx, brands, feeds};
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, name};
+use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name, source_url};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::PatchField;
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The feed to create.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewFeed")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewFeed")]
 pub struct CreateFeedRequest {
     /// The name of the feed. Default: the feed's own title.
-    #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
+    #[field(feed_name(), example = "Our blog")]
     pub name: Option<String>,
     /// The public http:// or https:// URL of a feed, or of a page that links to one.
-    #[schemars(length(max = 2048), url)]
+    #[field(source_url(), example = "https://example.com/feed.xml")]
     pub url: String,
     /// The expected type. Crier also reads feeds of other types. With `wordpress`, the URL can be that of a site.
-    #[schemars(with = "Option<TextEnum<FeedType>>", extend("default" = "rss"))]
-    pub r#type: Option<FeedType>,
+    #[field(enum_value(), default = FeedType::Rss, example = FeedType::Rss)]
+    pub r#type: FeedType,
 }
 
 pub fn endpoint() -> Endpoint<CreateFeedRequest, One<Feed>> {
@@ -45,28 +41,17 @@ pub fn endpoint() -> Endpoint<CreateFeedRequest, One<Feed>> {
         .status(201)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl, ErrorCode::LimitReached])
         .queries_then_writes(prepare)
-
-// EXAMPLE CreateFeedRequest: json!({ "name": "Our blog", "url": "https://example.com/feed.xml", "type": "rss" })
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<CreateFeedRequest>>) -> Result<WriteStep<Feed>> {
-    let new = cx.read(|f| {
-        let url = f.required("url", f.text("url", URL_LENGTH));
-        let r#type = f.enum_value("type").value();
-        Some(CreateFeedRequest { name: name(f).value(), url: url?, r#type })
-    })?;
-    check_url(cx, &PatchField::Value(new.url.clone())).await?;
+    let new = parsed.valid()?.clone();
+    check_url(cx, &new.url).await?;
     Ok(WriteStep::new(new, |cx, tx, new| Box::pin(async move { create(cx, tx, &new).await })))
 }
 
 async fn create(cx: &Context, tx: &mut Tx, new: &CreateFeedRequest) -> Result<Reply<Feed>> {
     let name = new.name.clone().unwrap_or_else(|| default_name(&new.url));
-    let row = feeds::NewFeed {
-        name: &name,
-        named: new.name.is_some(),
-        url: &new.url,
-        kind: new.r#type.unwrap_or(FeedType::Rss),
-    };
+    let row = feeds::NewFeed { name: &name, named: new.name.is_some(), url: &new.url, kind: new.r#type };
     let brand = cx.brand()?.id;
     brands::lock(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_FEEDS, "feeds", feeds::count(tx, brand).await?, 1)?;

@@ -1,13 +1,11 @@
 //! The feeds of a brand and their articles. The worker fetches them (`docs/feeds.md`).
 
-use std::ops::RangeInclusive;
-
 use crier_domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
 use crier_domain::plan::Feature;
 use crier_http::{SchemePolicy, UrlError};
 use crier_store::{Conn, feeds};
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::context::Context;
@@ -15,20 +13,21 @@ use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::TextEnum;
+use crate::request::Format;
+use crate::request::formats::text;
 use crate::response::Timestamp;
 
-mod articles;
-mod create;
-mod delete;
-mod draft;
-mod list;
-mod show;
-mod update;
+pub mod articles;
+pub mod create;
+pub mod delete;
+pub mod draft;
+pub mod list;
+pub mod show;
+pub mod update;
 
 pub const TAG: &str = "Feeds";
 const FEATURES: &[Feature] = &[Feature::FeedReader];
-/// The allowed length of a URL. An empty URL passes here, so that it is rejected as a non-public address.
-const URL_LENGTH: RangeInclusive<usize> = 0..=2048;
+const MAX_URL_CHARS: usize = 2048;
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
@@ -43,7 +42,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// A feed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Feed {
     pub id: i64,
     /// The name from the request. If it was omitted, the feed's own title or, before the first fetch, the host of its
@@ -93,18 +92,50 @@ async fn find(cx: &Context, conn: &mut Conn) -> Result<feed::Feed> {
     found.ok_or_else(|| ApiError::not_found("feed"))
 }
 
-/// Parses the name. A feed always has a name, so null is rejected.
-fn name(f: &Fields<'_>) -> PatchField<String> {
-    let name = f.text("name", 1..=MAX_FEED_NAME);
-    if name == PatchField::Null {
-        f.problem("name", "Must be a string. Omit the field to use the feed's own title.");
-    }
-    name
+/// The name of a feed. A feed always has a name, so null is rejected.
+fn feed_name() -> FeedName {
+    FeedName
 }
 
-/// Checks the URL in the body, if present, with the guard.
-async fn check_url(cx: &Context, url: &PatchField<String>) -> Result<()> {
-    let PatchField::Value(url) = url else { return Ok(()) };
+struct FeedName;
+
+impl Format for FeedName {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        let value = text(1..=MAX_FEED_NAME).read(fields, name);
+        if value == PatchField::Null {
+            fields.problem(name, "Must be a string. Omit the field to use the feed's own title.");
+        }
+        value
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        text(1..=MAX_FEED_NAME).schema(generator)
+    }
+}
+
+/// A URL that [`check_url`] checks. An empty one passes here, so that it is rejected as a non-public address.
+fn source_url() -> SourceUrl {
+    SourceUrl
+}
+
+struct SourceUrl;
+
+impl Format for SourceUrl {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        text(0..=MAX_URL_CHARS).read(fields, name)
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
+    }
+}
+
+/// Checks a URL with the guard.
+async fn check_url(cx: &Context, url: &str) -> Result<()> {
     let checked = cx.app.guard.check_resolved(url, SchemePolicy::HttpOrHttps).await;
     checked.map(drop).map_err(|reason| {
         let message = match reason {

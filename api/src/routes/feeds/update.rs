@@ -3,26 +3,23 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
-use crier_domain::feed::MAX_FEED_NAME;
 use crier_store::{Tx, feeds};
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::{FEATURES, Feed, TAG, URL_LENGTH, check_url, default_name, find, name};
+use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name, find, source_url};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::PatchField;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// Changes to a feed. Omitted fields keep their values.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct FeedChange {
-    #[schemars(length(min = 1, max = MAX_FEED_NAME), extend("type" = "string"))]
+    #[field(feed_name(), example = "News")]
     pub name: Option<String>,
     /// The public http:// or https:// URL of a feed, or of a page that links to one.
-    #[schemars(length(max = 2048), url)]
+    #[field(source_url(), example = "https://example.com/news.xml")]
     pub url: PatchField<String>,
 }
 
@@ -34,8 +31,6 @@ pub fn endpoint() -> Endpoint<FeedChange, One<Feed>> {
         .features(FEATURES)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
-
-// EXAMPLE FeedChange: json!({ "name": "News", "url": "https://example.com/news.xml" })
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<FeedChange>>) -> Result<WriteStep<Feed>> {
@@ -43,8 +38,10 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<FeedChange>>) -> Result<WriteS
     let mut conn = cx.app.store.read().await?;
     find(cx, &mut conn).await?;
     drop(conn);
-    let change = cx.read(|f| Some(FeedChange { name: name(f).value(), url: f.text("url", URL_LENGTH) }))?;
-    check_url(cx, &change.url).await?;
+    let change = parsed.valid()?.clone();
+    if let PatchField::Value(url) = &change.url {
+        check_url(cx, url).await?;
+    }
     Ok(WriteStep::new(change, |cx, tx, change| Box::pin(async move { update(cx, tx, &change).await })))
 }
 

@@ -7,17 +7,15 @@ use crier_domain::access::Scope;
 use crier_domain::bio_page::{self, BioPage, MAX_LINKS, MAX_PAGES, Theme};
 use crier_store::bio_pages::{self, LinkEntry, NewPage};
 use crier_store::{Tx, brands};
-use schemars::JsonSchema;
 use serde_json::json;
 
-use super::fields::{self, NewBioLink};
+use super::fields::{self, BIO_LENGTH, NewBioLink, TITLE_LENGTH, slug};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, show, slug_taken};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The maximum length of the part of a slug derived from the title. It leaves room for a number suffix.
@@ -27,22 +25,26 @@ const LAST_NUMBER_SUFFIX: u32 = 5;
 const RANDOM_CHARS: usize = 8;
 
 /// The link-in-bio page to create.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewLinkInBioPage")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewLinkInBioPage", check = check)]
 pub struct CreateLinkInBioPageRequest {
-    #[schemars(length(min = 1, max = 120))]
-    pub title: String,
+    // An `Option`, so that problems of other fields are reported together with those of the title.
+    #[field(text(TITLE_LENGTH), required, example = "Acme Bakery")]
+    pub title: Option<String>,
     /// The slug of the page. Default: derived from the title.
-    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
+    #[field(slug())]
     pub slug: Option<String>,
-    #[schemars(with = "Option<TextEnum<Theme>>", extend("default" = "light"))]
-    pub theme: Option<Theme>,
-    #[schemars(length(max = 500))]
+    #[field(enum_value(), default = Theme::Light, example = Theme::Ocean)]
+    pub theme: Theme,
+    #[field(text(BIO_LENGTH), example = "Bread since 1920")]
     pub bio: Option<String>,
     /// The ID of an image in the brand's media library.
-    #[schemars(extend("x-extension" = true))]
+    #[field(id(), extension)]
     pub avatar: Option<i64>,
-    #[schemars(length(max = MAX_LINKS))]
+    #[field(objects(MAX_LINKS), example = json!([
+        { "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true },
+        { "title": "Call us", "url": "tel:+4930123456" },
+    ]))]
     pub links: Option<Vec<NewBioLink>>,
 }
 
@@ -61,41 +63,23 @@ pub fn endpoint() -> Endpoint<CreateLinkInBioPageRequest, One<LinkInBioPage>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("linkInBio", show::show)
-
-// EXAMPLE CreateLinkInBioPageRequest: json!({ "title": "Acme Bakery", "theme": "ocean", "bio": "Bread since 1920", "links": [{ "title": "Our shop", "url": "https://acme.example/shop", "icon": "shop", "is_primary": true }, { "title": "Call us", "url": "tel:+4930123456" }] })
 }
 
-fn read_link(f: &Fields<'_>) -> Option<NewBioLink> {
-    let title = f.required("title", f.text("title", fields::TITLE_LENGTH));
-    let url = f.required("url", fields::link_url(f));
-    let (icon, is_primary) = (f.enum_value("icon").value(), f.flag("is_primary").value());
-    Some(NewBioLink { title: title?, url: url?, icon, is_primary })
+fn check(request: &CreateLinkInBioPageRequest, fields: &Fields<'_>) {
+    let links = request.links.iter().flatten();
+    fields::check_size(fields.problems, 0, links.clone().map(|link| (link.title.as_str(), link.url.as_str())));
+    fields::check_primary(fields.problems, links.map(|link| link.is_primary));
 }
 
-/// Parses the body. Continues without a valid title, so that all problems are reported together.
-fn read(f: &Fields<'_>) -> CreateLinkInBioPageRequest {
-    let links = f.objects("links", MAX_LINKS, read_link).value();
-    let texts = links.iter().flatten().map(|link| (link.title.as_str(), link.url.as_str()));
-    fields::check_size(f.problems, 0, texts);
-    fields::check_primary(f.problems, links.iter().flatten().map(|link| link.is_primary.unwrap_or_default()));
-    CreateLinkInBioPageRequest {
-        title: f.required("title", f.text("title", fields::TITLE_LENGTH)).unwrap_or_default(),
-        slug: fields::slug(f).value(),
-        theme: f.enum_value("theme").value(),
-        bio: f.text("bio", fields::BIO_LENGTH).value(),
-        avatar: f.id("avatar").value(),
-        links,
-    }
-}
-
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreateLinkInBioPageRequest>>) -> Result<Reply<LinkInBioPage>> {
+async fn create(
+    cx: &Context,
+    tx: &mut Tx,
+    parsed: Arc<Parsed<CreateLinkInBioPageRequest>>,
+) -> Result<Reply<LinkInBioPage>> {
     let brand = cx.brand()?.id;
-    let (new, problems) = (&parsed.value, parsed.problems());
-    load_referenced(cx, tx, new.slug.as_deref(), new.avatar, None).await?.check(
-        new.slug.as_deref(),
-        new.avatar,
-        &problems,
-    );
+    let (new, problems) = (parsed.partial()?, parsed.problems());
+    let (slug, avatar) = (new.slug.as_deref(), new.avatar);
+    load_referenced(cx, tx, slug, avatar, None).await?.check(slug, avatar, &problems);
     problems.into_result()?;
     brands::lock(tx, brand).await?;
     let count = bio_pages::count_of_brand(tx, brand).await?;
@@ -111,16 +95,12 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreateLinkInBioPag
 
 /// Creates the page with the requested slug, or with the first free slug derived from its title.
 async fn insert_with_free_slug(tx: &mut Tx, brand: i64, new: &CreateLinkInBioPageRequest) -> Result<BioPage> {
-    let page = NewPage {
-        title: &new.title,
-        bio: new.bio.as_deref(),
-        theme: new.theme.unwrap_or(Theme::Light),
-        avatar_id: new.avatar,
-    };
+    let title = new.title.as_deref().unwrap_or_default();
+    let page = NewPage { title, bio: new.bio.as_deref(), theme: new.theme, avatar_id: new.avatar };
     if let Some(slug) = &new.slug {
         return bio_pages::create(tx, brand, slug, &page).await?.ok_or_else(slug_taken);
     }
-    for slug in slug_candidates(&new.title)? {
+    for slug in slug_candidates(title)? {
         if let Some(created) = bio_pages::create(tx, brand, &slug, &page).await? {
             return Ok(created);
         }

@@ -5,58 +5,89 @@ use std::ops::RangeInclusive;
 use crier_domain::bio_page::{self, LinkIcon, MAX_LINKS_TEXT, MAX_SLUG_LENGTH};
 use crier_domain::media::Asset;
 use crier_store::bio_pages::LinkEntry;
-use schemars::JsonSchema;
+use schemars::{Schema, SchemaGenerator, json_schema};
 use url::Url;
 
 use crate::fields::{Fields, PatchField, Problems};
-use crate::openapi::schema::TextEnum;
+use crate::request::formats::text;
+use crate::request::{Format, Request};
 
 pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=120;
 pub const BIO_LENGTH: RangeInclusive<usize> = 0..=500;
-pub const MAX_URL_CHARS: usize = 2048;
+const MAX_URL_CHARS: usize = 2048;
 pub const SLUG_TAKEN: &str = "Another page already uses this URL. Choose a different one.";
 
 /// A link to show on the page.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
 pub struct NewBioLink {
-    #[schemars(length(min = 1, max = 120))]
+    #[field(text(TITLE_LENGTH))]
     pub title: String,
     /// An http, https, mailto or tel URL.
-    #[schemars(length(max = MAX_URL_CHARS), url)]
+    #[field(link_url())]
     pub url: String,
-    #[schemars(with = "Option<TextEnum<LinkIcon>>", extend("x-extension" = true))]
+    #[field(enum_value(), extension)]
     pub icon: Option<LinkIcon>,
     /// Whether this is the primary link, which stands out. A page can have at most one primary link.
-    #[schemars(extend("default" = false, "x-extension" = true))]
-    pub is_primary: Option<bool>,
+    #[field(flag(), default = false, extension)]
+    pub is_primary: bool,
 }
 
 impl From<NewBioLink> for LinkEntry {
     fn from(new: NewBioLink) -> Self {
-        let is_primary = new.is_primary.unwrap_or_default();
-        Self { id: None, title: new.title, url: new.url, icon: new.icon, is_primary }
+        Self { id: None, title: new.title, url: new.url, icon: new.icon, is_primary: new.is_primary }
     }
 }
 
-pub fn slug(f: &Fields<'_>) -> PatchField<String> {
-    match f.text("slug", 2..=MAX_SLUG_LENGTH) {
-        PatchField::Value(slug) if !bio_page::is_slug(&slug) => {
-            let message = "Must contain only the letters a-z, digits and hyphens, and start with a letter or a digit.";
-            f.problem("slug", message);
-            PatchField::Omitted
+/// The part of a page's URL after the `@`.
+pub fn slug() -> Slug {
+    Slug
+}
+
+pub struct Slug;
+
+impl Format for Slug {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        match text(2..=MAX_SLUG_LENGTH).read(fields, name) {
+            PatchField::Value(slug) if !bio_page::is_slug(&slug) => {
+                let message =
+                    "Must contain only the letters a-z, digits and hyphens, and start with a letter or a digit.";
+                fields.problem(name, message);
+                PatchField::Omitted
+            }
+            other => other,
         }
-        other => other,
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9-]{1,62}$" })
     }
 }
 
-/// Parses a URL that a page may link to. Returns it unchanged.
-pub fn link_url(f: &Fields<'_>) -> PatchField<String> {
-    match f.text("url", 1..=MAX_URL_CHARS) {
-        PatchField::Value(url) if !is_link(&url) => {
-            f.problem("url", "Must be a URL without spaces that starts with http://, https://, mailto: or tel:.");
-            PatchField::Omitted
+/// A URL that a page may link to, unchanged.
+pub fn link_url() -> LinkUrl {
+    LinkUrl
+}
+
+pub struct LinkUrl;
+
+impl Format for LinkUrl {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        match text(1..=MAX_URL_CHARS).read(fields, name) {
+            PatchField::Value(url) if !is_link(&url) => {
+                let message = "Must be a URL without spaces that starts with http://, https://, mailto: or tel:.";
+                fields.problem(name, message);
+                PatchField::Omitted
+            }
+            other => other,
         }
-        other => other,
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
     }
 }
 

@@ -5,7 +5,7 @@ use crier_domain::media::Asset;
 use crier_domain::plan::Feature;
 use crier_store::{Conn, Tx, bio_pages, media, post_media};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::media::MediaAsset;
 use crate::context::Context;
@@ -14,22 +14,28 @@ use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
-mod create;
-mod delete;
+pub mod create;
+pub mod delete;
 mod fields;
-mod list;
-mod show;
-mod update;
+pub mod list;
+pub mod show;
+pub mod update;
 
 pub const TAG: &str = "Link-in-bio";
 const FEATURES: &[Feature] = &[Feature::LinkInBio];
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
-    vec![list::endpoint().erase(), create::endpoint().erase(), show::endpoint().erase(), update::endpoint().erase(), delete::endpoint().erase()]
+    vec![
+        list::endpoint().erase(),
+        create::endpoint().erase(),
+        show::endpoint().erase(),
+        update::endpoint().erase(),
+        delete::endpoint().erase(),
+    ]
 }
 
 /// A link of a page.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct BioLink {
     pub id: i64,
     #[schemars(extend("examples" = ["Order for tomorrow"]))]
@@ -50,7 +56,7 @@ pub struct BioLink {
 }
 
 /// A link-in-bio page.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct LinkInBioPage {
     pub id: i64,
     #[schemars(extend("examples" = ["The Corner Bakery"]))]
@@ -123,7 +129,7 @@ impl LinkInBioPage {
 /// Evicts the slug from this process's page cache after the commit.
 fn evict_after_commit(cx: &Context, tx: &mut Tx, slug: &str) {
     let (app, slug) = (cx.app.clone(), slug.to_owned());
-    tx.after_commit(move || app.bio.invalidate(&slug));
+    tx.after_commit(move || app.bio.cache.invalidate(&slug));
 }
 
 /// Loads the records that the request refers to. Locks the image, so that it is not deleted before the commit. The page

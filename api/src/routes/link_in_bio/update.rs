@@ -7,54 +7,53 @@ use crier_domain::access::Scope;
 use crier_domain::bio_page::{BioLink, LinkIcon, MAX_LINKS, Theme};
 use crier_store::Tx;
 use crier_store::bio_pages::{self, LinkEntry};
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::fields;
+use super::fields::{self, BIO_LENGTH, TITLE_LENGTH, link_url, slug};
 use super::{FEATURES, LinkInBioPage, TAG, evict_after_commit, load_referenced, no_such_page, show, slug_taken};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
-use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField, Problems, steps};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// Changes to a link-in-bio page. Omitted fields keep their values.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct LinkInBioPageChange {
-    #[schemars(length(min = 1, max = 120))]
+    #[field(text(TITLE_LENGTH), example = "Acme Bakery & Café")]
     pub title: PatchField<String>,
-    #[schemars(regex(pattern = "^[a-z0-9][a-z0-9-]{1,62}$"))]
+    #[field(slug())]
     pub slug: PatchField<String>,
-    #[schemars(with = "PatchField<TextEnum<Theme>>")]
+    #[field(enum_value(), example = Theme::Sunset)]
     pub theme: PatchField<Theme>,
-    #[schemars(length(max = 500), extend("x-extension" = true))]
+    #[field(text(BIO_LENGTH), extension)]
     pub bio: PatchField<String>,
     /// The ID of an image in the brand's media library. Null removes the avatar.
-    #[schemars(extend("x-extension" = true))]
+    #[field(id(), extension)]
     pub avatar: PatchField<i64>,
     /// The complete list of links, in display order. A link with an `id` is updated and keeps its clicks, a link
     /// without one is created, and links that are not in the list are deleted.
-    #[schemars(length(max = MAX_LINKS), extend("x-extension" = true))]
+    #[field(objects(MAX_LINKS), extension)]
     pub links: PatchField<Vec<BioLinkEntry>>,
 }
 
 /// A link in the complete list of a page's links.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
+#[request(check = check_entry)]
 pub struct BioLinkEntry {
     /// The ID of a link on the page. If omitted, a new link is created.
+    #[field(id())]
     pub id: Option<i64>,
     /// The title. Required for a new link.
-    #[schemars(length(min = 1, max = 120))]
+    #[field(text(TITLE_LENGTH))]
     pub title: PatchField<String>,
     /// An http, https, mailto or tel URL. Required for a new link.
-    #[schemars(length(max = fields::MAX_URL_CHARS), url)]
+    #[field(link_url())]
     pub url: PatchField<String>,
-    #[schemars(with = "PatchField<TextEnum<LinkIcon>>", extend("x-extension" = true))]
+    #[field(enum_value(), extension)]
     pub icon: PatchField<LinkIcon>,
     /// Whether this is the primary link, which stands out. A page can have at most one primary link.
-    #[schemars(extend("x-extension" = true))]
+    #[field(flag(), extension)]
     pub is_primary: PatchField<bool>,
 }
 
@@ -68,19 +67,14 @@ pub fn endpoint() -> Endpoint<LinkInBioPageChange, One<LinkInBioPage>> {
         .features(FEATURES)
         .checks_then_writes(update)
         .with_rerender("linkInBio", show::show)
-
-// EXAMPLE LinkInBioPageChange: json!({ "title": "Acme Bakery & Café", "theme": "sunset" })
 }
 
-/// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
-fn read_entry(f: &Fields<'_>) -> BioLinkEntry {
-    let (id, title, url) = (f.id("id"), f.text("title", fields::TITLE_LENGTH), fields::link_url(f));
-    let is_new = matches!(id, PatchField::Omitted | PatchField::Null) && !f.problems.has(&f.path("id"));
-    if is_new {
-        f.required("title", title.clone());
-        f.required("url", url.clone());
+/// Requires the title and the URL of a new link.
+fn check_entry(entry: &BioLinkEntry, fields: &Fields<'_>) {
+    if entry.id.is_none() && !fields.problems.has(&fields.path("id")) {
+        fields.required("title", entry.title.clone());
+        fields.required("url", entry.url.clone());
     }
-    BioLinkEntry { id: id.value(), title, url, icon: f.enum_value("icon"), is_primary: f.flag("is_primary") }
 }
 
 fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLink]) {
@@ -105,22 +99,11 @@ fn check_entries(problems: &Problems, entries: &[BioLinkEntry], current: &[BioLi
     }
 }
 
-fn read(f: &Fields<'_>) -> LinkInBioPageChange {
-    LinkInBioPageChange {
-        title: f.text("title", fields::TITLE_LENGTH),
-        slug: fields::slug(f),
-        theme: f.enum_value("theme"),
-        bio: f.text("bio", fields::BIO_LENGTH),
-        avatar: f.id("avatar"),
-        links: f.objects("links", MAX_LINKS, |entry| Some(read_entry(entry))),
-    }
-}
-
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<LinkInBioPageChange>>) -> Result<Reply<LinkInBioPage>> {
     let page = bio_pages::find_for_update(tx, cx.brand()?.id, cx.id("linkInBio")?).await?;
     let mut page = page.ok_or_else(no_such_page)?;
     let current = bio_pages::links(tx, page.id).await?;
-    let (change, problems) = (parsed.value.clone(), parsed.problems());
+    let (change, problems) = (parsed.partial()?.clone(), parsed.problems());
     let (slug, avatar) = (change.slug.clone().value(), change.avatar.clone().value());
     load_referenced(cx, tx, slug.as_deref(), avatar, Some(page.id)).await?.check(slug.as_deref(), avatar, &problems);
     if let PatchField::Value(entries) = &change.links {

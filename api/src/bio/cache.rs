@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_store::bio_pages::Version;
 use http::HeaderValue;
 
-use crate::pages::body::PageBody;
+use crate::page_body::PageBody;
 
 /// The time for which an entry is fresh.
 pub const CACHE_TTL: TimeDelta = TimeDelta::seconds(2);
@@ -122,6 +122,7 @@ impl Cache {
         }
     }
 
+    /// Removes a page that this process created, changed or deleted.
     pub fn invalidate(&self, slug: &str) {
         let mut state = self.state();
         state.generation += 1;
