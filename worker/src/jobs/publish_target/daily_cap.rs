@@ -5,15 +5,12 @@
 //! replies and the inbox share that lane and have no cap. In addition, a job that waited in the lane for a day would
 //! fail as `missed`, whereas the wait for a due time does not count as lateness.
 
-use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::Target;
 use crier_platforms::ConnectorRegistry;
 use crier_store::{Result, Tx, calls, jobs, targets};
-
-use crate::jobs::RunResult;
 
 /// Counts a call if one `begins` now. If the account's daily cap is reached, postpones the target and returns the run's
 /// result. The caller commits.
@@ -47,14 +44,13 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
 }
 
 /// The result of a run that uses up no attempt. The target was already updated.
-pub(super) struct PostponedRun {
+pub struct PostponedRun {
     pub until: DateTime<Utc>,
     pub why: String,
 }
 
-#[async_trait]
-impl RunResult for PostponedRun {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+impl PostponedRun {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         jobs::refund_attempt(tx, job).await?;
         Ok(Outcome::RetryAt(self.until, self.why.clone()))
     }

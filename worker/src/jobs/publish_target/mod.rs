@@ -37,11 +37,11 @@ use crier_store::{Batcher, Result, Store, StoreError, Tx, posts, targets};
 
 use self::daily_cap::PostponedRun;
 use self::prepare::{Preparation, SkippedRun};
-pub use self::run_result::PublishRunResult;
+use self::run_result::{PublishRunResult, TargetResult, write_all};
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, FinishedRun, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 
 mod call;
 mod daily_cap;
@@ -55,8 +55,6 @@ const ACTION: CallAction = CallAction::Publish;
 /// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end
 /// within this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
-/// The maximum number of results per transaction: each may emit an event, and on SQLite all other writers wait.
-const MAX_RESULTS: usize = 32;
 
 pub struct PublishTarget {
     store: Store,
@@ -96,7 +94,7 @@ enum Stop {
     /// processing the post.
     Postponed(PostponedRun),
     /// The outcome is known.
-    Ended(Box<PublishRunResult>),
+    Ended(Box<TargetResult>),
     Database(StoreError),
 }
 
@@ -122,7 +120,7 @@ impl PublishTarget {
     }
 
     /// Runs all steps.
-    async fn publish_target(&self, run: &Run) -> Step<Box<PublishRunResult>> {
+    async fn publish_target(&self, run: &Run) -> Step<Box<TargetResult>> {
         let mut p = self.prepare(run).await?;
         if p.has_open_call {
             self.reconcile(run, &mut p).await?;
@@ -136,8 +134,8 @@ impl PublishTarget {
         Ok(self.result(&p, CallOutcome::Published(published)))
     }
 
-    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<PublishRunResult> {
-        Box::new(PublishRunResult::of(p, outcome, self.publish_timeout))
+    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<TargetResult> {
+        Box::new(TargetResult::of(p, outcome, self.publish_timeout))
     }
 
     /// Returns the stop for a platform's error.
@@ -168,27 +166,29 @@ impl PublishTarget {
 
 #[async_trait]
 impl Job for PublishTarget {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(match self.publish_target(run).await {
-            Ok(result) | Err(Stop::Ended(result)) => result,
-            Err(Stop::Skipped(why)) => Box::new(SkippedRun { why }),
-            Err(Stop::Postponed(postponed)) => Box::new(postponed),
-            // The result is discarded, so this reason is never stored.
-            Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
-            Err(Stop::Database(error)) => return Err(error),
-        })
+    type Result = PublishRunResult;
+
+    /// Each result may emit an event, and on SQLite all other writers wait.
+    const SETTLES_TOGETHER: usize = 32;
+
+    const STARTS_WITHOUT_SLOT: bool = true;
+
+    async fn run(&self, run: &Run) -> std::result::Result<PublishRunResult, RunError> {
+        match self.publish_target(run).await {
+            Ok(result) | Err(Stop::Ended(result)) => Ok(PublishRunResult::Ended(result)),
+            Err(Stop::Skipped(why)) => Ok(PublishRunResult::Skipped(SkippedRun { why })),
+            Err(Stop::Postponed(postponed)) => Ok(PublishRunResult::Postponed(postponed)),
+            Err(Stop::LeaseLost) => Err(RunError::lease_lost()),
+            Err(Stop::Database(error)) => Err(RunError::Database(error)),
+        }
     }
 
-    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        run_result::write_results(tx, runs).await
-    }
-
-    fn max_results_per_transaction(&self) -> usize {
-        MAX_RESULTS
-    }
-
-    fn may_start_without_slot(&self) -> bool {
-        true
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, PublishRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        write_all(settlement.tx().await?, runs).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::failure::{Category, Failure};
@@ -22,11 +21,11 @@ use serde_json::{Map, Value};
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
-use super::run_result::PublishRunResult;
+use super::run_result::TargetResult;
 use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, images};
 use crate::engine::Run;
+use crate::jobs::Deps;
 use crate::jobs::account_session::{AccountSession, disconnected, expired};
-use crate::jobs::{Deps, RunResult};
 
 /// The maximum number of runs per transaction: on SQLite all other writers wait for it.
 const MAX_BATCH: usize = 32;
@@ -212,7 +211,7 @@ impl Preparation {
             Err(outcome) => {
                 // A run that ends without a call is an attempt as well.
                 targets::start(tx, target.id).await?;
-                return Err(Stop::Ended(Box::new(PublishRunResult::without_call(target, outcome, self.store.now()))));
+                return Err(Stop::Ended(Box::new(TargetResult::without_call(target, outcome, self.store.now()))));
             }
         };
         // Everything that may fail comes before the call is marked as started.
@@ -389,13 +388,12 @@ fn check_call(
 
 /// The result of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued because
 /// this one has not ended, so `write` checks again under the post's lock.
-pub(super) struct SkippedRun {
+pub struct SkippedRun {
     pub why: &'static str,
 }
 
-#[async_trait]
-impl RunResult for SkippedRun {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> store::Result<Outcome> {
+impl SkippedRun {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> store::Result<Outcome> {
         let cancelled = Outcome::Cancelled(self.why.to_owned());
         let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
         let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };

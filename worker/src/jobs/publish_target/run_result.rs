@@ -1,9 +1,7 @@
 //! The result of a run of `publish_target`, and the writes for it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
@@ -14,16 +12,28 @@ use crier_store::{Result, Tx, posts, targets};
 use crier_telemetry::metrics;
 
 use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_attempt};
-use super::super::{BatchedResult, FinishedRun, RunResult};
+use super::super::{FinishedRun, RunResult};
+use super::daily_cap::PostponedRun;
+use super::prepare::SkippedRun;
 use super::{ACTION, Prepared};
 
 /// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
 /// call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
-/// The result that is written when the job is settled.
+/// What happened to the target.
+pub enum PublishRunResult {
+    /// It has ended, or waits for its next attempt.
+    Ended(Box<TargetResult>),
+    /// It must not be published now.
+    Skipped(SkippedRun),
+    /// It continues later without using up an attempt.
+    Postponed(PostponedRun),
+}
+
+/// The result of a run that called the platform, or that cannot call it.
 #[derive(Clone)]
-pub struct PublishRunResult {
+pub struct TargetResult {
     target: Target,
     outcome: CallOutcome,
     /// The version of the credentials that the call used.
@@ -34,7 +44,33 @@ pub struct PublishRunResult {
     jitter: f64,
 }
 
+impl RunResult for PublishRunResult {
+    fn order(&self) -> i64 {
+        self.ended().map_or(0, |ended| ended.target.post_id)
+    }
+
+    fn reduced(&self) -> Option<Self> {
+        let ended = self.ended()?;
+        Some(Self::Ended(Box::new(TargetResult { outcome: ended.outcome.without_platform_data(), ..ended.clone() })))
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        if let Some(ended) = self.ended() {
+            ended.observe(outcome);
+        }
+    }
+}
+
 impl PublishRunResult {
+    fn ended(&self) -> Option<&TargetResult> {
+        match self {
+            Self::Ended(ended) => Some(ended),
+            Self::Skipped(_) | Self::Postponed(_) => None,
+        }
+    }
+}
+
+impl TargetResult {
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let credentials_version = Some(p.session.account.credentials_version);
         Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
@@ -52,25 +88,26 @@ impl PublishRunResult {
     }
 }
 
-/// Writes the results of runs. All results of type [`PublishRunResult`] share a few statements.
-pub(super) async fn write_results(tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+/// Writes results; returns one outcome each. Those of ended targets share a few statements.
+pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunResult>]) -> Result<Vec<Outcome>> {
     let mut outcomes = vec![None; runs.len()];
     let mut batch = Vec::with_capacity(runs.len());
-    // Other results are sorted before these, and lock their posts first.
-    for (index, (job, result)) in runs.iter().enumerate() {
-        match result.batched() {
-            Some(BatchedResult::Publish(result)) => batch.push((index, job, result)),
-            _ => outcomes[index] = Some(result.write(tx, job).await?),
+    // Other results are sorted before those of ended targets, and lock their posts first.
+    for (index, run) in runs.iter().enumerate() {
+        match run.result {
+            PublishRunResult::Ended(ended) => batch.push((index, run.job, &**ended)),
+            PublishRunResult::Skipped(skipped) => outcomes[index] = Some(skipped.write(tx, run.job).await?),
+            PublishRunResult::Postponed(postponed) => outcomes[index] = Some(postponed.write(tx, run.job).await?),
         }
     }
     let results: Vec<_> = batch.iter().map(|(_, job, result)| (*job, *result)).collect();
-    for ((index, ..), outcome) in batch.iter().zip(write(tx, &results).await?) {
+    for ((index, ..), outcome) in batch.iter().zip(write_ended(tx, &results).await?) {
         outcomes[*index] = Some(outcome);
     }
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-async fn write(tx: &mut Tx, results: &[(&ClaimedJob, &PublishRunResult)]) -> Result<Vec<Outcome>> {
+async fn write_ended(tx: &mut Tx, results: &[(&ClaimedJob, &TargetResult)]) -> Result<Vec<Outcome>> {
     if results.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,24 +129,7 @@ async fn write(tx: &mut Tx, results: &[(&ClaimedJob, &PublishRunResult)]) -> Res
     Ok(outcomes)
 }
 
-#[async_trait]
-impl RunResult for PublishRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        Ok(write(tx, &[(job, self)]).await?.remove(0))
-    }
-
-    fn batched(&self) -> Option<BatchedResult<'_>> {
-        Some(BatchedResult::Publish(self))
-    }
-
-    fn order(&self) -> i64 {
-        self.target.post_id
-    }
-
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        Some(Arc::new(Self { outcome: self.outcome.without_platform_data(), ..self.clone() }))
-    }
-
+impl TargetResult {
     fn observe(&self, outcome: &Outcome) {
         let platform = self.target.platform.as_str();
         let (attempt_outcome, error) = match outcome {
@@ -130,9 +150,7 @@ impl RunResult for PublishRunResult {
             metrics::platform_rate_limited(platform);
         }
     }
-}
 
-impl PublishRunResult {
     /// Returns the outcome of the job, and the values to store for the target. The post is locked.
     async fn decide<'a>(
         &'a self,

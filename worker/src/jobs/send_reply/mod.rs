@@ -30,8 +30,8 @@ use self::run_result::ReplyRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
 use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 
 mod run_result;
 
@@ -59,18 +59,21 @@ struct Prepared {
 
 /// Why a run makes no further call.
 enum ReplyStop {
-    /// Another worker has the job.
-    LeaseLost,
-    /// There is nothing to send.
-    Skipped(&'static str),
     /// The outcome is known.
     Ended(Box<ReplyRunResult>),
-    Database(StoreError),
+    /// There is nothing to send, or another worker has the job, or a database error.
+    Failed(RunError),
+}
+
+impl From<RunError> for ReplyStop {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl From<StoreError> for ReplyStop {
     fn from(error: StoreError) -> Self {
-        Self::Database(error)
+        Self::Failed(error.into())
     }
 }
 
@@ -100,13 +103,13 @@ impl SendReply {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
         let Some(conversation) = conversations::lock_of_message(&mut tx, id).await? else {
-            return Err(ReplyStop::Skipped("the conversation no longer exists"));
+            return Err(RunError::cancelled("the conversation no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         let found = replies::find(&mut tx, id).await?.filter(|message| message.status == MessageStatus::Pending);
-        let Some(mut message) = found else { return Err(ReplyStop::Skipped("the reply has ended")) };
+        let mut message = found.ok_or_else(|| RunError::cancelled("the reply has ended"))?;
         let has_open_call = message.call_started_at.is_some();
         message.attempts += 1;
         let session = match self.session(&mut tx, &conversation).await? {
@@ -223,7 +226,7 @@ impl SendReply {
     async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Message(p.message.id), found).await?;
         tx.commit().await?;
@@ -234,7 +237,7 @@ impl SendReply {
     async fn store_call_marker(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         replies::mark_call(&mut tx, p.message.id, &p.reply.marker).await?;
         p.message.call_started_at = Some(tx.now);
@@ -279,7 +282,7 @@ impl SendReply {
 
     async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
         p.session.refresh(run, rejection).await.map_err(|error| match error {
-            RefreshError::Database(error) => ReplyStop::Database(error),
+            RefreshError::Database(error) => ReplyStop::from(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -301,14 +304,21 @@ impl SendReply {
 
 #[async_trait]
 impl Job for SendReply {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(match self.send(run).await {
-            Ok(result) | Err(ReplyStop::Ended(result)) => result,
-            Err(ReplyStop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
-            // The result is discarded, so this reason is never stored.
-            Err(ReplyStop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
-            Err(ReplyStop::Database(error)) => return Err(error),
-        })
+    type Result = ReplyRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<ReplyRunResult, RunError> {
+        match self.send(run).await {
+            Ok(result) | Err(ReplyStop::Ended(result)) => Ok(*result),
+            Err(ReplyStop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, ReplyRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
