@@ -164,6 +164,26 @@ impl From<StoreError> for RunError {
     }
 }
 
+/// Why a run of several steps stops before its last step.
+enum Stop<R> {
+    /// The result is known.
+    Ended(R),
+    /// There is no result.
+    Failed(RunError),
+}
+
+impl<R> From<RunError> for Stop<R> {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<R> From<StoreError> for Stop<R> {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
 /// The dependencies of the kinds.
 #[derive(Clone)]
 pub struct Deps {

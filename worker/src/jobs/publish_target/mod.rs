@@ -33,14 +33,13 @@ use crier_media::Library;
 use crier_media::budget::MemoryPermit;
 use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
-use crier_store::{Batcher, Result, Store, StoreError, Tx, posts, targets};
+use crier_store::{Batcher, Result, Store, Tx, posts, targets};
 
-use self::daily_cap::PostponedRun;
-use self::prepare::{Preparation, SkippedRun};
+use self::prepare::Preparation;
 use self::run_result::{PublishRunResult, TargetResult, write_all};
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, FinishedRun, Job, RunError};
+use super::{Deps, FinishedRun, Job, RunError, Stop};
 use crate::engine::{Run, Settlement};
 
 mod call;
@@ -84,27 +83,8 @@ struct Prepared {
     skip_reason: Option<Failure>,
 }
 
-/// Why a run makes no further call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
-enum Stop {
-    /// Another worker has the job.
-    LeaseLost,
-    /// The post must not be published now.
-    Skipped(&'static str),
-    /// The run continues later without using up an attempt: the account's daily cap is reached, or the platform is
-    /// processing the post.
-    Postponed(PostponedRun),
-    /// The outcome is known.
-    Ended(Box<TargetResult>),
-    Database(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Database(error)
-    }
-}
-
-type Step<T> = std::result::Result<T, Stop>;
+/// The result of a step.
+type Step<T> = std::result::Result<T, Stop<PublishRunResult>>;
 
 impl PublishTarget {
     pub fn new(deps: &Deps) -> Self {
@@ -120,7 +100,7 @@ impl PublishTarget {
     }
 
     /// Runs all steps.
-    async fn publish_target(&self, run: &Run) -> Step<Box<TargetResult>> {
+    async fn publish_target(&self, run: &Run) -> Step<PublishRunResult> {
         let mut p = self.prepare(run).await?;
         if p.has_open_call {
             self.reconcile(run, &mut p).await?;
@@ -134,12 +114,12 @@ impl PublishTarget {
         Ok(self.result(&p, CallOutcome::Published(published)))
     }
 
-    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<TargetResult> {
-        Box::new(TargetResult::of(p, outcome, self.publish_timeout))
+    fn result(&self, p: &Prepared, outcome: CallOutcome) -> PublishRunResult {
+        TargetResult::of(p, outcome, self.publish_timeout).into()
     }
 
     /// Returns the stop for a platform's error.
-    fn fail(&self, p: &Prepared, error: CallError) -> Stop {
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop<PublishRunResult> {
         let can_reconcile = p.session.connector.can_reconcile();
         Stop::Ended(self.result(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile)))
     }
@@ -147,7 +127,7 @@ impl PublishTarget {
     /// Renews the account's tokens; `rejection` is the platform's error for the old ones.
     async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
         p.session.refresh(run, rejection).await.map_err(|error| match error {
-            RefreshError::Database(error) => Stop::Database(error),
+            RefreshError::Database(error) => Stop::from(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -155,7 +135,7 @@ impl PublishTarget {
     /// Begins a transaction. Stops if the lease was lost.
     async fn begin_held(&self, run: &Run) -> Step<Tx> {
         let mut tx = self.store.begin().await?;
-        if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(Stop::LeaseLost) }
+        if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(RunError::lease_lost().into()) }
     }
 
     /// Returns the deadline of a call that started at `began`, whatever its outcome.
@@ -175,11 +155,8 @@ impl Job for PublishTarget {
 
     async fn run(&self, run: &Run) -> std::result::Result<PublishRunResult, RunError> {
         match self.publish_target(run).await {
-            Ok(result) | Err(Stop::Ended(result)) => Ok(PublishRunResult::Ended(result)),
-            Err(Stop::Skipped(why)) => Ok(PublishRunResult::Skipped(SkippedRun { why })),
-            Err(Stop::Postponed(postponed)) => Ok(PublishRunResult::Postponed(postponed)),
-            Err(Stop::LeaseLost) => Err(RunError::lease_lost()),
-            Err(Stop::Database(error)) => Err(RunError::Database(error)),
+            Ok(result) | Err(Stop::Ended(result)) => Ok(result),
+            Err(Stop::Failed(error)) => Err(error),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
-use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
+use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_store::jobs;
 use crier_store::{Result, Tx, posts, targets};
@@ -13,8 +13,6 @@ use crier_telemetry::metrics;
 
 use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_attempt};
 use super::super::{FinishedRun, RunResult};
-use super::daily_cap::PostponedRun;
-use super::prepare::SkippedRun;
 use super::{ACTION, Prepared};
 
 /// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
@@ -25,10 +23,17 @@ const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 pub enum PublishRunResult {
     /// It has ended, or waits for its next attempt.
     Ended(Box<TargetResult>),
-    /// It must not be published now.
-    Skipped(SkippedRun),
-    /// It continues later without using up an attempt.
-    Postponed(PostponedRun),
+    /// It must not be published now; the reason is for the operator.
+    Skipped(&'static str),
+    /// It continues later without using up an attempt: the account's daily cap is reached, or the platform is
+    /// processing the post. The target was already updated.
+    Postponed { until: DateTime<Utc>, why: String },
+}
+
+impl From<TargetResult> for PublishRunResult {
+    fn from(ended: TargetResult) -> Self {
+        Self::Ended(Box::new(ended))
+    }
 }
 
 /// The result of a run that called the platform, or that cannot call it.
@@ -51,7 +56,7 @@ impl RunResult for PublishRunResult {
 
     fn reduced(&self) -> Option<Self> {
         let ended = self.ended()?;
-        Some(Self::Ended(Box::new(TargetResult { outcome: ended.outcome.without_platform_data(), ..ended.clone() })))
+        Some(TargetResult { outcome: ended.outcome.without_platform_data(), ..ended.clone() }.into())
     }
 
     fn observe(&self, outcome: &Outcome) {
@@ -65,7 +70,7 @@ impl PublishRunResult {
     fn ended(&self) -> Option<&TargetResult> {
         match self {
             Self::Ended(ended) => Some(ended),
-            Self::Skipped(_) | Self::Postponed(_) => None,
+            Self::Skipped(_) | Self::Postponed { .. } => None,
         }
     }
 }
@@ -96,8 +101,11 @@ pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunRes
     for (index, run) in runs.iter().enumerate() {
         match run.result {
             PublishRunResult::Ended(ended) => batch.push((index, run.job, &**ended)),
-            PublishRunResult::Skipped(skipped) => outcomes[index] = Some(skipped.write(tx, run.job).await?),
-            PublishRunResult::Postponed(postponed) => outcomes[index] = Some(postponed.write(tx, run.job).await?),
+            PublishRunResult::Skipped(why) => outcomes[index] = Some(end_skipped(tx, run.job, why).await?),
+            PublishRunResult::Postponed { until, why } => {
+                jobs::refund_attempt(tx, run.job).await?;
+                outcomes[index] = Some(Outcome::RetryAt(*until, why.clone()));
+            }
         }
     }
     let results: Vec<_> = batch.iter().map(|(_, job, result)| (*job, *result)).collect();
@@ -105,6 +113,24 @@ pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunRes
         outcomes[*index] = Some(outcome);
     }
     Ok(outcomes.into_iter().flatten().collect())
+}
+
+/// Returns the outcome of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued
+/// because this one has not ended, so this checks again under the post's lock.
+async fn end_skipped(tx: &mut Tx, job: &ClaimedJob, why: &str) -> Result<Outcome> {
+    let cancelled = Outcome::Cancelled(why.to_owned());
+    let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
+    let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
+    let at = match post.status {
+        PostStatus::Scheduled => post.scheduled_at,
+        PostStatus::Publishing => None,
+        _ => return Ok(cancelled),
+    };
+    if target.status.is_terminal() {
+        return Ok(cancelled);
+    }
+    // No reason is stored: a user changed the post's time.
+    Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), String::new()))
 }
 
 async fn write_ended(tx: &mut Tx, results: &[(&ClaimedJob, &TargetResult)]) -> Result<Vec<Outcome>> {

@@ -24,13 +24,13 @@ use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Recon
 use crier_store::adoptions::Adopter;
 use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx, accounts};
+use crier_store::{Result, Store, Tx, accounts};
 
 use self::run_result::ReplyRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
 use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, FinishedRun, Job, RunError};
+use super::{Deps, FinishedRun, Job, RunError, Stop};
 use crate::engine::{Run, Settlement};
 
 mod run_result;
@@ -57,27 +57,8 @@ struct Prepared {
     has_open_call: bool,
 }
 
-/// Why a run makes no further call.
-enum ReplyStop {
-    /// The outcome is known.
-    Ended(Box<ReplyRunResult>),
-    /// There is nothing to send, or another worker has the job, or a database error.
-    Failed(RunError),
-}
-
-impl From<RunError> for ReplyStop {
-    fn from(error: RunError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<StoreError> for ReplyStop {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
-type Step<T> = std::result::Result<T, ReplyStop>;
+/// The result of a step.
+type Step<T> = std::result::Result<T, Stop<Box<ReplyRunResult>>>;
 
 impl SendReply {
     pub fn new(deps: &Deps) -> Self {
@@ -120,7 +101,7 @@ impl SendReply {
                 tx.commit().await?;
                 run.set_counted();
                 let outcome = if has_open_call { outcome.with_open_call(ACTION) } else { outcome };
-                return Err(ReplyStop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
+                return Err(Stop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
             }
         };
         let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
@@ -282,7 +263,7 @@ impl SendReply {
 
     async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
         p.session.refresh(run, rejection).await.map_err(|error| match error {
-            RefreshError::Database(error) => ReplyStop::from(error),
+            RefreshError::Database(error) => Stop::from(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -291,12 +272,12 @@ impl SendReply {
         Box::new(ReplyRunResult::of(p, outcome, self.timeout))
     }
 
-    fn stop(&self, p: &Prepared, outcome: CallOutcome) -> ReplyStop {
-        ReplyStop::Ended(self.result(p, outcome))
+    fn stop(&self, p: &Prepared, outcome: CallOutcome) -> Stop<Box<ReplyRunResult>> {
+        Stop::Ended(self.result(p, outcome))
     }
 
     /// Returns the stop for a platform's error.
-    fn fail(&self, p: &Prepared, error: CallError) -> ReplyStop {
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop<Box<ReplyRunResult>> {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
         self.stop(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile))
     }
@@ -308,8 +289,8 @@ impl Job for SendReply {
 
     async fn run(&self, run: &Run) -> std::result::Result<ReplyRunResult, RunError> {
         match self.send(run).await {
-            Ok(result) | Err(ReplyStop::Ended(result)) => Ok(*result),
-            Err(ReplyStop::Failed(error)) => Err(error),
+            Ok(result) | Err(Stop::Ended(result)) => Ok(*result),
+            Err(Stop::Failed(error)) => Err(error),
         }
     }
 

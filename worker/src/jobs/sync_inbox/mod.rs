@@ -54,15 +54,20 @@ pub struct SyncInbox {
 
 /// Why a run reads no further.
 enum SyncStop {
-    /// Another worker has the job, or the account was deleted.
-    Cancelled(&'static str),
     Call(CallError),
-    Database(StoreError),
+    /// There is no result: another worker has the job, the account was deleted, or the database failed.
+    Failed(RunError),
+}
+
+impl From<RunError> for SyncStop {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl From<StoreError> for SyncStop {
     fn from(error: StoreError) -> Self {
-        Self::Database(error)
+        Self::Failed(error.into())
     }
 }
 
@@ -70,7 +75,7 @@ impl From<RefreshError> for SyncStop {
     fn from(error: RefreshError) -> Self {
         match error {
             RefreshError::Call(error) => Self::Call(error),
-            RefreshError::Database(error) => Self::Database(error),
+            RefreshError::Database(error) => error.into(),
         }
     }
 }
@@ -216,10 +221,10 @@ impl SyncInbox {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
-            return Err(SyncStop::Cancelled("the account no longer exists"));
+            return Err(RunError::cancelled("the account no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(SyncStop::Cancelled("the lease was lost"));
+            return Err(RunError::lease_lost().into());
         }
         let now = tx.now;
         // A platform's clock may be ahead.
@@ -271,9 +276,8 @@ impl Job for SyncInbox {
         }
         match read {
             Ok(()) => Ok(result),
-            Err(SyncStop::Cancelled(why)) => Err(RunError::cancelled(why)),
             Err(SyncStop::Call(error)) => Ok(SyncRunResult { error: Some(error), ..result }),
-            Err(SyncStop::Database(error)) => Err(RunError::Database(error)),
+            Err(SyncStop::Failed(error)) => Err(error),
         }
     }
 
