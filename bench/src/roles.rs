@@ -17,7 +17,7 @@ use crier_store::{Store, StoreError};
 use crier_worker::engine::Engine;
 use crier_worker::heartbeat;
 use crier_worker::jobs::fetch_feed::Fetcher;
-use crier_worker::jobs::{Deps, Job, Registry, handler};
+use crier_worker::jobs::{AnyJob, Deps, Registry, handler};
 use crier_worker::webhooks::Sender;
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -41,7 +41,7 @@ impl BenchRoles {
     pub fn start(
         environment: &BenchEnvironment,
         kind: JobKind,
-        job: Arc<dyn Job>,
+        job: Arc<dyn AnyJob>,
         slots: usize,
     ) -> std::result::Result<Self, BenchError> {
         let mut roles = Self::worker(environment, Registry::of([(kind, job)]), slots)?;
@@ -111,7 +111,7 @@ pub fn job(
     config: &Config,
     environment: &BenchEnvironment,
     kind: JobKind,
-) -> std::result::Result<Arc<dyn Job>, BenchError> {
+) -> std::result::Result<Arc<dyn AnyJob>, BenchError> {
     job_on(config, environment.worker(), environment.library(), kind)
 }
 
@@ -121,7 +121,7 @@ pub fn job_on(
     store: &Store,
     library: &Library,
     kind: JobKind,
-) -> std::result::Result<Arc<dyn Job>, BenchError> {
+) -> std::result::Result<Arc<dyn AnyJob>, BenchError> {
     http::check_root_certificates().map_err(|error| BenchError::Refused(error.to_string()))?;
     let mut config = config.clone();
     config.sandbox = true;

@@ -14,8 +14,8 @@ use crier_queue::redis::{CAPACITY, RedisNotifier};
 use crier_scheduler::Scheduler;
 use crier_store::jobs::operate;
 use crier_store::{Result, Store};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Job, Registry, RunResult};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use secrecy::SecretString;
@@ -38,9 +38,15 @@ struct RecordingJob(Mutex<Vec<i64>>);
 
 #[async_trait]
 impl Job for RecordingJob {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = ();
+
+    async fn run(&self, run: &Run) -> std::result::Result<(), RunError> {
         self.0.lock().unwrap().push(run.job.id);
-        Ok(Box::new(Outcome::Done))
+        Ok(())
+    }
+
+    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        Ok(vec![Outcome::Done; runs.len()])
     }
 }
 

@@ -2,17 +2,18 @@
 //! delay is computed. Invariant: the job ends, and its subject is notified once. The other jobs of its batch are
 //! published once and count no crash.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
-use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
+use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_store::{Result, StoreError, Tx};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Job, Registry, RunResult};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, Registry, RunError};
 
 use crate::support::fake_platform::PublishStep;
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -35,26 +36,59 @@ enum PanicPoint {
     Pause,
 }
 
-/// A handler that panics for one subject, whenever its job runs.
+/// A handler that panics for one subject, whenever its job runs. Fails the first settle, so that each result is stored
+/// alone.
 struct PanickingJob {
-    kind: Arc<dyn Job>,
+    kind: Arc<dyn AnyJob>,
     at: PanicPoint,
     subject: i64,
+    fails_to_settle: AtomicBool,
 }
 
 #[async_trait]
-impl Job for PanickingJob {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+impl AnyJob for PanickingJob {
+    async fn run(&self, run: &Run) -> std::result::Result<Arc<dyn AnyResult>, RunError> {
         let is_panicking = run.job.subject_id == self.subject;
         assert!(
             !(is_panicking && matches!(self.at, PanicPoint::Run | PanicPoint::Pause)),
             "the run panics, as the test wants"
         );
-        let result = self.kind.run(run).await?;
-        Ok(match is_panicking {
-            true => Box::new(PanickingResult(result, self.at)),
-            false => Box::new(FailsOnceResult(result, AtomicBool::new(self.at == PanicPoint::Observe))),
-        })
+        let panics = is_panicking && self.at == PanicPoint::Observe;
+        Ok(Arc::new(ObservedResult { result: self.kind.run(run).await?, panics }))
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, dyn AnyResult>],
+    ) -> Result<Vec<Outcome>> {
+        if self.fails_to_settle.swap(false, Ordering::SeqCst) {
+            return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
+        }
+        let mut outcomes = Vec::new();
+        for run in runs {
+            let inner = FinishedRun { job: run.job, result: inner(run.result) };
+            outcomes.extend(self.kind.settle(settlement, &[inner]).await?);
+            let panics = run.job.subject_id == self.subject && self.at == PanicPoint::End;
+            assert!(!panics, "the end panics, as the test wants");
+        }
+        Ok(outcomes)
+    }
+
+    fn settles_together(&self) -> usize {
+        self.kind.settles_together()
+    }
+
+    fn starts_without_slot(&self) -> bool {
+        self.kind.starts_without_slot()
+    }
+
+    async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.kind.undo_aborted(tx, run).await
+    }
+
+    async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.kind.undo_failed(tx, run).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {
@@ -63,44 +97,30 @@ impl Job for PanickingJob {
     }
 }
 
-struct PanickingResult(Box<dyn RunResult>, PanicPoint);
-
-#[async_trait]
-impl RunResult for PanickingResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let outcome = self.0.write(tx, job).await?;
-        assert!(self.1 != PanicPoint::End, "the end panics, as the test wants");
-        Ok(outcome)
-    }
-
-    fn order(&self) -> i64 {
-        self.0.order()
-    }
-
-    fn observe(&self, outcome: &Outcome) {
-        assert!(self.1 != PanicPoint::Observe, "the count panics, as the test wants");
-        self.0.observe(outcome);
-    }
+struct ObservedResult {
+    result: Arc<dyn AnyResult>,
+    panics: bool,
 }
 
-/// Fails the shared transaction once, so that each result is stored alone.
-struct FailsOnceResult(Box<dyn RunResult>, AtomicBool);
+/// Returns the result that an [`ObservedResult`] contains.
+fn inner(result: &dyn AnyResult) -> &dyn AnyResult {
+    let observed: Option<&ObservedResult> = (result as &dyn Any).downcast_ref();
+    &*observed.expect("every result is of this type").result
+}
 
-#[async_trait]
-impl RunResult for FailsOnceResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        if self.1.swap(false, Ordering::SeqCst) {
-            return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
-        }
-        self.0.write(tx, job).await
+impl AnyResult for ObservedResult {
+    fn order(&self) -> i64 {
+        self.result.order()
     }
 
-    fn order(&self) -> i64 {
-        self.0.order()
+    /// There is no smaller result.
+    fn reduced(&self) -> Option<Arc<dyn AnyResult>> {
+        None
     }
 
     fn observe(&self, outcome: &Outcome) {
-        self.0.observe(outcome);
+        assert!(!self.panics, "the count panics, as the test wants");
+        self.result.observe(outcome);
     }
 }
 
@@ -110,7 +130,12 @@ async fn run_three_targets(mut w: TestWorker, at: PanicPoint) -> (TestWorker, i6
     w.listen_at("http://127.0.0.1:1/").await;
     let accounts = [w.account.id, w.another_account("b").await.id, w.another_account("c").await.id];
     let (post, targets) = w.publish(&accounts).await;
-    let panicking_job = PanickingJob { kind: w.handler(JobKind::PublishTarget), at, subject: targets[1] };
+    let panicking_job = PanickingJob {
+        kind: w.handler(JobKind::PublishTarget),
+        at,
+        subject: targets[1],
+        fails_to_settle: AtomicBool::new(at == PanicPoint::Observe),
+    };
     let registry = Registry::of([
         (JobKind::PublishTarget, Arc::new(panicking_job)),
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),

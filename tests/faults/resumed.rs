@@ -8,8 +8,8 @@ use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_store::jobs::engine as rows;
 use crier_store::posts;
-use crier_worker::engine::Run;
 use crier_worker::heartbeat;
+use crier_worker::jobs::RunError;
 
 use super::crash::{assert_published_once, publish_to};
 use crate::support::fake_platform::{Gate, PublishStep};
@@ -71,10 +71,8 @@ async fn a_resumed_worker_makes_no_calls(w: TestWorker) {
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
-    let handler = w.handler(JobKind::PublishTarget);
-    let result = handler.run(&Run::new(frozen.clone())).await.unwrap();
-    let outcome = w.discard(async |tx| result.write(tx, &frozen).await).await;
-    assert!(matches!(outcome, Outcome::Cancelled(_)) && !w.settle(&frozen, outcome).await);
+    let result = w.run_claimed(&frozen).await;
+    assert!(matches!(result, Err(RunError::Ended(Outcome::Cancelled(_)))) && !w.settle_result(&frozen, &result).await);
     assert_eq!((w.fake.count("publish"), w.target(target).await.attempts), (1, 1));
     assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
@@ -114,7 +112,7 @@ async fn a_resumed_worker_stores_no_second_result(w: TestWorker) {
     let (post, target) = w.publish_one().await;
     let frozen = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     // The worker called the platform, which accepted the post. It is frozen before it stores the result.
-    let result = w.handler(JobKind::PublishTarget).run(&Run::new(frozen.clone())).await.unwrap();
+    let result = w.run_claimed(&frozen).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     assert_published_once(&w, post, target).await;
@@ -123,10 +121,7 @@ async fn a_resumed_worker_stores_no_second_result(w: TestWorker) {
         (of("target_attempts").await, of("events").await, of("jobs").await, w.job_of(target).await.finished_at)
     };
     let before = row_counts().await;
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &frozen).await.unwrap();
-    assert!(!rows::settle(&mut tx, &[(&frozen, outcome)]).await.unwrap(), "its fence is an old one");
-    tx.rollback().await.unwrap();
+    assert!(!w.settle_result(&frozen, &result).await, "its fence is an old one");
     assert_eq!(row_counts().await, before);
     assert_published_once(&w, post, target).await;
 }

@@ -5,6 +5,7 @@ use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_platforms::{CallError, Image, ImageTransfer};
 use crier_store::{media, post_media};
+use crier_worker::jobs::RunError;
 
 use crate::support::fake_platform::{
     Gate, PublishStep, UploadStep, auth_expired, permanent, rate_limited, reauth, transient, unknown,
@@ -334,7 +335,7 @@ async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
         gate.let_through();
     };
     let (ended, ()) = tokio::join!(handler.run(&run), meanwhile);
-    ended.unwrap();
+    assert!(matches!(ended, Err(RunError::Ended(_))), "its lease is lost");
     assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (1, 0));
     assert_eq!(uploads(&w, target).await, serde_json::json!({}));
 }

@@ -356,7 +356,7 @@ async fn a_platform_without_inbox_is_not_synced(w: TestWorker) {
     w.advance(10_000);
     sync(&w).await;
     assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
-    assert_eq!(w.handler(JobKind::SyncInbox).max_results_per_transaction(), 8);
+    assert_eq!(w.handler(JobKind::SyncInbox).settles_together(), 8);
 }
 
 async fn a_disabled_inbox_is_not_synced(s: TestStore) {

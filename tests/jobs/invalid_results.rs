@@ -1,15 +1,17 @@
 //! Invalid platform responses: the job ends, and other jobs are unaffected.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
+use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_platforms::{CallError, Published, ReconcileResult};
 use crier_store::{Result, StoreError, Tx};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Job, Registry, RunResult};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, Registry, RunError};
 
 use crate::support::fake_platform::{PublishStep, rate_limited, reauth, unknown};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -92,30 +94,62 @@ async fn an_invalid_failure_is_stored_sanitized(w: TestWorker) {
 }
 
 /// `publish_target`, whose results cannot be stored unless they are reduced.
-struct Unstorable(Arc<dyn Job>);
+struct Unstorable(Arc<dyn AnyJob>);
 
 #[async_trait]
-impl Job for Unstorable {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(Box::new(UnstorableResult(self.0.run(run).await?)))
+impl AnyJob for Unstorable {
+    async fn run(&self, run: &Run) -> std::result::Result<Arc<dyn AnyResult>, RunError> {
+        Ok(Arc::new(UnstorableResult(self.0.run(run).await?)))
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, dyn AnyResult>],
+    ) -> Result<Vec<Outcome>> {
+        for run in runs {
+            if let Some(UnstorableResult(whole)) = (run.result as &dyn Any).downcast_ref() {
+                self.0.settle(settlement, &[FinishedRun { job: run.job, result: &**whole }]).await?;
+                return Err(StoreError::Database(sqlx::Error::Encode("the test rejects this result".into())));
+            }
+        }
+        self.0.settle(settlement, runs).await
+    }
+
+    fn settles_together(&self) -> usize {
+        self.0.settles_together()
+    }
+
+    fn starts_without_slot(&self) -> bool {
+        self.0.starts_without_slot()
+    }
+
+    async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.0.undo_aborted(tx, run).await
+    }
+
+    async fn undo_failed(&self, tx: &mut Tx, run: &Run) -> Result<()> {
+        self.0.undo_failed(tx, run).await
+    }
+
+    fn backoff(&self, attempt: i32) -> TimeDelta {
+        self.0.backoff(attempt)
     }
 }
 
-struct UnstorableResult(Box<dyn RunResult>);
+struct UnstorableResult(Arc<dyn AnyResult>);
 
-#[async_trait]
-impl RunResult for UnstorableResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        self.0.write(tx, job).await?;
-        Err(StoreError::Database(sqlx::Error::Encode("the test rejects this result".into())))
-    }
-
+impl AnyResult for UnstorableResult {
     fn order(&self) -> i64 {
         self.0.order()
     }
 
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
+    fn reduced(&self) -> Option<Arc<dyn AnyResult>> {
         self.0.reduced()
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        self.0.observe(outcome);
     }
 }
 

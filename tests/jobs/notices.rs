@@ -2,10 +2,8 @@
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
-use crier_domain::job::JobKind;
 use crier_domain::webhook::Webhook;
-use crier_store::{events, jobs, webhooks};
-use crier_worker::engine::Run;
+use crier_store::{events, webhooks};
 use serde_json::json;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -127,14 +125,11 @@ async fn concurrent_attempts_send_one_notice(s: TestStore) {
     let claimed = w.claim(&w.s.notifier.take(), "w").await;
     let mut results = Vec::new();
     for job in &claimed {
-        results.push(w.handler(JobKind::DeliverWebhook).run(&Run::new(job.clone())).await.unwrap());
+        results.push(w.run_claimed(job).await);
     }
     // Both attempts were in flight when the first one received 410.
     for (job, result) in claimed.iter().zip(&results) {
-        let mut tx = w.begin().await.unwrap();
-        let outcome = result.write(&mut tx, job).await.unwrap();
-        assert!(jobs::engine::settle(&mut tx, &[(job, outcome)]).await.unwrap());
-        tx.commit().await.unwrap();
+        assert!(w.settle_result(job, result).await);
     }
     assert_eq!((claimed.len(), w.count_rows("webhook_attempts").await), (2, 2));
     assert_eq!(w.count_rows("mails").await, 1);
@@ -145,13 +140,10 @@ async fn concurrent_attempts_send_one_notice(s: TestStore) {
 async fn an_inactive_endpoint_sends_no_notice(s: TestStore) {
     let (w, server, _receiver, webhook) = with_failing_endpoint(s, 410).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
-    let result = w.handler(JobKind::DeliverWebhook).run(&Run::new(claimed.clone())).await.unwrap();
+    let result = w.run_claimed(&claimed).await;
     // The owner disables the endpoint first.
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &claimed).await.unwrap();
-    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
-    tx.commit().await.unwrap();
+    assert!(w.settle_result(&claimed, &result).await);
     w.run_jobs().await;
     assert_eq!((server.mails().len(), w.count_rows("mails").await), (0, 0));
 }

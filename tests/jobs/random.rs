@@ -7,8 +7,8 @@ use std::panic::AssertUnwindSafe;
 use crier_domain::failure::Category;
 use crier_domain::job::JobKind;
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_store::jobs::engine;
 use crier_worker::engine::Run;
+use crier_worker::jobs::RunError;
 use futures::FutureExt;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -157,13 +157,10 @@ async fn execute(w: &TestWorker, id: i64, step: Step) {
         // The run is dropped here: its transaction is rolled back, and its call is aborted.
         () = gate.wait_until_entered() => None,
     };
-    let (Step::Freeze, Some(Ok(result))) = (step, ended) else { return };
+    let (Step::Freeze, Some(result @ (Ok(_) | Err(RunError::Ended(_))))) = (step, ended) else { return };
     w.advance(LEASE_EXPIRY_SECONDS);
     w.scheduler.tick().await.unwrap();
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &claimed).await.unwrap();
-    assert!(!engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap(), "its lease is lost");
-    tx.rollback().await.unwrap();
+    assert!(!w.settle_result(&claimed, &result).await, "its lease is lost");
 }
 
 async fn assert_matches_platform(w: &TestWorker, post: i64, targets: &[i64], can_reconcile: bool) {

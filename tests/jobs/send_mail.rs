@@ -1,10 +1,9 @@
 //! `send_mail`: the effects of the mail server's replies, over every kind of connection that works without a trusted
 //! certificate.
 
-use crier_domain::job::{JobKind, JobState};
+use crier_domain::job::JobState;
 use crier_domain::mail::{Mail, MailStatus};
 use crier_store::mails::{self, NewMail};
-use crier_worker::engine::Run;
 
 use crate::support::command::crier;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker};
@@ -285,8 +284,7 @@ async fn a_crash_after_acceptance_resends_with_the_same_id(s: TestStore) {
     let (w, id) = with_email(s, &server).await;
     // The server accepts the email, and the worker dies before it stores the result.
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
-    let result = w.handler(JobKind::SendMail).run(&Run::new(claimed)).await.unwrap();
-    drop(result);
+    drop(w.run_claimed(&claimed).await.unwrap());
     assert_eq!((server.mails().len(), find_mail(&w, id).await.status), (1, MailStatus::Pending));
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobState, NewJob, Outcome};
-use crier_store::{Result, Store, jobs};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{FinishedRun, Job, Registry, RunResult};
+use crier_store::{Result, jobs};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
 use tokio::sync::Semaphore;
 
 use crate::support::store::{TestStore, on_both};
@@ -19,13 +19,16 @@ struct SlowToStore(Arc<Semaphore>);
 
 #[async_trait]
 impl Job for SlowToStore {
-    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(Box::new(Outcome::Done))
+    type Result = ();
+
+    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
+        Ok(())
     }
 
-    async fn settle_in_one_statement(&self, _store: &Store, _runs: &[FinishedRun]) -> Result<bool> {
+    /// Waits before the transaction begins, because SQLite has one writer.
+    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
         let _permit = self.0.acquire().await.unwrap();
-        Ok(false)
+        Ok(vec![Outcome::Done; runs.len()])
     }
 }
 

@@ -12,8 +12,8 @@ use crier_queue::memory::{CAPACITY, MemoryNotifier};
 use crier_queue::redis::{self, RedisNotifier};
 use crier_store::jobs::{self, operate};
 use crier_store::{Result, Store};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Job, Registry, RunResult};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -51,14 +51,20 @@ struct CountingJob(Arc<RunCounter>);
 
 #[async_trait]
 impl Job for CountingJob {
-    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = ();
+
+    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
         let counter = &self.0;
         let running = counter.running.fetch_add(1, Ordering::SeqCst) + 1;
         counter.max_running.fetch_max(running, Ordering::SeqCst);
         counter.entered.add_permits(1);
         counter.released.acquire().await.unwrap().forget();
         counter.running.fetch_sub(1, Ordering::SeqCst);
-        Ok(Box::new(Outcome::Done))
+        Ok(())
+    }
+
+    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        Ok(vec![Outcome::Done; runs.len()])
     }
 }
 

@@ -8,7 +8,6 @@ use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_jobs::publishing;
 use crier_store::{accounts, jobs, posts};
-use crier_worker::engine::Run;
 
 use crate::support::fake_platform::{Gate, PublishStep, transient, unknown};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
@@ -127,13 +126,12 @@ async fn a_post_rescheduled_while_its_job_ends_is_not_lost(w: TestWorker) {
     // The run has seen a draft. Before its result is stored, the post is scheduled again, and the existing job prevents
     // a new one from being enqueued.
     let claimed = w.claim(&[id], "w").await.remove(0);
-    let result = w.handler(JobKind::PublishTarget).run(&Run::new(claimed.clone())).await.unwrap();
+    let result = w.run_claimed(&claimed).await;
     let later = w.later(500);
     w.change_post(post, |p| (p.status, p.scheduled_at) = (PostStatus::Scheduled, Some(later))).await;
     let job = NewJob::new(JobKind::PublishTarget, target, later);
     assert_eq!(w.write(async |tx| jobs::enqueue(tx, &job).await).await, None);
-    let outcome = w.write(async |tx| result.write(tx, &claimed).await).await;
-    assert!(w.settle(&claimed, outcome).await);
+    assert!(w.settle_result(&claimed, &result).await);
     w.run_until_idle().await;
     assert_eq!(w.target(target).await.published_at.map(|at| at.timestamp()), Some(later.timestamp()));
 }

@@ -308,13 +308,9 @@ async fn a_replay_during_an_attempt_is_not_lost(w: TestWorker) {
     w.sql("UPDATE webhook_deliveries SET attempts = 7").await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     receiver.respond_with_statuses([500]);
-    let run = Run::new(claimed.clone());
-    let result = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
+    let result = w.run_claimed(&claimed).await;
     replay(&w, &webhook, id).await;
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &claimed).await.unwrap();
-    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
-    tx.commit().await.unwrap();
+    assert!(w.settle_result(&claimed, &result).await);
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts, delivery.max_attempts), (DeliveryStatus::Retrying, 8, 9));
     attempt(&w).await;
@@ -327,14 +323,10 @@ async fn a_replay_while_an_inactive_endpoint_fails_is_not_lost(w: TestWorker) {
     let (receiver, webhook, id) = endpoint_with_delivery(&w).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     w.write(async |tx| webhooks::update(tx, &Webhook { is_active: false, ..webhook.clone() }).await).await;
-    let run = Run::new(claimed.clone());
-    let result = w.handler(JobKind::DeliverWebhook).run(&run).await.unwrap();
+    let result = w.run_claimed(&claimed).await;
     w.write(async |tx| webhooks::update(tx, &webhook).await).await;
     replay(&w, &webhook, id).await;
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &claimed).await.unwrap();
-    assert!(jobs::engine::settle(&mut tx, &[(&claimed, outcome)]).await.unwrap());
-    tx.commit().await.unwrap();
+    assert!(w.settle_result(&claimed, &result).await);
     assert_eq!(w.delivery(id).await.status, DeliveryStatus::Pending);
     attempt(&w).await;
     assert_eq!((w.delivery(id).await.status, w.delivery(id).await.attempts), (DeliveryStatus::Succeeded, 1));
@@ -408,9 +400,10 @@ async fn concurrent_runs_of_one_delivery_both_send_it(w: TestWorker) {
     let run = Run::new(w.claim(&[w.notified_job()], "w").await.remove(0));
     let handler = w.handler(JobKind::DeliverWebhook);
     let (one, other) = tokio::join!(handler.run(&run), handler.run(&run));
-    let mut tx = w.begin().await.unwrap();
-    for result in [one.unwrap(), other.unwrap()] {
-        assert_eq!(result.write(&mut tx, &run.job).await.unwrap(), Outcome::Done);
+    for result in [one, other] {
+        let (tx, outcome) = w.write_result(&run.job, &result).await;
+        tx.rollback().await.unwrap();
+        assert_eq!(outcome, Outcome::Done);
     }
     assert_eq!(receiver.requests().await.len(), 2);
 }

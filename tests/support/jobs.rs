@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::account::SocialAccount;
-use crier_domain::job::JobKind;
+use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_domain::plan::Plans;
 use crier_domain::platform::Platform;
 use crier_http::{Guard, HttpClient};
@@ -20,11 +20,12 @@ use crier_platforms::address::UrlCheck;
 use crier_platforms::{Clients, ConnectorRegistry as Platforms};
 use crier_runtime::sandbox;
 use crier_scheduler::Scheduler;
-use crier_store::Store;
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
-use crier_worker::engine::Engine;
+use crier_store::jobs::engine as rows;
+use crier_store::{Store, Tx};
+use crier_worker::engine::{Engine, Run, Settlement};
 use crier_worker::jobs::fetch_feed::Fetcher;
-use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Job, Registry};
+use crier_worker::jobs::{AnyJob, AnyResult, Deps, FinishedRun, IMPORT_TIMEOUT, Registry, RunError};
 use crier_worker::webhooks::Sender;
 
 use super::fake_platform::{FakePlatform, TIMEOUT};
@@ -38,6 +39,9 @@ pub const MAX_CALL_SECONDS: i64 = 60;
 pub const PUBLIC_URL: &str = "https://crier.example";
 /// A time longer than any lease, in seconds.
 pub const LEASE_EXPIRY_SECONDS: i64 = 31;
+
+/// What a run reports, or why it has no result.
+pub type RunReport = Result<Arc<dyn AnyResult>, RunError>;
 
 /// Creates two tests for each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
 macro_rules! worker_on_both {
@@ -207,8 +211,36 @@ impl TestWorker {
     }
 
     /// Returns the handler of a kind, for tests that run its steps separately.
-    pub fn handler(&self, kind: JobKind) -> Arc<dyn Job> {
+    pub fn handler(&self, kind: JobKind) -> Arc<dyn AnyJob> {
         self.outside.registry(&self.s.store, JobKind::ALL).get(kind).expect("every kind is registered")
+    }
+
+    /// Runs a claimed job without storing its result.
+    pub async fn run_claimed(&self, job: &ClaimedJob) -> RunReport {
+        self.handler(job.kind).run(&Run::new(job.clone())).await
+    }
+
+    /// Writes what a run reported. Returns the transaction, and the outcome of the job.
+    pub async fn write_result(&self, job: &ClaimedJob, report: &RunReport) -> (Tx, Outcome) {
+        let mut settlement = Settlement::new(&self.s.store, true);
+        let outcome = match report {
+            Ok(result) => {
+                let runs = [FinishedRun { job, result: &**result }];
+                self.handler(job.kind).settle(&mut settlement, &runs).await.expect("a written result").remove(0)
+            }
+            Err(RunError::Ended(outcome)) => outcome.clone(),
+            Err(RunError::Database(error)) => panic!("the run failed: {error}"),
+        };
+        (settlement.into_tx().await.expect("a transaction"), outcome)
+    }
+
+    /// Writes what a run reported, and settles the job. Returns `false` and stores nothing if the lease was lost.
+    pub async fn settle_result(&self, job: &ClaimedJob, report: &RunReport) -> bool {
+        let (mut tx, outcome) = self.write_result(job, report).await;
+        let is_held = rows::settle(&mut tx, &[(job, outcome)]).await.expect("a settled job");
+        let ended = if is_held { tx.commit().await } else { tx.rollback().await };
+        ended.expect("the end of the transaction");
+        is_held
     }
 
     /// Ticks the scheduler and runs all notified jobs until no job is notified.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use crier_domain::job::{ClaimedJob, JobKind, JobState, Outcome};
-use crier_store::{Result, StoreError, Tx};
-use crier_worker::engine::{Engine, Run};
-use crier_worker::jobs::{Job, Registry, RunResult};
+use crier_domain::job::{JobKind, JobState, Outcome};
+use crier_store::{Result, StoreError};
+use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::jobs::{FinishedRun, Job, Registry, RunError, RunResult};
 use tokio::task::JoinHandle;
 
 use super::fake_platform::Gate;
@@ -40,36 +40,46 @@ struct Scripted(Vec<(i64, JobBehavior)>);
 
 #[async_trait]
 impl Job for Scripted {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = ScriptedResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<ScriptedResult, RunError> {
         let act = self.0.iter().find(|(subject, _)| *subject == run.job.subject_id).map(|(_, act)| act.clone());
-        Ok(match act {
-            None => Box::new(Outcome::Done),
-            Some(JobBehavior::End(outcome)) => Box::new(outcome),
-            Some(JobBehavior::Wait(gate)) => {
-                gate.enter().await;
-                Box::new(Outcome::Done)
-            }
-            Some(JobBehavior::WaitInCall(gate)) => {
-                run.call(gate.enter()).await;
-                Box::new(Outcome::Done)
-            }
+        match act {
+            None => {}
+            Some(JobBehavior::End(outcome)) => return Err(RunError::Ended(outcome)),
+            Some(JobBehavior::Wait(gate)) => gate.enter().await,
+            Some(JobBehavior::WaitInCall(gate)) => run.call(gate.enter()).await,
             Some(JobBehavior::WaitTwice(first, second)) => {
                 let gate = if run.job.attempt == 1 { first } else { second };
                 gate.enter().await;
-                Box::new(Outcome::Done)
             }
-            Some(JobBehavior::Reject(times, how)) => Box::new(Rejected(times, how)),
-        })
+            Some(JobBehavior::Reject(times, how)) => return Ok(ScriptedResult::Rejected(times, how)),
+        }
+        Ok(ScriptedResult::Done)
+    }
+
+    async fn settle(
+        &self,
+        _settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, ScriptedResult>],
+    ) -> Result<Vec<Outcome>> {
+        runs.iter().map(|run| run.result.outcome()).collect()
     }
 }
 
-struct Rejected(Arc<AtomicUsize>, StoreFailure);
+enum ScriptedResult {
+    Done,
+    /// Cannot be stored this many times.
+    Rejected(Arc<AtomicUsize>, StoreFailure),
+}
 
-#[async_trait]
-impl RunResult for Rejected {
-    async fn write(&self, _tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
-        let left = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
-        match (left, self.1) {
+impl RunResult for ScriptedResult {}
+
+impl ScriptedResult {
+    fn outcome(&self) -> Result<Outcome> {
+        let Self::Rejected(times, how) = self else { return Ok(Outcome::Done) };
+        let left = times.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        match (left, how) {
             (Err(_), _) => Ok(Outcome::Done),
             (Ok(_), StoreFailure::Transient) => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
             (Ok(_), StoreFailure::Final) => Err(StoreError::Decode("the test rejects this result".into())),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{JobKind, Outcome};
-use crier_store::{Result as StoreResult, Store, Tx};
-use crier_worker::engine::Run;
-use crier_worker::jobs::{FinishedRun, Job, RunResult};
+use crier_store::{Result as StoreResult, Tx};
+use crier_worker::engine::{Run, Settlement};
+use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, RunError};
 use tokio::sync::Notify;
 
 use super::super::environment::BenchEnvironment;
@@ -107,31 +107,31 @@ pub fn roles(
 
 /// Crier's own handler, which also records when each job starts.
 struct RecordedJob {
-    job: Arc<dyn Job>,
+    job: Arc<dyn AnyJob>,
     starts: Arc<Starts>,
 }
 
 #[async_trait]
-impl Job for RecordedJob {
-    async fn run(&self, run: &Run) -> StoreResult<Box<dyn RunResult>> {
+impl AnyJob for RecordedJob {
+    async fn run(&self, run: &Run) -> std::result::Result<Arc<dyn AnyResult>, RunError> {
         self.starts.record(run.job.subject_id);
         self.job.run(run).await
     }
 
-    async fn write_results(&self, tx: &mut Tx, ends: &[FinishedRun]) -> StoreResult<Vec<Outcome>> {
-        self.job.write_results(tx, ends).await
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, dyn AnyResult>],
+    ) -> StoreResult<Vec<Outcome>> {
+        self.job.settle(settlement, runs).await
     }
 
-    async fn settle_in_one_statement(&self, store: &Store, ends: &[FinishedRun]) -> StoreResult<bool> {
-        self.job.settle_in_one_statement(store, ends).await
+    fn settles_together(&self) -> usize {
+        self.job.settles_together()
     }
 
-    fn may_start_without_slot(&self) -> bool {
-        self.job.may_start_without_slot()
-    }
-
-    fn max_results_per_transaction(&self) -> usize {
-        self.job.max_results_per_transaction()
+    fn starts_without_slot(&self) -> bool {
+        self.job.starts_without_slot()
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> StoreResult<()> {

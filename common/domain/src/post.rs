@@ -19,7 +19,7 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
+use super::failure::{Category, Failure};
 use super::platform::Platform;
 
 crier_base::text_enum! {
@@ -88,8 +88,8 @@ impl PostStatus {
     }
 }
 
-/// The status that a post gets when the last of its targets ends, as in [`PostStatus::of_targets`]. A statement chooses
-/// one of them.
+/// The status that a post gets when the last of its targets ends ([`PostStatus::of_targets`]), for a statement that
+/// counts the targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinalPostStatuses {
     pub all_published: PostStatus,
@@ -100,10 +100,12 @@ pub struct FinalPostStatuses {
 impl FinalPostStatuses {
     /// Returns the statuses that can follow `current`; fails if the table does not allow one of them.
     pub fn of(current: PostStatus) -> Result<Self, PostTransitionError> {
+        use TargetStatus::{Failed, Published};
+        let after = |targets: &[TargetStatus]| current.to(PostStatus::of_targets(targets).unwrap_or(current));
         Ok(Self {
-            all_published: current.to(PostStatus::Published)?,
-            all_failed: current.to(PostStatus::Failed)?,
-            mixed: current.to(PostStatus::PartiallyPublished)?,
+            all_published: after(&[Published])?,
+            all_failed: after(&[Failed])?,
+            mixed: after(&[Published, Failed])?,
         })
     }
 }
@@ -192,6 +194,17 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns whether a retry of the post publishes this target again.
+    pub fn is_retried(&self) -> bool {
+        self.status == TargetStatus::Failed
+    }
+
+    /// Returns whether the post may be on the platform although the target has failed: the outcome of its last call is
+    /// unknown.
+    pub fn may_be_published(&self) -> bool {
+        self.is_retried() && self.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown)
+    }
+
     /// Returns a pending target.
     pub fn new(
         id: i64,

@@ -1,7 +1,7 @@
 //! The transitions of targets and their posts, with their events.
 
 use crier_domain::event::EventName;
-use crier_domain::failure::{Category, Failure};
+use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
@@ -152,13 +152,12 @@ pub async fn retry_post(
 ) -> Result<RetryPostOutcome> {
     let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(RetryPostOutcome::NotFound) };
     let mut failed = targets::list(tx, post_id).await?;
-    failed.retain(|target| target.status == TargetStatus::Failed);
+    failed.retain(Target::is_retried);
     if failed.is_empty() || post.move_to(PostStatus::Publishing).is_err() {
         return Ok(RetryPostOutcome::NothingFailed);
     }
-    let is_unknown =
-        |target: &&Target| target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown);
-    let unknown: Vec<i64> = failed.iter().filter(is_unknown).map(|target| target.account_id).collect();
+    let unknown: Vec<i64> =
+        failed.iter().filter(|target| target.may_be_published()).map(|target| target.account_id).collect();
     if !outcome_unknown && !unknown.is_empty() {
         return Ok(RetryPostOutcome::OutcomeUnknown(unknown));
     }

@@ -93,7 +93,7 @@ async fn crash_after_file_row(w: &TestWorker) -> (Source, i64) {
     let id = import_from(w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
     // The result is never stored.
-    drop(w.handler(JobKind::ImportMedia).run(&crier_worker::engine::Run::new(claimed)).await.unwrap());
+    drop(w.run_claimed(&claimed).await.unwrap());
     assert_eq!((import_status(w, id).await, w.stored_files().len()), ((Status::Processing, None), 2));
     assert_eq!(w.count_rows("files WHERE state = 'reserved'").await, 1);
     (source, id)

@@ -1,7 +1,7 @@
 //! Interruptions: by the operator, a deleted brand, a concurrent run, or a stopping worker.
 
 use chrono::TimeDelta;
-use crier_worker::engine::Run;
+use crier_worker::jobs::RunError;
 
 use super::*;
 use crate::support::command::crier;
@@ -154,19 +154,16 @@ async fn only_one_of_two_concurrent_runs_counts(w: TestWorker) {
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
     let frozen = w.claim(&[job_id], "frozen").await.remove(0);
-    let handler = w.handler(JobKind::ImportMedia);
-    let result = handler.run(&Run::new(frozen.clone())).await.unwrap();
+    let result = w.run_claimed(&frozen).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_eq!(find_import(&w, id).await.status, Status::Completed);
     // The worker resumes: its lease is lost, so its result is discarded.
-    let mut tx = w.begin().await.unwrap();
-    let outcome = result.write(&mut tx, &frozen).await.unwrap();
+    let (tx, outcome) = w.write_result(&frozen, &result).await;
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     tx.rollback().await.unwrap();
-    let late = handler.run(&Run::new(frozen.clone())).await.unwrap();
-    let outcome = w.write(async |tx| late.write(tx, &frozen).await).await;
-    assert!(!w.settle(&frozen, outcome).await);
+    let late = w.run_claimed(&frozen).await;
+    assert!(!w.settle_result(&frozen, &late).await);
     assert_eq!((assets(&w).await[0].width, source.paths().len(), emitted_events(&w).await.len()), (12, 2, 1));
     assert_completed_once(&w, id).await;
 }
@@ -197,11 +194,12 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     w.leaves_jobs();
     import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
-    let result = w.handler(JobKind::ImportMedia).run(&Run::new(job.clone())).await.unwrap();
+    let result = w.run_claimed(&job).await;
     let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
-    assert_eq!(result.order(), file, "several files are locked in a fixed order");
+    assert_eq!(result.as_ref().unwrap().order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
-    let outcome = w.write(async |tx| result.write(tx, &job).await).await;
+    let (tx, outcome) = w.write_result(&job, &result).await;
+    tx.commit().await.unwrap();
     assert!(matches!(outcome, crier_domain::job::Outcome::Cancelled(_)), "{outcome:?}");
     assert_eq!(w.count_rows("files WHERE state = 'doomed'").await, 1);
     assert_eq!(files::usage(&mut w.conn().await, w.world.workspace).await.unwrap().files, 0);
@@ -213,7 +211,7 @@ async fn a_run_with_a_lost_lease_fetches_nothing(w: TestWorker) {
     let id = import_from(&w, &source).await;
     let job = w.claim(&[w.notified_job()], "frozen").await.remove(0);
     w.take_over(job.id).await;
-    w.handler(JobKind::ImportMedia).run(&Run::new(job)).await.unwrap();
+    assert!(matches!(w.run_claimed(&job).await, Err(RunError::Ended(_))), "its lease is lost");
     assert_eq!((source.paths().len(), import_status(&w, id).await), (0, (Status::Pending, None)));
 }
 

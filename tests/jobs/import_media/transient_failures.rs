@@ -102,12 +102,10 @@ async fn a_swept_file_is_fetched_again(w: TestWorker) {
     let source = Source::with(ok(&images::png(9, 9))).await;
     let id = import_from(&w, &source).await;
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await.remove(0);
-    let handler = w.handler(JobKind::ImportMedia);
-    let result = handler.run(&crier_worker::engine::Run::new(claimed.clone())).await.unwrap();
+    let result = w.run_claimed(&claimed).await;
     w.sql("UPDATE files SET state = 'doomed'").await;
     w.sql("UPDATE storage_usage SET bytes = 0").await;
-    let outcome = w.write(async |tx| result.write(tx, &claimed).await).await;
-    assert!(w.settle(&claimed, outcome).await);
+    assert!(w.settle_result(&claimed, &result).await);
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
     run_next_attempt(&w, id).await;
     assert_eq!(source.paths().len(), 2);

@@ -18,7 +18,7 @@ use crier_base::backoff::{self, ExponentialBuilder, Pauses};
 use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_runtime::descriptors;
 use crier_store::jobs::engine as rows;
-use crier_store::{Batcher, Result, Store, StoreError, Tx, WorkerCount};
+use crier_store::{Batcher, Store, StoreError, WorkerCount};
 use crier_telemetry::metrics::{self, JobOutcome};
 use crier_telemetry::traces;
 use futures::FutureExt;
@@ -27,19 +27,21 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::jobs::{FinishedRun, Job, Registry, RunResult};
+use crate::jobs::{AnyJob, Registry, RunError};
 
 mod batch;
-mod fallback;
 mod run;
+mod run_end;
+mod settlement;
 mod successors;
 mod workspace_limiter;
 mod workspace_runs;
 
-use batch::{Settled, claim_batch, settle_batch};
-use fallback::Fallback;
+use batch::{EndedRun, Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
+use run_end::{Fallback, NoResult, RunEnd};
+pub use settlement::Settlement;
 use successors::LaneSuccessors;
 use workspace_limiter::WorkspaceLimiter;
 use workspace_runs::WorkspaceRuns;
@@ -82,7 +84,7 @@ struct Inner {
     /// The drain timeout is over: running jobs are aborted.
     abort: CancellationToken,
     claims: Batcher<i64, Option<ClaimedJob>>,
-    settles: Batcher<FinishedRun, Settled>,
+    settles: Batcher<EndedRun, Settled>,
 }
 
 impl Engine {
@@ -212,7 +214,7 @@ impl Engine {
         self.0.claims.submit(id).await.flatten()
     }
 
-    async fn run_claimed(&self, run: Run, handler: Arc<dyn Job>) {
+    async fn run_claimed(&self, run: Run, handler: Arc<dyn AnyJob>) {
         let (job, started) = (run.job.clone(), Instant::now());
         let lateness = (self.0.store.now() - job.run_at).to_std().unwrap_or_default();
         metrics::job_started(job.kind.as_str(), lateness);
@@ -230,10 +232,11 @@ impl Engine {
                 return;
             }
         };
-        let failed = |why| Arc::new(FailedRun::new(run.clone(), handler.clone(), self.0.store.now(), why));
-        let result: Arc<dyn RunResult> = match ended {
-            Ok(Ok(result)) => result.into(),
-            Ok(Err(error)) => {
+        let failed = |why| RunEnd::failed(&run, &*handler, self.0.store.now(), why);
+        let end = match ended {
+            Ok(Ok(result)) => RunEnd::Result(result),
+            Ok(Err(RunError::Ended(outcome))) => RunEnd::NoResult(NoResult::Ended(outcome)),
+            Ok(Err(RunError::Database(error))) => {
                 span.in_scope(|| tracing::error!(%error, "failed to run the job"));
                 failed("internal error")
             }
@@ -243,17 +246,18 @@ impl Engine {
             }
         };
         run.release_slot_for_settle();
-        self.settle(&job, result, started, &traced).await;
+        self.settle(&job, end, started, &traced).await;
     }
 
     /// Settles a run, and retries while the database is unavailable, because the external effect has already happened.
     /// If the lease expires meanwhile and another run takes over, the fence prevents this one from writing. If the
     /// database rejects the result, stores a smaller one.
-    async fn settle(&self, job: &ClaimedJob, whole: Arc<dyn RunResult>, started: Instant, traced: &traces::Span) {
-        let (mut result, mut fallback, mut rejections) = (whole.clone(), Fallback::Whole, 0);
+    async fn settle(&self, job: &ClaimedJob, whole: RunEnd, started: Instant, traced: &traces::Span) {
+        let (mut end, mut fallback, mut rejections) = (whole.clone(), Fallback::Whole, 0);
         let mut pauses = Pauses::new(SETTLE_RETRIES);
         let outcome = loop {
-            let Some(settled) = self.0.settles.submit((job.clone(), result.clone())).await else { return };
+            let ended = EndedRun { job: job.clone(), end: end.clone() };
+            let Some(settled) = self.0.settles.submit(ended).await else { return };
             let error = match settled {
                 Ok(outcome) => break outcome,
                 Err(error) => error,
@@ -265,8 +269,8 @@ impl Engine {
             }
             if rejections >= MAX_SETTLE_ATTEMPTS || error.is_rejected() {
                 tracing::error!(job = job.id, %error, "the database rejected the result of a job; storing a reduced one");
-                let Some(next) = fallback.next(&*whole) else { return };
-                (result, rejections) = (next, 0);
+                let Some(next) = fallback.next(&whole) else { return };
+                (end, rejections) = (next, 0);
                 continue;
             }
             tracing::warn!(job = job.id, %error, "failed to settle a job; retrying");
@@ -297,7 +301,7 @@ impl Engine {
     }
 
     /// Releases a job whose run was aborted, as if it had not started.
-    async fn release_aborted(&self, run: &Run, handler: &dyn Job) {
+    async fn release_aborted(&self, run: &Run, handler: &dyn AnyJob) {
         run.leave_shared_transactions().await;
         let released = async {
             let mut tx = self.0.store.begin().await?;
@@ -319,12 +323,7 @@ fn start_claims(store: &Store, worker: &str, engine: &Weak<Inner>) -> Batcher<i6
     })
 }
 
-fn start_settles(
-    store: &Store,
-    registry: &Registry,
-    worker: &str,
-    engine: &Weak<Inner>,
-) -> Batcher<FinishedRun, Settled> {
+fn start_settles(store: &Store, registry: &Registry, worker: &str, engine: &Weak<Inner>) -> Batcher<EndedRun, Settled> {
     let (workers, store, registry) = (store.workers().clone(), store.clone(), registry.clone());
     let (worker, engine) = (worker.to_owned(), engine.clone());
     Batcher::start_with_permit(&workers, SETTLE_CONCURRENCY, move |runs, turn| {
@@ -335,33 +334,4 @@ fn start_settles(
 
 fn log_failed_release(job: &ClaimedJob, error: &StoreError) {
     tracing::warn!(job = job.id, %error, "failed to release a job; it will be rescued");
-}
-
-/// The result of a run that failed with a database error or a panic. If no attempts are left, the job is dead and its
-/// subject is notified.
-struct FailedRun {
-    run: Run,
-    handler: Arc<dyn Job>,
-    outcome: Outcome,
-}
-
-impl FailedRun {
-    fn new(run: Run, handler: Arc<dyn Job>, now: chrono::DateTime<chrono::Utc>, why: &str) -> Self {
-        let outcome = match run.job.attempt < run.job.max_attempts {
-            true => Outcome::RetryAt(now + handler.backoff(run.job.attempt), why.to_owned()),
-            false => Outcome::Abort(why.to_owned()),
-        };
-        Self { run, handler, outcome }
-    }
-}
-
-#[async_trait::async_trait]
-impl RunResult for FailedRun {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        self.handler.undo_failed(tx, &self.run).await?;
-        if matches!(self.outcome, Outcome::Abort(_)) {
-            crier_jobs::on_dead(tx, job.kind, job.subject_id, job.trace.as_deref()).await?;
-        }
-        Ok(self.outcome.clone())
-    }
 }

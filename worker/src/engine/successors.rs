@@ -37,7 +37,7 @@ impl Successors for LaneSuccessors {
 
     fn reserve(&self, kind: JobKind) -> Option<Box<dyn ReservedRun>> {
         let engine = self.engine.upgrade().filter(|engine| !engine.draining.is_cancelled())?;
-        engine.registry.get(kind).filter(|handler| handler.may_start_without_slot())?;
+        engine.registry.get(kind).filter(|handler| handler.starts_without_slot())?;
         let others = engine.gate.clone().try_read_owned().ok()?;
         let waiting = engine.waiting.get(&kind)?.clone().try_acquire_owned().ok()?;
         Some(Box::new(ReservedSuccessor { engine: Engine(engine), others, waiting }))

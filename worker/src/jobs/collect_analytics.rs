@@ -20,8 +20,8 @@ use crier_store::jobs::lanes;
 use crier_store::{Result, Store, Tx, accounts};
 
 use super::account_session::{AccountSession, RefreshError};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, RunResult};
+use crate::engine::{Run, Settlement};
 
 /// The maximum number of posts without an id that one run looks up, with one call each. TikTok allows 30 calls per
 /// minute.
@@ -219,14 +219,16 @@ fn published_post(due: &DueTarget) -> PublishedPost {
 
 #[async_trait]
 impl Job for CollectAnalytics {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = CollectRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<CollectRunResult, RunError> {
         let mut conn = self.store.read().await?;
         let found = accounts::with_secrets(&mut conn, self.store.cipher(), run.job.subject_id).await?;
         let Some((account, secrets)) = found else {
-            return Ok(Box::new(Outcome::Cancelled("the account no longer exists".to_owned())));
+            return Err(RunError::cancelled("the account no longer exists"));
         };
         let Some(connector) = self.platforms.get(account.platform) else {
-            return Ok(Box::new(Outcome::Cancelled("the platform is not configured".to_owned())));
+            return Err(RunError::cancelled("the platform is not configured"));
         };
         let name = analytics::zone_of_account(&mut conn, account.id).await?;
         drop(conn);
@@ -248,12 +250,20 @@ impl Job for CollectAnalytics {
             self.collect(run, &mut session, &mut result).await?;
             result.version = session.account.credentials_version;
         }
-        Ok(Box::new(result))
+        Ok(result)
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, CollectRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 
 /// The collected metrics, and the error that stopped the collection, if any.
-struct CollectRunResult {
+pub struct CollectRunResult {
     account_id: i64,
     /// The version of the credentials that the last call used.
     version: i64,
@@ -272,26 +282,6 @@ struct CollectRunResult {
 }
 
 impl CollectRunResult {
-    fn stop(&mut self, error: CallError) -> Result<()> {
-        self.error = Some(error);
-        Ok(())
-    }
-
-    /// Returns the earliest time of the account's next collection.
-    fn earliest(&self, now: DateTime<Utc>) -> DateTime<Utc> {
-        match &self.error {
-            None if self.is_off => now + SWITCHED_OFF_PAUSE,
-            None if self.is_more_due => now,
-            None => now + MIN_PAUSE,
-            Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),
-            Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + PERMANENT_PAUSE,
-            Some(_) => now + RETRY_PAUSE,
-        }
-    }
-}
-
-#[async_trait]
-impl RunResult for CollectRunResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let now = tx.now;
         for (target, post) in &self.named {
@@ -322,6 +312,25 @@ impl RunResult for CollectRunResult {
         Ok(Outcome::Done)
     }
 
+    fn stop(&mut self, error: CallError) -> Result<()> {
+        self.error = Some(error);
+        Ok(())
+    }
+
+    /// Returns the earliest time of the account's next collection.
+    fn earliest(&self, now: DateTime<Utc>) -> DateTime<Utc> {
+        match &self.error {
+            None if self.is_off => now + SWITCHED_OFF_PAUSE,
+            None if self.is_more_due => now,
+            None => now + MIN_PAUSE,
+            Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),
+            Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + PERMANENT_PAUSE,
+            Some(_) => now + RETRY_PAUSE,
+        }
+    }
+}
+
+impl RunResult for CollectRunResult {
     fn order(&self) -> i64 {
         self.account_id
     }

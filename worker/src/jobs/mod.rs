@@ -1,4 +1,33 @@
-//! The handlers of the job kinds, one file each. [`crier_jobs`] explains how to add a kind.
+//! The kinds of jobs, one file or folder each.
+//!
+//! A job acts on its *subject*: its payload is the id of a row. A kind is a type that implements [`Job`]:
+//!
+//! - [`Job::run`] does the work. It holds no transaction while it waits for external services. It returns a
+//!   [`Job::Result`], which says what happened to the subject, or a [`RunError`] if there is nothing to write.
+//! - [`Job::settle`] writes results, in the transaction that settles the jobs, and returns one [`Outcome`] per result,
+//!   which says what becomes of the job. The engine stores the outcomes in the same transaction, and rolls it back if a
+//!   lease was lost. So a result is written once, with its job.
+//!
+//! These two types are all that describes the end of a run. The result also says how it shares a transaction
+//! ([`RunResult::order`]), what remains of it if the database rejects it ([`RunResult::reduced`]), and what is counted
+//! after the commit ([`RunResult::observe`]).
+//!
+//! Results of several runs share a transaction, because one large transaction costs less than several small ones.
+//! `settle` always receives a batch, often of one. A kind with few runs writes one result after the other
+//! ([`Settlement::each`]). A kind with many runs writes all of them in a few statements (`publish_target`), or even
+//! settles the jobs in the same statement (`deliver_webhook`, [`Settlement::begin_single`]).
+//!
+//! The engine knows no kinds and no results. Its [`Registry`] contains the kinds as [`AnyJob`], which every [`Job`]
+//! implements.
+//!
+//! **To add a kind** `ping`, whose line in the registry and whose definition [`crier_jobs`] describes:
+//! 1. Create `ping.rs` with a `pub struct Ping` of what its runs need, `Ping::new(&Deps)`, and `mod ping;` below.
+//! 2. Add its result, an enum or a struct that implements [`RunResult`], with an
+//!    `async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>`.
+//! 3. Implement [`Job`] for it: `run`, and `settle` with `settlement.each(runs, …)`. If a run makes a call with an
+//!    external effect, pass the call to [`Run::call`], and store its marker before.
+//! 4. If database errors must not use the default backoff, or a run stores something before its call that an
+//!    interruption must undo, override `backoff`, `undo_failed` and `undo_aborted`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,13 +43,14 @@ use crier_http::Guard;
 use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::ConnectorRegistry as Platforms;
-use crier_store::{Result, Store, Tx};
+use crier_store::{Result, Store, StoreError, Tx};
 
-use crate::engine::Run;
+use crate::engine::{Run, Settlement};
 use crate::webhooks::sender::Sender;
 
 mod account_session;
 mod adopt;
+mod any;
 mod call_outcome;
 mod collect_analytics;
 mod deliver_webhook;
@@ -34,43 +64,30 @@ mod send_mail;
 mod send_reply;
 mod sync_inbox;
 
+pub use any::{AnyJob, AnyResult};
 pub use import_media::IMPORT_TIMEOUT;
 
-/// The handler of a job kind. `run` holds no transaction while it waits for external services; the [`RunResult`] that
-/// it returns writes the result.
+/// A job kind.
 #[async_trait]
-pub trait Job: Send + Sync {
-    /// Runs the job. An error is a database error: the job is retried.
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>>;
+pub trait Job: Send + Sync + 'static {
+    /// What a run reports.
+    type Result: RunResult;
 
-    /// Writes the results of several runs in the transaction that settles them; returns one outcome each. A kind with
-    /// many runs overrides this to use a few statements for all of them.
-    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        let mut outcomes = Vec::with_capacity(runs.len());
-        for (job, result) in runs {
-            outcomes.push(result.write(tx, job).await?);
-        }
-        Ok(outcomes)
-    }
-
-    /// Settles runs in one statement, which is its own transaction: writes their results, and their jobs as done.
-    /// Returns `false`, and writes nothing, if these results need more statements. An error means the same, or that the
-    /// connection was lost. In both cases the runs are settled in a transaction of several statements.
-    async fn settle_in_one_statement(&self, _store: &Store, _ends: &[FinishedRun]) -> Result<bool> {
-        Ok(false)
-    }
+    /// The maximum number of results of this kind in one transaction. Larger for a kind that writes all of them in a
+    /// few statements.
+    const SETTLES_TOGETHER: usize = 8;
 
     /// Whether a run may start without a slot when a place in its lane becomes free. Must be false if only the number
     /// of slots bounds the memory of the runs.
-    fn may_start_without_slot(&self) -> bool {
-        false
-    }
+    const STARTS_WITHOUT_SLOT: bool = false;
 
-    /// The maximum number of results of this kind in one transaction. Larger for a kind whose [`Job::write_results`]
-    /// uses a few statements for all results.
-    fn max_results_per_transaction(&self) -> usize {
-        8
-    }
+    /// Runs the job.
+    async fn run(&self, run: &Run) -> std::result::Result<Self::Result, RunError>;
+
+    /// Writes the results of runs; returns one outcome each, in their order. Called again, possibly with other runs, if
+    /// the transaction fails.
+    async fn settle(&self, settlement: &mut Settlement, runs: &[FinishedRun<'_, Self::Result>])
+    -> Result<Vec<Outcome>>;
 
     /// Undoes the counts of a run that was aborted outside a call, in the transaction that releases its job.
     async fn undo_aborted(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
@@ -93,47 +110,77 @@ fn backoff_from_table(pauses: &'static [Duration], attempt: i32, random: f64) ->
     backoff::jitter(backoff::pause_after(attempt, backoff::table(pauses)), 0.2, random)
 }
 
-/// The result of a run, written in the transaction that settles the job. `write` may be called again if that
-/// transaction fails.
-#[async_trait]
-pub trait RunResult: Send + Sync {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>;
-
-    /// Returns the result if its kind writes several results in a few statements ([`Job::write_results`]).
-    fn batched(&self) -> Option<BatchedResult<'_>> {
-        None
-    }
-
-    /// Returns the result without external data, for a database that rejects the whole result. `None` if there is no
-    /// smaller result; then the subject fails.
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        None
-    }
-
+/// What a run reports: what happened to its subject.
+pub trait RunResult: Sized + Send + Sync + 'static {
     /// Returns the sort key of results that share a transaction. The same lock order in every worker prevents
     /// deadlocks.
     fn order(&self) -> i64 {
         0
     }
 
-    /// Records metrics. Called once, after the commit.
+    /// Returns the result without external data, for a database that rejects the whole result. `None` if there is no
+    /// smaller result; then the subject fails.
+    fn reduced(&self) -> Option<Self> {
+        None
+    }
+
+    /// Records metrics. Called once, after the commit, with the outcome of the job.
     fn observe(&self, _outcome: &Outcome) {}
 }
 
-/// A result that its kind writes together with other results.
-pub enum BatchedResult<'a> {
-    Delivery(&'a deliver_webhook::DeliveryRunResult),
-    Publish(&'a publish_target::PublishRunResult),
+/// The result of a kind whose runs write nothing.
+impl RunResult for () {}
+
+/// A job, and the result of its run.
+pub struct FinishedRun<'a, R: ?Sized> {
+    pub job: &'a ClaimedJob,
+    pub result: &'a R,
 }
 
-/// A job and the result of its run.
-pub type FinishedRun = (ClaimedJob, Arc<dyn RunResult>);
+/// Why a run has no result.
+#[derive(Debug)]
+pub enum RunError {
+    /// There is nothing to write: only the job ends.
+    Ended(Outcome),
+    /// A database error: the job is retried.
+    Database(StoreError),
+}
 
-/// A run that changed nothing but its job.
-#[async_trait]
-impl RunResult for Outcome {
-    async fn write(&self, _tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
-        Ok(self.clone())
+impl RunError {
+    /// Cancels the job; `why` is the reason, for the operator.
+    pub fn cancelled(why: impl Into<String>) -> Self {
+        Self::Ended(Outcome::Cancelled(why.into()))
+    }
+
+    /// Ends a run whose job another worker has. This outcome is discarded, so its reason is never stored.
+    pub fn lease_lost() -> Self {
+        Self::cancelled("the lease was lost")
+    }
+}
+
+impl From<StoreError> for RunError {
+    fn from(error: StoreError) -> Self {
+        Self::Database(error)
+    }
+}
+
+/// Why a run of several steps stops before its last step.
+enum Stop<R> {
+    /// The result is known.
+    Ended(R),
+    /// There is no result.
+    Failed(RunError),
+}
+
+impl<R> From<RunError> for Stop<R> {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<R> From<StoreError> for Stop<R> {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.into())
     }
 }
 
@@ -164,7 +211,7 @@ pub struct Deps {
 macro_rules! make_handlers {
     ($($kind:ident = $name:ident $limits:tt),+ $(,)?) => {
         /// Returns the handler of a kind.
-        pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn Job> {
+        pub fn handler(kind: JobKind, deps: &Deps) -> Arc<dyn AnyJob> {
             match kind { $(JobKind::$kind => Arc::new($name::$kind::new(deps))),+ }
         }
     };
@@ -174,7 +221,7 @@ for_each_job_kind!(make_handlers);
 
 /// The handlers of the kinds that this worker runs.
 #[derive(Clone)]
-pub struct Registry(Arc<BTreeMap<JobKind, Arc<dyn Job>>>);
+pub struct Registry(Arc<BTreeMap<JobKind, Arc<dyn AnyJob>>>);
 
 impl Registry {
     /// Registers the handlers of these kinds.
@@ -183,20 +230,12 @@ impl Registry {
     }
 
     /// Registers only these handlers.
-    pub fn of<const N: usize>(handlers: [(JobKind, Arc<dyn Job>); N]) -> Self {
+    pub fn of<const N: usize>(handlers: [(JobKind, Arc<dyn AnyJob>); N]) -> Self {
         Self(Arc::new(handlers.into()))
     }
 
-    pub fn get(&self, kind: JobKind) -> Option<Arc<dyn Job>> {
+    pub fn get(&self, kind: JobKind) -> Option<Arc<dyn AnyJob>> {
         self.0.get(&kind).cloned()
-    }
-
-    /// Writes the results of runs of one kind.
-    pub async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        match runs.first().and_then(|(job, _)| self.get(job.kind)) {
-            Some(kind) => kind.write_results(tx, runs).await,
-            None => Ok(Vec::new()),
-        }
     }
 
     pub fn kinds(&self) -> Vec<JobKind> {

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use crier_domain::job::Outcome;
 use crier_store::Result;
 
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 
 pub struct Noop;
 
@@ -17,11 +17,15 @@ impl Noop {
 
 #[async_trait]
 impl Job for Noop {
-    async fn run(&self, _run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(Box::new(Outcome::Done))
+    type Result = ();
+
+    const SETTLES_TOGETHER: usize = usize::MAX;
+
+    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
+        Ok(())
     }
 
-    fn max_results_per_transaction(&self) -> usize {
-        usize::MAX
+    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        Ok(vec![Outcome::Done; runs.len()])
     }
 }

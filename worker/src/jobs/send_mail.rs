@@ -18,8 +18,8 @@ use crier_mail::{Attachment, Mailer, SendError};
 use crier_media::Library;
 use crier_store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
 
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, RunResult};
+use crate::engine::{Run, Settlement};
 use crate::webhooks::schedule;
 
 const NOT_CONFIGURED: &str =
@@ -39,10 +39,12 @@ impl SendMail {
 
 #[async_trait]
 impl Job for SendMail {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = MailRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<MailRunResult, RunError> {
         let mut conn = self.store.read().await?;
         let Some(mail) = mails::find(&mut conn, run.job.subject_id).await? else {
-            return Ok(Box::new(Outcome::Cancelled("the email no longer exists".into())));
+            return Err(RunError::cancelled("the email no longer exists"));
         };
         let attached = match mail.delivery_id.filter(|_| mail.has_file) {
             Some(delivery_id) => Some(attached_file(&mut conn, delivery_id).await?),
@@ -50,25 +52,33 @@ impl Job for SendMail {
         };
         drop(conn);
         if mail.status != MailStatus::Pending {
-            return Ok(Box::new(Outcome::Cancelled(format!("the email is already {}", mail.status))));
+            return Err(RunError::cancelled(format!("the email is already {}", mail.status)));
         }
-        let Some(mailer) = &self.mailer else { return Ok(Box::new(MailRunResult::NotConfigured)) };
+        let Some(mailer) = &self.mailer else { return Ok(MailRunResult::NotConfigured) };
         // Held until the email is sent, because sending needs several copies of the file in memory.
         let size = attached.iter().flatten().map(|file| file.size_bytes * COPIES).sum();
         let _memory = self.library.budget().share(size).await;
         let attachment = match attached {
             Some(file) => match self.read(file).await {
                 Ok(read) => Some(read),
-                Err(result) => return Ok(Box::new(result)),
+                Err(result) => return Ok(result),
             },
             None => None,
         };
-        Ok(Box::new(match run.call(mailer.send(&mail, attachment)).await {
+        Ok(match run.call(mailer.send(&mail, attachment)).await {
             Ok(()) => MailRunResult::Sent,
             Err(SendError::Deferred(why)) => MailRunResult::Deferred(why, crier_base::random::unit()),
             Err(SendError::Rejected(why)) => MailRunResult::Refused(why),
             Err(SendError::RecipientRejected(why)) => MailRunResult::RecipientRejected(why),
-        }))
+        })
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, MailRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 
@@ -116,7 +126,7 @@ async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<Attac
 const UNSTORABLE: &str = "the mail server rejected the email with a message that cannot be stored";
 
 /// The result of an attempt.
-enum MailRunResult {
+pub enum MailRunResult {
     Sent,
     /// The reason, and the jitter of the backoff.
     Deferred(String, f64),
@@ -125,8 +135,19 @@ enum MailRunResult {
     NotConfigured,
 }
 
-#[async_trait]
 impl RunResult for MailRunResult {
+    fn reduced(&self) -> Option<Self> {
+        Some(match self {
+            Self::Sent => Self::Sent,
+            Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
+            Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
+            Self::RecipientRejected(_) => Self::RecipientRejected(UNSTORABLE.to_owned()),
+            Self::NotConfigured => Self::NotConfigured,
+        })
+    }
+}
+
+impl MailRunResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let id = job.subject_id;
         match self {
@@ -156,16 +177,6 @@ impl RunResult for MailRunResult {
                 Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
             }
         }
-    }
-
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        Some(Arc::new(match self {
-            Self::Sent => Self::Sent,
-            Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
-            Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
-            Self::RecipientRejected(_) => Self::RecipientRejected(UNSTORABLE.to_owned()),
-            Self::NotConfigured => Self::NotConfigured,
-        }))
     }
 }
 

@@ -279,11 +279,8 @@ impl TargetRow {
 
 /// Returns what to check before a retry. `None` if no outcome is unknown.
 fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
-    let is_unknown = |target: &&post::Target| {
-        let category = target.error.as_ref().map(|error| error.category);
-        target.status == TargetStatus::Failed && category == Some(Category::OutcomeUnknown)
-    };
-    let unknown: Vec<i64> = stored.targets.iter().filter(is_unknown).map(|target| target.account_id).collect();
+    let unknown: Vec<i64> =
+        stored.targets.iter().filter(|target| target.may_be_published()).map(|target| target.account_id).collect();
     (!unknown.is_empty()).then(|| unknown_outcome(&unknown, chips))
 }
 

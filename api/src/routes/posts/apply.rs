@@ -186,7 +186,7 @@ fn decide(
     }
     decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
     if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
-        let failed = current.iter().filter(|s| s.target.status == TargetStatus::Failed);
+        let failed = current.iter().filter(|s| s.target.is_retried());
         decision.retry_targets = failed.map(|s| s.target.id).collect();
     }
     decision.publish_at = match status {

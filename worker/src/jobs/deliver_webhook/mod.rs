@@ -8,22 +8,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crier_domain::job::{ClaimedJob, Outcome};
+use crier_domain::job::Outcome;
 use crier_domain::plan::{Feature, Plans};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
-use crier_store::{Batcher, Db, Result, Store, StoreError, Tx};
+use crier_store::{Batcher, Result, Store, StoreError};
 use crier_telemetry::metrics;
 
-use super::{BatchedResult, Deps, FinishedRun, Job, RunResult};
-use crate::engine::Run;
+use self::run_result::{Attempt, DeliveryRunResult, settle_quick, write_all};
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 mod run_result;
-
-pub use run_result::DeliveryRunResult;
-use run_result::write;
 
 /// The maximum number of batches of deliveries that are read concurrently.
 const READ_CONCURRENCY: usize = 2;
@@ -89,17 +87,23 @@ async fn read(store: Store, ids: Vec<i64>) -> Vec<Result<Option<OutgoingDelivery
 
 #[async_trait]
 impl Job for DeliverWebhook {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = DeliveryRunResult;
+
+    const SETTLES_TOGETHER: usize = usize::MAX;
+
+    const STARTS_WITHOUT_SLOT: bool = true;
+
+    async fn run(&self, run: &Run) -> std::result::Result<DeliveryRunResult, RunError> {
         let read = self.reads.submit(run.job.subject_id).await;
         let read = read.unwrap_or_else(|| Err(StoreError::Decode("deliveries could not be read".to_owned())));
         let Some(delivery) = read? else {
-            return Ok(Box::new(DeletedDelivery));
+            return Ok(DeliveryRunResult::Deleted);
         };
         if !matches!(delivery.status, DeliveryStatus::Pending | DeliveryStatus::Retrying) {
-            return Ok(Box::new(Outcome::Cancelled("the delivery has ended".into())));
+            return Err(RunError::cancelled("the delivery has ended"));
         }
         if let Some(why) = self.reason_to_reject(&delivery)? {
-            return Ok(Box::new(RejectedDelivery { why, max_attempts: delivery.max_attempts }));
+            return Ok(DeliveryRunResult::Rejected { why, max_attempts: delivery.max_attempts });
         }
         let started_at = self.store.now();
         let request = DeliveryRequest {
@@ -112,7 +116,7 @@ impl Job for DeliverWebhook {
         };
         let result = run.call_and_wait(self.sender.send(&request, started_at)).await;
         metrics::webhook_attempt(result.outcome, result.duration);
-        Ok(Box::new(DeliveryRunResult {
+        Ok(DeliveryRunResult::Attempted(Box::new(Attempt {
             delivery_id: delivery.id,
             webhook_id: delivery.webhook_id,
             created_at: delivery.created_at,
@@ -123,80 +127,21 @@ impl Job for DeliverWebhook {
             jitter: crier_base::random::unit(),
             mailer: self.mailer.clone(),
             trace: run.job.trace.clone(),
-        }))
+        })))
     }
 
-    fn max_results_per_transaction(&self) -> usize {
-        usize::MAX
-    }
-
-    fn may_start_without_slot(&self) -> bool {
-        true
-    }
-
-    /// Settles events that were delivered quickly to endpoints with a clean health record.
-    async fn settle_in_one_statement(&self, store: &Store, runs: &[FinishedRun]) -> Result<bool> {
-        let quick = |run| attempt(run).and_then(|attempt| attempt.quick_attempt(&run.0));
-        let ended: Option<Vec<_>> = runs.iter().map(quick).collect();
-        match (store.db(), ended) {
-            (Db::Pg(_), Some(ended)) => {
-                let mut tx = store.begin_single().await?;
-                let settled = deliveries::settle(&mut tx, &ended).await?;
-                tx.commit().await?;
-                Ok(settled)
-            }
-            _ => Ok(false),
-        }
-    }
-
-    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        let attempts: Vec<_> = runs.iter().filter_map(attempt).collect();
-        let mut written = write(tx, &attempts).await?.into_iter();
-        let mut outcomes = Vec::with_capacity(runs.len());
-        for run in runs {
-            match attempt(run) {
-                Some(_) => outcomes.extend(written.next()),
-                None => outcomes.push(run.1.write(tx, &run.0).await?),
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, DeliveryRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        match settle_quick(settlement, runs).await {
+            Ok(true) => return Ok(vec![Outcome::Done; runs.len()]),
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(%error, "runs could not be settled in one statement; settling them in a transaction");
             }
         }
-        Ok(outcomes)
-    }
-}
-
-fn attempt((_, result): &FinishedRun) -> Option<&DeliveryRunResult> {
-    match result.batched() {
-        Some(BatchedResult::Delivery(result)) => Some(result),
-        _ => None,
-    }
-}
-
-/// The result of a run whose delivery or endpoint was deleted.
-struct DeletedDelivery;
-
-#[async_trait]
-impl RunResult for DeletedDelivery {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        deliveries::delete_orphan(tx, job.subject_id).await?;
-        Ok(Outcome::Cancelled("the delivery no longer exists".into()))
-    }
-}
-
-/// The result of a run whose delivery the endpoint must not receive.
-struct RejectedDelivery {
-    why: &'static str,
-    /// The delivery's maximum number of attempts when the run began.
-    max_attempts: i32,
-}
-
-#[async_trait]
-impl RunResult for RejectedDelivery {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let current = deliveries::lock(tx, job.subject_id).await?;
-        if current.is_some_and(|delivery| delivery.max_attempts > self.max_attempts) {
-            // A replay was requested meanwhile, so the reason may no longer apply: make the attempt immediately.
-            return Ok(Outcome::RetryAt(tx.now, self.why.to_owned()));
-        }
-        deliveries::fail(tx, job.subject_id, self.why).await?;
-        Ok(Outcome::Cancelled(self.why.to_owned()))
+        write_all(settlement.tx().await?, runs).await
     }
 }

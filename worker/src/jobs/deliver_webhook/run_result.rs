@@ -1,9 +1,11 @@
 //! The result of a run of `deliver_webhook`: its effect on the delivery, and on the endpoint's health record.
+//!
+//! The attempts of several runs are written in a few statements. On Postgres, attempts after which nothing is left to
+//! do are written with their jobs in a single statement.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
 use crier_domain::job::{ClaimedJob, JobKind, Lane, Outcome};
@@ -14,7 +16,8 @@ use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
-use crate::jobs::{BatchedResult, RunResult};
+use crate::engine::Settlement;
+use crate::jobs::{FinishedRun, RunResult};
 use crate::notices;
 use crate::webhooks::schedule;
 use crate::webhooks::sender::AttemptResult;
@@ -22,9 +25,22 @@ use crate::webhooks::sender::AttemptResult;
 /// An endpoint without a success for this long is disabled.
 const DISABLE_AFTER: TimeDelta = TimeDelta::days(5);
 
-/// The result of one attempt.
+/// What happened to the delivery.
+pub enum DeliveryRunResult {
+    Attempted(Box<Attempt>),
+    /// It or its endpoint was deleted.
+    Deleted,
+    /// The endpoint must not receive it.
+    Rejected {
+        why: &'static str,
+        /// The delivery's maximum number of attempts when the run began.
+        max_attempts: i32,
+    },
+}
+
+/// One attempt, with its result.
 #[derive(Clone)]
-pub struct DeliveryRunResult {
+pub struct Attempt {
     pub delivery_id: i64,
     pub webhook_id: i64,
     pub created_at: DateTime<Utc>,
@@ -39,42 +55,89 @@ pub struct DeliveryRunResult {
     pub trace: Option<String>,
 }
 
-#[async_trait]
 impl RunResult for DeliveryRunResult {
-    async fn write(&self, tx: &mut Tx, _job: &ClaimedJob) -> Result<Outcome> {
-        Ok(write(tx, &[self]).await?.remove(0))
-    }
-
-    fn batched(&self) -> Option<BatchedResult<'_>> {
-        Some(BatchedResult::Delivery(self))
-    }
-
     fn order(&self) -> i64 {
-        self.webhook_id
+        self.attempt().map_or(0, |attempt| attempt.webhook_id)
     }
 
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let mut reduced = self.clone();
+    fn reduced(&self) -> Option<Self> {
+        let mut reduced = self.attempt()?.clone();
         reduced.result.response_body = None;
         reduced.result.error = reduced.result.error.map(|_| reduced.result.outcome.as_str().to_owned());
-        Some(Arc::new(reduced))
+        Some(Self::Attempted(Box::new(reduced)))
     }
 
     fn observe(&self, _outcome: &Outcome) {
-        if self.result.outcome.is_success() {
-            let ended_at = self.started_at + self.result.duration;
-            metrics::webhook_delivered((ended_at - self.created_at).to_std().unwrap_or_default());
+        if let Some(attempt) = self.attempt().filter(|attempt| attempt.result.outcome.is_success()) {
+            let ended_at = attempt.started_at + attempt.result.duration;
+            metrics::webhook_delivered((ended_at - attempt.created_at).to_std().unwrap_or_default());
         }
     }
 }
 
 impl DeliveryRunResult {
+    fn attempt(&self) -> Option<&Attempt> {
+        match self {
+            Self::Attempted(attempt) => Some(attempt),
+            Self::Deleted | Self::Rejected { .. } => None,
+        }
+    }
+}
+
+/// Settles runs in one statement if all of them delivered their events quickly to endpoints with a clean health record.
+/// Returns `false`, and writes nothing, if they need a transaction. An error means the same, or that the connection was
+/// lost and the result is unknown; then the fences reject a second settle.
+pub(super) async fn settle_quick(
+    settlement: &mut Settlement,
+    runs: &[FinishedRun<'_, DeliveryRunResult>],
+) -> Result<bool> {
+    let attempts: Option<Vec<_>> = runs.iter().map(|run| run.result.attempt()?.quick_attempt(run.job)).collect();
+    let Some(attempts) = attempts else { return Ok(false) };
+    let Some(mut tx) = settlement.begin_single().await? else { return Ok(false) };
+    if !deliveries::settle(&mut tx, &attempts).await? {
+        return Ok(false);
+    }
+    settlement.commit_single(tx).await?;
+    Ok(true)
+}
+
+/// Writes results; returns one outcome each.
+pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, DeliveryRunResult>]) -> Result<Vec<Outcome>> {
+    let attempts: Vec<_> = runs.iter().filter_map(|run| run.result.attempt()).collect();
+    let mut written = write_attempts(tx, &attempts).await?.into_iter();
+    let mut outcomes = Vec::with_capacity(runs.len());
+    for run in runs {
+        match run.result {
+            DeliveryRunResult::Attempted(_) => outcomes.extend(written.next()),
+            DeliveryRunResult::Deleted => {
+                deliveries::delete_orphan(tx, run.job.subject_id).await?;
+                outcomes.push(Outcome::Cancelled("the delivery no longer exists".into()));
+            }
+            DeliveryRunResult::Rejected { why, max_attempts } => {
+                outcomes.push(write_rejection(tx, run.job, why, *max_attempts).await?);
+            }
+        }
+    }
+    Ok(outcomes)
+}
+
+async fn write_rejection(tx: &mut Tx, job: &ClaimedJob, why: &str, max_attempts: i32) -> Result<Outcome> {
+    let current = deliveries::lock(tx, job.subject_id).await?;
+    if current.is_some_and(|delivery| delivery.max_attempts > max_attempts) {
+        // A replay was requested meanwhile, so the reason may no longer apply: make the attempt immediately.
+        return Ok(Outcome::RetryAt(tx.now, why.to_owned()));
+    }
+    deliveries::fail(tx, job.subject_id, why).await?;
+    Ok(Outcome::Cancelled(why.to_owned()))
+}
+
+impl Attempt {
     fn verdict(&self) -> CircuitVerdict {
         CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
     }
 
     /// Returns the attempt to record if the event was delivered quickly, which does not change a clean health record.
-    pub(super) fn quick_attempt<'a>(&self, job: &'a ClaimedJob) -> Option<AttemptUpdate<'a>> {
+    fn quick_attempt<'a>(&self, job: &'a ClaimedJob) -> Option<AttemptUpdate<'a>> {
         let is_quick = self.verdict() == CircuitVerdict::Quick;
         is_quick.then(|| AttemptUpdate { webhook_id: self.webhook_id, row: self.row(None), job })
     }
@@ -131,7 +194,7 @@ impl DeliveryRunResult {
 
 /// Writes attempts and their effects on deliveries and endpoints; returns one outcome per attempt. Locks the endpoints'
 /// rows before the deliveries'; the fixed order prevents deadlocks.
-pub async fn write(tx: &mut Tx, attempts: &[&DeliveryRunResult]) -> Result<Vec<Outcome>> {
+async fn write_attempts(tx: &mut Tx, attempts: &[&Attempt]) -> Result<Vec<Outcome>> {
     if attempts.is_empty() {
         return Ok(Vec::new());
     }
@@ -156,7 +219,7 @@ pub async fn write(tx: &mut Tx, attempts: &[&DeliveryRunResult]) -> Result<Vec<O
 }
 
 /// Adds attempts to the health records of their endpoints. Returns the records that are not clean.
-async fn update_health(tx: &mut Tx, attempts: &[&DeliveryRunResult]) -> Result<HashMap<i64, Health>> {
+async fn update_health(tx: &mut Tx, attempts: &[&Attempt]) -> Result<HashMap<i64, Health>> {
     let mut verdicts = BTreeMap::<i64, Vec<CircuitVerdict>>::new();
     for attempt in attempts {
         verdicts.entry(attempt.webhook_id).or_default().push(attempt.verdict());

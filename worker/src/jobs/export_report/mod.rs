@@ -35,8 +35,8 @@ use self::builder::{BuiltReport, build};
 use self::output::LimitedOutput;
 use self::run_result::{ExportRunResult, ExportedFile};
 use self::scope::ExportScope;
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 use crate::report_mail::MailContent;
 
 mod builder;
@@ -58,6 +58,7 @@ const PDF_BASE_MEMORY: u64 = 40 << 20;
 const PDF_ROW_MEMORY: u64 = 66 << 10;
 /// The maximum number of rows of posts in a PDF.
 const MAX_PDF_ROWS: u64 = 3_000;
+const BRAND_DELETED: &str = "the brand no longer exists";
 
 pub struct ExportReport {
     store: Store,
@@ -66,12 +67,6 @@ pub struct ExportReport {
     mailer: Option<Arc<Mailer>>,
     max_attachment_bytes: u64,
     budget: Budget,
-}
-
-enum BeginResult {
-    Ready(Box<PreparedExport>),
-    /// There is nothing to do.
-    Stop(Box<dyn RunResult>),
 }
 
 /// Everything that a run needs.
@@ -100,32 +95,30 @@ impl ExportReport {
         }
     }
 
-    async fn begin(&self, run: &Run) -> Result<BeginResult> {
-        let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
+    async fn begin(&self, run: &Run) -> std::result::Result<PreparedExport, RunError> {
         // A power failure may undo this commit, like that of the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(delivery) = report_deliveries::lock(&mut tx, run.job.subject_id).await? else {
-            return stop("the delivery no longer exists");
+            return Err(RunError::cancelled("the delivery no longer exists"));
         };
-        // The lease was lost; the result is discarded, so this reason is never stored.
         if !rows::still_held(&mut tx, &run.job).await? {
-            return stop("the lease was lost");
+            return Err(RunError::lease_lost());
         }
         if delivery.status.is_terminal() {
-            return stop("the delivery has ended");
+            return Err(RunError::cancelled("the delivery has ended"));
         }
         let Some(report) = report_rows::find(&mut tx, delivery.brand_id, delivery.report_id).await? else {
-            return stop("the report no longer exists");
+            return Err(RunError::cancelled("the report no longer exists"));
         };
         let Some((workspace_id, plan)) = brands::plan_of(&mut tx, delivery.brand_id).await? else {
-            return stop("the brand no longer exists");
+            return Err(RunError::cancelled(BRAND_DELETED));
         };
         reports::begin(&mut tx, &delivery).await?;
         tx.commit().await?;
         let unknown = || StoreError::Decode(format!("the plans file has no plan `{plan}`"));
         let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
         let owner = Owner { workspace_id, brand_id: delivery.brand_id, cap: plan.storage_bytes() };
-        Ok(BeginResult::Ready(Box::new(PreparedExport { delivery, report, owner, plan })))
+        Ok(PreparedExport { delivery, report, owner, plan })
     }
 
     /// Waits for memory for the document and its file, then reads the document. Holds no database connection while it
@@ -239,21 +232,25 @@ fn memory(format: ReportFormat, rows: usize) -> u64 {
 
 #[async_trait]
 impl Job for ExportReport {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let prepared = match self.begin(run).await? {
-            BeginResult::Ready(prepared) => prepared,
-            BeginResult::Stop(result) => return Ok(result),
-        };
-        let Some((built, permit)) = self.read(&prepared).await? else {
-            return Ok(Box::new(Outcome::Cancelled("the brand no longer exists".to_owned())));
-        };
-        let outcome = self.export(built, permit, &prepared).await;
-        Ok(Box::new(ExportRunResult::new(prepared.delivery.id, outcome)))
-    }
+    type Result = ExportRunResult;
 
     /// Each result counts emails in a row of its workspace, so transactions with several workspaces could deadlock.
-    fn max_results_per_transaction(&self) -> usize {
-        1
+    const SETTLES_TOGETHER: usize = 1;
+
+    async fn run(&self, run: &Run) -> std::result::Result<ExportRunResult, RunError> {
+        let prepared = self.begin(run).await?;
+        let read = self.read(&prepared).await?;
+        let (built, permit) = read.ok_or_else(|| RunError::cancelled(BRAND_DELETED))?;
+        let outcome = self.export(built, permit, &prepared).await;
+        Ok(ExportRunResult::new(prepared.delivery.id, outcome))
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, ExportRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {

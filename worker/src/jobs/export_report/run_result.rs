@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::report::{ReportDelivery, ReportError, ReportErrorCode};
@@ -49,6 +48,20 @@ pub struct ExportRunResult {
 }
 
 impl ExportRunResult {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+        let delivery = report_deliveries::lock(tx, self.delivery_id).await?;
+        match (delivery.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
+            (Some(delivery), Ok(exported)) => self.complete(tx, job, &delivery, exported).await,
+            (Some(delivery), Err(failure)) => self.fail(tx, job, &delivery, failure).await,
+            (None, outcome) => {
+                if let Ok(exported) = outcome {
+                    files::abandon(tx, exported.file_id).await?;
+                }
+                Ok(Outcome::Cancelled("the delivery no longer exists or has ended".to_owned()))
+            }
+        }
+    }
+
     pub fn new(delivery_id: i64, outcome: std::result::Result<ExportedFile, ExportError>) -> Self {
         Self { delivery_id, outcome, jitter: crier_base::random::unit() }
     }
@@ -103,22 +116,7 @@ impl ExportRunResult {
     }
 }
 
-#[async_trait]
 impl RunResult for ExportRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let delivery = report_deliveries::lock(tx, self.delivery_id).await?;
-        match (delivery.filter(|delivery| !delivery.status.is_terminal()), &self.outcome) {
-            (Some(delivery), Ok(exported)) => self.complete(tx, job, &delivery, exported).await,
-            (Some(delivery), Err(failure)) => self.fail(tx, job, &delivery, failure).await,
-            (None, outcome) => {
-                if let Ok(exported) = outcome {
-                    files::abandon(tx, exported.file_id).await?;
-                }
-                Ok(Outcome::Cancelled("the delivery no longer exists or has ended".to_owned()))
-            }
-        }
-    }
-
     fn order(&self) -> i64 {
         self.outcome.as_ref().map_or(0, |exported| exported.file_id)
     }

@@ -13,8 +13,8 @@ use crier_domain::untrusted;
 use crier_store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_telemetry::metrics::{self, FetchOutcome};
 
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, RunResult};
+use crate::engine::{Run, Settlement};
 use crate::feeds::{Format, diff};
 
 mod fetch;
@@ -23,6 +23,7 @@ pub use fetch::{Conditions, Document, FetchError, FetchResult, Fetcher};
 
 /// The maximum length of a stored error, in characters.
 const MAX_ERROR_LENGTH: usize = 500;
+const FEED_DELETED: &str = "the feed no longer exists";
 
 pub struct FetchFeed {
     store: Store,
@@ -37,21 +38,27 @@ impl FetchFeed {
 
 #[async_trait]
 impl Job for FetchFeed {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = FetchRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<FetchRunResult, RunError> {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
-        let Some(feed) = found else { return Ok(Box::new(cancelled_feed_deleted())) };
+        let feed = found.ok_or_else(|| RunError::cancelled(FEED_DELETED))?;
         let result = run.wait_without_slot(self.fetcher.fetch(&feed, self.store.now())).await;
         let (jitter, recorded_outcome) = (crier_base::random::unit(), AtomicUsize::new(usize::MAX));
-        Ok(Box::new(FetchRunResult { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome }))
+        Ok(FetchRunResult { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome })
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, FetchRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 
-fn cancelled_feed_deleted() -> Outcome {
-    Outcome::Cancelled("the feed no longer exists".to_owned())
-}
-
 /// The result of a fetch.
-struct FetchRunResult {
+pub struct FetchRunResult {
     feed_id: i64,
     version: i64,
     result: std::result::Result<FetchResult, FetchError>,
@@ -60,10 +67,40 @@ struct FetchRunResult {
     recorded_outcome: AtomicUsize,
 }
 
-#[async_trait]
 impl RunResult for FetchRunResult {
+    fn order(&self) -> i64 {
+        self.feed_id
+    }
+
+    fn reduced(&self) -> Option<Self> {
+        let retry_after = self.result.as_ref().err().and_then(|failure| failure.retry_after);
+        let why = "The feed, or the server's response, contains data that cannot be stored.".to_owned();
+        Some(Self {
+            feed_id: self.feed_id,
+            version: self.version,
+            result: Err(FetchError { why, has_no_feed: false, retry_after }),
+            jitter: self.jitter,
+            recorded_outcome: AtomicUsize::new(usize::MAX),
+        })
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        let recorded =
+            FetchOutcome::ALL.get(self.recorded_outcome.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
+        if let Some(recorded) = recorded {
+            metrics::feed_fetched(*recorded);
+            if let Err(failure) = &self.result {
+                tracing::info!(feed = self.feed_id, why = failure.why, "failed to read a feed");
+            }
+        }
+    }
+}
+
+impl FetchRunResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let Some(feed) = feeds::lock(tx, self.feed_id).await? else { return Ok(cancelled_feed_deleted()) };
+        let Some(feed) = feeds::lock(tx, self.feed_id).await? else {
+            return Ok(Outcome::Cancelled(FEED_DELETED.to_owned()));
+        };
         if feed.version != self.version {
             // Its URL was changed meanwhile: fetch the new URL immediately.
             jobs::refund_attempt(tx, job).await?;
@@ -85,35 +122,6 @@ impl RunResult for FetchRunResult {
         Ok(Outcome::Done)
     }
 
-    fn order(&self) -> i64 {
-        self.feed_id
-    }
-
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let retry_after = self.result.as_ref().err().and_then(|failure| failure.retry_after);
-        let why = "The feed, or the server's response, contains data that cannot be stored.".to_owned();
-        Some(Arc::new(Self {
-            feed_id: self.feed_id,
-            version: self.version,
-            result: Err(FetchError { why, has_no_feed: false, retry_after }),
-            jitter: self.jitter,
-            recorded_outcome: AtomicUsize::new(usize::MAX),
-        }))
-    }
-
-    fn observe(&self, outcome: &Outcome) {
-        let recorded =
-            FetchOutcome::ALL.get(self.recorded_outcome.load(Ordering::Relaxed)).filter(|_| *outcome == Outcome::Done);
-        if let Some(recorded) = recorded {
-            metrics::feed_fetched(*recorded);
-            if let Err(failure) = &self.result {
-                tracing::info!(feed = self.feed_id, why = failure.why, "failed to read a feed");
-            }
-        }
-    }
-}
-
-impl FetchRunResult {
     async fn record_success(&self, tx: &mut Tx, feed: &Feed, found: &FetchResult) -> Result<FetchOutcome> {
         let next_fetch_at = next_fetch(0, None, tx.now, self.jitter);
         let document = match found {

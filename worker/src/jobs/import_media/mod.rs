@@ -24,8 +24,8 @@ use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, StoreError, brands, media_jobs};
 
 use self::run_result::{ImportOutcome, ImportRunResult};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 
 mod fetch;
 mod run_result;
@@ -38,12 +38,6 @@ pub struct ImportMedia {
     library: Library,
     plans: Arc<Plans>,
     client: HttpClient,
-}
-
-enum BeginResult {
-    Ready(Box<PreparedImport>),
-    /// There is nothing to do.
-    Stop(Box<dyn RunResult>),
 }
 
 /// Everything that a run needs.
@@ -64,44 +58,49 @@ impl ImportMedia {
         }
     }
 
-    async fn begin(&self, run: &Run) -> Result<BeginResult> {
-        let stop = |why: &str| Ok(BeginResult::Stop(Box::new(Outcome::Cancelled(why.to_owned()))));
+    async fn begin(&self, run: &Run) -> std::result::Result<PreparedImport, RunError> {
         // A power failure may undo this commit, like that of the claim; the next run writes it again.
         let mut tx = self.store.begin_async_commit().await?;
         let Some(import) = media_jobs::lock(&mut tx, run.job.subject_id).await? else {
-            return stop("the import no longer exists");
+            return Err(RunError::cancelled("the import no longer exists"));
         };
-        // The lease was lost; the result is discarded, so this reason is never stored.
         if !rows::still_held(&mut tx, &run.job).await? {
-            return stop("the lease was lost");
+            return Err(RunError::lease_lost());
         }
         if import.status.is_terminal() {
-            return stop("the import has ended");
+            return Err(RunError::cancelled("the import has ended"));
         }
         let Some((workspace_id, plan)) = brands::plan_of(&mut tx, import.brand_id).await? else {
-            return stop("the brand no longer exists");
+            return Err(RunError::cancelled("the brand no longer exists"));
         };
         import::begin(&mut tx, &import).await?;
         tx.commit().await?;
         let unknown = || StoreError::Decode(format!("the plans file has no plan `{plan}`"));
         let plan = self.plans.get(&plan).ok_or_else(unknown)?.clone();
         let owner = Owner { workspace_id, brand_id: import.brand_id, cap: plan.storage_bytes() };
-        Ok(BeginResult::Ready(Box::new(PreparedImport { import, owner, plan })))
+        Ok(PreparedImport { import, owner, plan })
     }
 }
 
 #[async_trait]
 impl Job for ImportMedia {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        let prepared = match self.begin(run).await? {
-            BeginResult::Ready(prepared) => prepared,
-            BeginResult::Stop(result) => return Ok(result),
-        };
+    type Result = ImportRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<ImportRunResult, RunError> {
+        let prepared = self.begin(run).await?;
         let outcome = match self.download_and_ingest(&prepared).await {
             Ok(imported) => ImportOutcome::Imported(imported),
             Err(failure) => ImportOutcome::Failed(failure),
         };
-        Ok(Box::new(ImportRunResult::new(prepared.import.id, outcome)))
+        Ok(ImportRunResult::new(prepared.import.id, outcome))
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, ImportRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {

@@ -1,9 +1,7 @@
 //! The result of a run of `import_media`, and the writes for it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::media::{MediaError, MediaErrorCode, MediaJob};
@@ -35,6 +33,20 @@ pub struct ImportRunResult {
 }
 
 impl ImportRunResult {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+        let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
+        match (open, &self.outcome) {
+            (Some(import), ImportOutcome::Imported(imported)) => self.store_asset(tx, job, &import, imported).await,
+            (Some(import), ImportOutcome::Failed(failure)) => self.fail(tx, job, &import, failure).await,
+            (None, outcome) => {
+                if let ImportOutcome::Imported(imported) = outcome {
+                    media::abandon(tx, &imported.file).await?;
+                }
+                Ok(Outcome::Cancelled("the import no longer exists or has ended".to_owned()))
+            }
+        }
+    }
+
     pub fn new(import_id: i64, outcome: ImportOutcome) -> Self {
         Self { import_id, outcome, jitter: crier_base::random::unit() }
     }
@@ -81,23 +93,8 @@ impl ImportRunResult {
     }
 }
 
-#[async_trait]
 impl RunResult for ImportRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let open = media_jobs::lock(tx, self.import_id).await?.filter(|import| !import.status.is_terminal());
-        match (open, &self.outcome) {
-            (Some(import), ImportOutcome::Imported(imported)) => self.store_asset(tx, job, &import, imported).await,
-            (Some(import), ImportOutcome::Failed(failure)) => self.fail(tx, job, &import, failure).await,
-            (None, outcome) => {
-                if let ImportOutcome::Imported(imported) = outcome {
-                    media::abandon(tx, &imported.file).await?;
-                }
-                Ok(Outcome::Cancelled("the import no longer exists or has ended".to_owned()))
-            }
-        }
-    }
-
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
+    fn reduced(&self) -> Option<Self> {
         let outcome = match &self.outcome {
             ImportOutcome::Imported(imported) => {
                 let filename = media::filename(None, imported.file.kind);
@@ -108,7 +105,7 @@ impl RunResult for ImportRunResult {
                 ImportOutcome::Failed(ImportError { error, is_retryable: *is_retryable })
             }
         };
-        Some(Arc::new(Self { import_id: self.import_id, outcome, jitter: self.jitter }))
+        Some(Self { import_id: self.import_id, outcome, jitter: self.jitter })
     }
 
     fn order(&self) -> i64 {

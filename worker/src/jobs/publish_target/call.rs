@@ -86,7 +86,7 @@ impl PublishTarget {
         let mut tx = self.begin_held(run).await?;
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.target, true).await? {
             tx.commit().await?;
-            return Err(Stop::Postponed(postponed));
+            return Err(Stop::Ended(postponed));
         }
         targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
         p.target.call_started_at = Some(tx.now);

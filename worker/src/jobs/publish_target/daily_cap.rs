@@ -5,15 +5,13 @@
 //! replies and the inbox share that lane and have no cap. In addition, a job that waited in the lane for a day would
 //! fail as `missed`, whereas the wait for a due time does not count as lateness.
 
-use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::Target;
 use crier_platforms::ConnectorRegistry;
-use crier_store::{Result, Tx, calls, jobs, targets};
+use crier_store::{Result, Tx, calls, targets};
 
-use crate::jobs::RunResult;
+use super::run_result::PublishRunResult;
 
 /// Counts a call if one `begins` now. If the account's daily cap is reached, postpones the target and returns the run's
 /// result. The caller commits.
@@ -22,7 +20,7 @@ pub(super) async fn check_daily_cap(
     platforms: &ConnectorRegistry,
     target: &Target,
     begins: bool,
-) -> Result<Option<PostponedRun>> {
+) -> Result<Option<PublishRunResult>> {
     let Some(cap) = platforms.daily_posts(target.platform) else { return Ok(None) };
     let full = match begins {
         true => calls::begin(tx, target.account_id, cap).await?,
@@ -31,7 +29,7 @@ pub(super) async fn check_daily_cap(
     let Some(until) = full else { return Ok(None) };
     let failure = daily_cap_failure(target, cap, until);
     targets::postpone(tx, target.id, target.attempts - 1, &failure, until).await?;
-    Ok(Some(PostponedRun { until, why: failure.message }))
+    Ok(Some(PublishRunResult::Postponed { until, why: failure.message }))
 }
 
 fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
@@ -44,18 +42,4 @@ fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure
              This post continues at {at}."
         ),
     )
-}
-
-/// The result of a run that uses up no attempt. The target was already updated.
-pub(super) struct PostponedRun {
-    pub until: DateTime<Utc>,
-    pub why: String,
-}
-
-#[async_trait]
-impl RunResult for PostponedRun {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        jobs::refund_attempt(tx, job).await?;
-        Ok(Outcome::RetryAt(self.until, self.why.clone()))
-    }
 }

@@ -33,15 +33,14 @@ use crier_media::Library;
 use crier_media::budget::MemoryPermit;
 use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
-use crier_store::{Batcher, Result, Store, StoreError, Tx, posts, targets};
+use crier_store::{Batcher, Result, Store, Tx, posts, targets};
 
-use self::daily_cap::PostponedRun;
-use self::prepare::{Preparation, SkippedRun};
-pub use self::run_result::PublishRunResult;
+use self::prepare::Preparation;
+use self::run_result::{PublishRunResult, TargetResult, write_all};
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, FinishedRun, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, Stop};
+use crate::engine::{Run, Settlement};
 
 mod call;
 mod daily_cap;
@@ -55,8 +54,6 @@ const ACTION: CallAction = CallAction::Publish;
 /// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end
 /// within this many timeouts.
 const PUBLISH_CALLS: i32 = 2;
-/// The maximum number of results per transaction: each may emit an event, and on SQLite all other writers wait.
-const MAX_RESULTS: usize = 32;
 
 pub struct PublishTarget {
     store: Store,
@@ -86,27 +83,8 @@ struct Prepared {
     skip_reason: Option<Failure>,
 }
 
-/// Why a run makes no further call: the error of every step. [`PublishTarget::run`] maps it to the result to write.
-enum Stop {
-    /// Another worker has the job.
-    LeaseLost,
-    /// The post must not be published now.
-    Skipped(&'static str),
-    /// The run continues later without using up an attempt: the account's daily cap is reached, or the platform is
-    /// processing the post.
-    Postponed(PostponedRun),
-    /// The outcome is known.
-    Ended(Box<PublishRunResult>),
-    Database(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Database(error)
-    }
-}
-
-type Step<T> = std::result::Result<T, Stop>;
+/// The result of a step.
+type Step<T> = std::result::Result<T, Stop<PublishRunResult>>;
 
 impl PublishTarget {
     pub fn new(deps: &Deps) -> Self {
@@ -122,7 +100,7 @@ impl PublishTarget {
     }
 
     /// Runs all steps.
-    async fn publish_target(&self, run: &Run) -> Step<Box<PublishRunResult>> {
+    async fn publish_target(&self, run: &Run) -> Step<PublishRunResult> {
         let mut p = self.prepare(run).await?;
         if p.has_open_call {
             self.reconcile(run, &mut p).await?;
@@ -136,12 +114,12 @@ impl PublishTarget {
         Ok(self.result(&p, CallOutcome::Published(published)))
     }
 
-    fn result(&self, p: &Prepared, outcome: CallOutcome) -> Box<PublishRunResult> {
-        Box::new(PublishRunResult::of(p, outcome, self.publish_timeout))
+    fn result(&self, p: &Prepared, outcome: CallOutcome) -> PublishRunResult {
+        TargetResult::of(p, outcome, self.publish_timeout).into()
     }
 
     /// Returns the stop for a platform's error.
-    fn fail(&self, p: &Prepared, error: CallError) -> Stop {
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop<PublishRunResult> {
         let can_reconcile = p.session.connector.can_reconcile();
         Stop::Ended(self.result(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile)))
     }
@@ -149,7 +127,7 @@ impl PublishTarget {
     /// Renews the account's tokens; `rejection` is the platform's error for the old ones.
     async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
         p.session.refresh(run, rejection).await.map_err(|error| match error {
-            RefreshError::Database(error) => Stop::Database(error),
+            RefreshError::Database(error) => Stop::from(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -157,7 +135,7 @@ impl PublishTarget {
     /// Begins a transaction. Stops if the lease was lost.
     async fn begin_held(&self, run: &Run) -> Step<Tx> {
         let mut tx = self.store.begin().await?;
-        if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(Stop::LeaseLost) }
+        if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(RunError::lease_lost().into()) }
     }
 
     /// Returns the deadline of a call that started at `began`, whatever its outcome.
@@ -168,27 +146,26 @@ impl PublishTarget {
 
 #[async_trait]
 impl Job for PublishTarget {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(match self.publish_target(run).await {
-            Ok(result) | Err(Stop::Ended(result)) => result,
-            Err(Stop::Skipped(why)) => Box::new(SkippedRun { why }),
-            Err(Stop::Postponed(postponed)) => Box::new(postponed),
-            // The result is discarded, so this reason is never stored.
-            Err(Stop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
-            Err(Stop::Database(error)) => return Err(error),
-        })
+    type Result = PublishRunResult;
+
+    /// Each result may emit an event, and on SQLite all other writers wait.
+    const SETTLES_TOGETHER: usize = 32;
+
+    const STARTS_WITHOUT_SLOT: bool = true;
+
+    async fn run(&self, run: &Run) -> std::result::Result<PublishRunResult, RunError> {
+        match self.publish_target(run).await {
+            Ok(result) | Err(Stop::Ended(result)) => Ok(result),
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
-    async fn write_results(&self, tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
-        run_result::write_results(tx, runs).await
-    }
-
-    fn max_results_per_transaction(&self) -> usize {
-        MAX_RESULTS
-    }
-
-    fn may_start_without_slot(&self) -> bool {
-        true
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, PublishRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        write_all(settlement.tx().await?, runs).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

@@ -3,11 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::TimeDelta;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{ClaimedJob, Outcome};
+use crier_domain::job::ClaimedJob;
 use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
@@ -15,18 +14,18 @@ use crier_media::Library;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, RunTarget, StartingCall};
-use crier_store::{self as store, Batcher, Store, StoreError, Tx, accounts, media, post_media, posts};
+use crier_store::{Batcher, Store, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
-use super::run_result::PublishRunResult;
+use super::run_result::{PublishRunResult, TargetResult};
 use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, images};
 use crate::engine::Run;
 use crate::jobs::account_session::{AccountSession, disconnected, expired};
-use crate::jobs::{Deps, RunResult};
+use crate::jobs::{Deps, RunError};
 
 /// The maximum number of runs per transaction: on SQLite all other writers wait for it.
 const MAX_BATCH: usize = 32;
@@ -44,7 +43,7 @@ impl PublishTarget {
         }
         let _permit = run.acquire_workspace_permit().await;
         let prepared = self.preparation.prepare_batch(std::slice::from_ref(run), true).await.pop().flatten();
-        prepared.unwrap_or(Err(Stop::LeaseLost))
+        prepared.unwrap_or_else(|| Err(RunError::lease_lost().into()))
     }
 }
 
@@ -168,14 +167,14 @@ impl Preparation {
         for index in order {
             let job = &runs[index].job;
             let Some(found) = targets.remove(&(job.id, job.fence)) else {
-                steps[index] = wait.then_some(Err(Stop::Skipped("the post no longer exists")));
+                steps[index] = wait.then(|| skip("the post no longer exists"));
                 continue;
             };
             let Some((post, deleted)) = posts.get_mut(&found.target.post_id) else { continue };
             let account = accounts.get(&(post.brand_id, found.target.account_id)).cloned();
             let step = self.prepare_one(tx, job, (post, *deleted), found, account, &mut starts).await;
             steps[index] = match step {
-                Err(Stop::Database(error)) => return Err(error),
+                Err(Stop::Failed(RunError::Database(error))) => return Err(error),
                 step => Some(step),
             };
         }
@@ -212,7 +211,7 @@ impl Preparation {
             Err(outcome) => {
                 // A run that ends without a call is an attempt as well.
                 targets::start(tx, target.id).await?;
-                return Err(Stop::Ended(Box::new(PublishRunResult::without_call(target, outcome, self.store.now()))));
+                return Err(Stop::Ended(TargetResult::without_call(target, outcome, self.store.now()).into()));
             }
         };
         // Everything that may fail comes before the call is marked as started.
@@ -266,21 +265,26 @@ impl Preparation {
 fn same_error_for_each(runs: &[&Run], error: StoreError) -> Vec<Option<Step<Prepared>>> {
     let copy = error.to_string();
     let others = runs.iter().skip(1).map(|_| StoreError::Decode(copy.clone()));
-    std::iter::once(error).chain(others).map(|error| Some(Err(Stop::Database(error)))).collect()
+    std::iter::once(error).chain(others).map(|error| Some(Err(Stop::from(error)))).collect()
+}
+
+/// Stops a run whose target must not be published now.
+fn skip<T>(why: &'static str) -> Step<T> {
+    Err(Stop::Ended(PublishRunResult::Skipped(why)))
 }
 
 /// Returns the target if it must be published now.
 fn check_due(job: &ClaimedJob, post: &Post, deleted: bool, found: RunTarget) -> Step<Target> {
     if !found.held {
-        return Err(Stop::LeaseLost);
+        return Err(RunError::lease_lost().into());
     }
     let target = found.target;
     if target.status.is_terminal() || !is_due(post, job) {
-        return Err(Stop::Skipped("the post is not due to be published now"));
+        return skip("the post is not due to be published now");
     }
     // If an earlier run may have published the post, it is reconciled nevertheless, because its event is missing.
     if deleted && target.call_started_at.is_none() {
-        return Err(Stop::Skipped("the post was deleted"));
+        return skip("the post was deleted");
     }
     Ok(target)
 }
@@ -358,7 +362,7 @@ impl Preparation {
             return Ok(false);
         }
         if let Some(postponed) = check_daily_cap(tx, &self.platforms, target, begins).await? {
-            return Err(Stop::Postponed(postponed));
+            return Err(Stop::Ended(postponed));
         }
         if begins {
             starts.calls.push(StartingCall { target_id: target.id, marker: marker.clone() });
@@ -384,30 +388,5 @@ fn check_call(
         (Err(failure), _) if has_open_call => Err(CallOutcome::unknown_without_account(&failure)),
         (_, Some(failure)) => Err(CallOutcome::Failed(failure.clone())),
         (Err(failure), None) => Err(CallOutcome::Failed(failure)),
-    }
-}
-
-/// The result of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued because
-/// this one has not ended, so `write` checks again under the post's lock.
-pub(super) struct SkippedRun {
-    pub why: &'static str,
-}
-
-#[async_trait]
-impl RunResult for SkippedRun {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> store::Result<Outcome> {
-        let cancelled = Outcome::Cancelled(self.why.to_owned());
-        let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
-        let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
-        let at = match post.status {
-            PostStatus::Scheduled => post.scheduled_at,
-            PostStatus::Publishing => None,
-            _ => return Ok(cancelled),
-        };
-        if target.status.is_terminal() {
-            return Ok(cancelled);
-        }
-        // No reason is stored: a user changed the post's time.
-        Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), String::new()))
     }
 }

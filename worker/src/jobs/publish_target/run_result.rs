@@ -1,29 +1,44 @@
 //! The result of a run of `publish_target`, and the writes for it.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
-use crier_domain::post::{AttemptOutcome, Post, Target, TargetStatus};
+use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_store::jobs;
 use crier_store::{Result, Tx, posts, targets};
 use crier_telemetry::metrics;
 
 use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_attempt};
-use super::super::{BatchedResult, FinishedRun, RunResult};
+use super::super::{FinishedRun, RunResult};
 use super::{ACTION, Prepared};
 
 /// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
 /// call fail.
 const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
 
-/// The result that is written when the job is settled.
+/// What happened to the target.
+pub enum PublishRunResult {
+    /// It has ended, or waits for its next attempt.
+    Ended(Box<TargetResult>),
+    /// It must not be published now; the reason is for the operator.
+    Skipped(&'static str),
+    /// It continues later without using up an attempt: the account's daily cap is reached, or the platform is
+    /// processing the post. The target was already updated.
+    Postponed { until: DateTime<Utc>, why: String },
+}
+
+impl From<TargetResult> for PublishRunResult {
+    fn from(ended: TargetResult) -> Self {
+        Self::Ended(Box::new(ended))
+    }
+}
+
+/// The result of a run that called the platform, or that cannot call it.
 #[derive(Clone)]
-pub struct PublishRunResult {
+pub struct TargetResult {
     target: Target,
     outcome: CallOutcome,
     /// The version of the credentials that the call used.
@@ -34,7 +49,33 @@ pub struct PublishRunResult {
     jitter: f64,
 }
 
+impl RunResult for PublishRunResult {
+    fn order(&self) -> i64 {
+        self.ended().map_or(0, |ended| ended.target.post_id)
+    }
+
+    fn reduced(&self) -> Option<Self> {
+        let ended = self.ended()?;
+        Some(TargetResult { outcome: ended.outcome.without_platform_data(), ..ended.clone() }.into())
+    }
+
+    fn observe(&self, outcome: &Outcome) {
+        if let Some(ended) = self.ended() {
+            ended.observe(outcome);
+        }
+    }
+}
+
 impl PublishRunResult {
+    fn ended(&self) -> Option<&TargetResult> {
+        match self {
+            Self::Ended(ended) => Some(ended),
+            Self::Skipped(_) | Self::Postponed { .. } => None,
+        }
+    }
+}
+
+impl TargetResult {
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let credentials_version = Some(p.session.account.credentials_version);
         Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
@@ -52,25 +93,47 @@ impl PublishRunResult {
     }
 }
 
-/// Writes the results of runs. All results of type [`PublishRunResult`] share a few statements.
-pub(super) async fn write_results(tx: &mut Tx, runs: &[FinishedRun]) -> Result<Vec<Outcome>> {
+/// Writes results; returns one outcome each. Those of ended targets share a few statements.
+pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunResult>]) -> Result<Vec<Outcome>> {
     let mut outcomes = vec![None; runs.len()];
     let mut batch = Vec::with_capacity(runs.len());
-    // Other results are sorted before these, and lock their posts first.
-    for (index, (job, result)) in runs.iter().enumerate() {
-        match result.batched() {
-            Some(BatchedResult::Publish(result)) => batch.push((index, job, result)),
-            _ => outcomes[index] = Some(result.write(tx, job).await?),
+    // Other results are sorted before those of ended targets, and lock their posts first.
+    for (index, run) in runs.iter().enumerate() {
+        match run.result {
+            PublishRunResult::Ended(ended) => batch.push((index, run.job, &**ended)),
+            PublishRunResult::Skipped(why) => outcomes[index] = Some(end_skipped(tx, run.job, why).await?),
+            PublishRunResult::Postponed { until, why } => {
+                jobs::refund_attempt(tx, run.job).await?;
+                outcomes[index] = Some(Outcome::RetryAt(*until, why.clone()));
+            }
         }
     }
     let results: Vec<_> = batch.iter().map(|(_, job, result)| (*job, *result)).collect();
-    for ((index, ..), outcome) in batch.iter().zip(write(tx, &results).await?) {
+    for ((index, ..), outcome) in batch.iter().zip(write_ended(tx, &results).await?) {
         outcomes[*index] = Some(outcome);
     }
     Ok(outcomes.into_iter().flatten().collect())
 }
 
-async fn write(tx: &mut Tx, results: &[(&ClaimedJob, &PublishRunResult)]) -> Result<Vec<Outcome>> {
+/// Returns the outcome of a run that found nothing to do. If a user schedules the post meanwhile, no job is enqueued
+/// because this one has not ended, so this checks again under the post's lock.
+async fn end_skipped(tx: &mut Tx, job: &ClaimedJob, why: &str) -> Result<Outcome> {
+    let cancelled = Outcome::Cancelled(why.to_owned());
+    let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
+    let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
+    let at = match post.status {
+        PostStatus::Scheduled => post.scheduled_at,
+        PostStatus::Publishing => None,
+        _ => return Ok(cancelled),
+    };
+    if target.status.is_terminal() {
+        return Ok(cancelled);
+    }
+    // No reason is stored: a user changed the post's time.
+    Ok(Outcome::RetryAt(at.unwrap_or(tx.now).max(tx.now), String::new()))
+}
+
+async fn write_ended(tx: &mut Tx, results: &[(&ClaimedJob, &TargetResult)]) -> Result<Vec<Outcome>> {
     if results.is_empty() {
         return Ok(Vec::new());
     }
@@ -92,24 +155,7 @@ async fn write(tx: &mut Tx, results: &[(&ClaimedJob, &PublishRunResult)]) -> Res
     Ok(outcomes)
 }
 
-#[async_trait]
-impl RunResult for PublishRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        Ok(write(tx, &[(job, self)]).await?.remove(0))
-    }
-
-    fn batched(&self) -> Option<BatchedResult<'_>> {
-        Some(BatchedResult::Publish(self))
-    }
-
-    fn order(&self) -> i64 {
-        self.target.post_id
-    }
-
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        Some(Arc::new(Self { outcome: self.outcome.without_platform_data(), ..self.clone() }))
-    }
-
+impl TargetResult {
     fn observe(&self, outcome: &Outcome) {
         let platform = self.target.platform.as_str();
         let (attempt_outcome, error) = match outcome {
@@ -130,9 +176,7 @@ impl RunResult for PublishRunResult {
             metrics::platform_rate_limited(platform);
         }
     }
-}
 
-impl PublishRunResult {
     /// Returns the outcome of the job, and the values to store for the target. The post is locked.
     async fn decide<'a>(
         &'a self,

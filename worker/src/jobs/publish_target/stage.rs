@@ -12,7 +12,7 @@ use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
 use super::super::call_outcome::CallOutcome;
-use super::daily_cap::PostponedRun;
+use super::run_result::PublishRunResult;
 use super::{Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
 
@@ -78,6 +78,6 @@ impl PublishTarget {
         let attempts = p.target.attempts - 1;
         targets::await_platform(&mut tx, p.target.id, attempts, &p.outgoing.marker, &failure, until).await?;
         tx.commit().await?;
-        Err(Stop::Postponed(PostponedRun { until, why: failure.message }))
+        Err(Stop::Ended(PublishRunResult::Postponed { until, why: failure.message }))
     }
 }

@@ -25,8 +25,8 @@ use crier_store::{Result, Store, accounts};
 use secrecy::SecretString;
 
 use self::run_result::{RefreshOutcome, RefreshRunResult};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::{Run, Settlement};
 
 mod run_result;
 
@@ -62,13 +62,13 @@ impl RefreshToken {
         }
     }
 
-    fn result(&self, outcome: RefreshOutcome) -> Box<dyn RunResult> {
-        Box::new(RefreshRunResult {
+    fn result(&self, outcome: RefreshOutcome) -> RefreshRunResult {
+        RefreshRunResult {
             outcome,
             mailer: self.mailer.clone(),
             public_url: self.public_url.clone(),
             jitter: crier_base::random::unit(),
-        })
+        }
     }
 
     /// Renews the tokens under the lease; `None` if another process holds the lease.
@@ -141,7 +141,9 @@ fn missing_connector() -> CallError {
 
 #[async_trait]
 impl Job for RefreshToken {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = RefreshRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<RefreshRunResult, RunError> {
         let (id, now) = (run.job.subject_id, self.store.now());
         let mut conn = self.store.read().await?;
         let Some((status, _)) = accounts::status(&mut conn, id).await? else {
@@ -155,15 +157,22 @@ impl Job for RefreshToken {
         };
         drop(conn);
         if is_due(&tokens, now) {
-            return Ok(match self.renew(run, id).await? {
-                Some(outcome) => self.result(outcome),
-                None => {
-                    Box::new(Outcome::RetryAt(now + LEASE_PAUSE, "another process is renewing the tokens".to_owned()))
-                }
-            });
+            let Some(outcome) = self.renew(run, id).await? else {
+                let why = "another process is renewing the tokens".to_owned();
+                return Err(RunError::Ended(Outcome::RetryAt(now + LEASE_PAUSE, why)));
+            };
+            return Ok(self.result(outcome));
         }
         let end = tokens.renewal.access_ends_at(tokens.token_expires_at);
         let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > tokens.warnings);
         Ok(self.result(if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue }))
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, RefreshRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }

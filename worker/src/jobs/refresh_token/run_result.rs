@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_base::backoff;
 use crier_domain::account::{SocialAccount, warnings_due};
@@ -30,7 +29,7 @@ pub(super) enum RefreshOutcome {
     AlreadyExpired,
 }
 
-pub(super) struct RefreshRunResult {
+pub struct RefreshRunResult {
     pub(super) outcome: RefreshOutcome,
     pub(super) mailer: Option<Arc<Mailer>>,
     pub(super) public_url: String,
@@ -38,9 +37,10 @@ pub(super) struct RefreshRunResult {
     pub(super) jitter: f64,
 }
 
-#[async_trait]
-impl RunResult for RefreshRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+impl RunResult for RefreshRunResult {}
+
+impl RefreshRunResult {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         match &self.outcome {
             RefreshOutcome::AccountDeleted => return Ok(Outcome::Cancelled("the account no longer exists".to_owned())),
@@ -64,9 +64,7 @@ impl RunResult for RefreshRunResult {
         self.mail_if_expired(tx, job.subject_id, trace).await?;
         Ok(Outcome::Done)
     }
-}
 
-impl RefreshRunResult {
     /// Restores the time of the next check, which was changed when this job was enqueued.
     async fn reschedule_check(&self, tx: &mut Tx, account_id: i64) -> Result<Outcome> {
         account_tokens::lock(tx, account_id).await?;

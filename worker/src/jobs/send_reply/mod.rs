@@ -24,14 +24,14 @@ use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, Recon
 use crier_store::adoptions::Adopter;
 use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx, accounts};
+use crier_store::{Result, Store, Tx, accounts};
 
 use self::run_result::ReplyRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
 use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, Stop};
+use crate::engine::{Run, Settlement};
 
 mod run_result;
 
@@ -57,24 +57,8 @@ struct Prepared {
     has_open_call: bool,
 }
 
-/// Why a run makes no further call.
-enum ReplyStop {
-    /// Another worker has the job.
-    LeaseLost,
-    /// There is nothing to send.
-    Skipped(&'static str),
-    /// The outcome is known.
-    Ended(Box<ReplyRunResult>),
-    Database(StoreError),
-}
-
-impl From<StoreError> for ReplyStop {
-    fn from(error: StoreError) -> Self {
-        Self::Database(error)
-    }
-}
-
-type Step<T> = std::result::Result<T, ReplyStop>;
+/// The result of a step.
+type Step<T> = std::result::Result<T, Stop<Box<ReplyRunResult>>>;
 
 impl SendReply {
     pub fn new(deps: &Deps) -> Self {
@@ -100,13 +84,13 @@ impl SendReply {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
         let Some(conversation) = conversations::lock_of_message(&mut tx, id).await? else {
-            return Err(ReplyStop::Skipped("the conversation no longer exists"));
+            return Err(RunError::cancelled("the conversation no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         let found = replies::find(&mut tx, id).await?.filter(|message| message.status == MessageStatus::Pending);
-        let Some(mut message) = found else { return Err(ReplyStop::Skipped("the reply has ended")) };
+        let mut message = found.ok_or_else(|| RunError::cancelled("the reply has ended"))?;
         let has_open_call = message.call_started_at.is_some();
         message.attempts += 1;
         let session = match self.session(&mut tx, &conversation).await? {
@@ -117,7 +101,7 @@ impl SendReply {
                 tx.commit().await?;
                 run.set_counted();
                 let outcome = if has_open_call { outcome.with_open_call(ACTION) } else { outcome };
-                return Err(ReplyStop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
+                return Err(Stop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
             }
         };
         let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
@@ -223,7 +207,7 @@ impl SendReply {
     async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Message(p.message.id), found).await?;
         tx.commit().await?;
@@ -234,7 +218,7 @@ impl SendReply {
     async fn store_call_marker(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         let mut tx = self.store.begin().await?;
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(ReplyStop::LeaseLost);
+            return Err(RunError::lease_lost().into());
         }
         replies::mark_call(&mut tx, p.message.id, &p.reply.marker).await?;
         p.message.call_started_at = Some(tx.now);
@@ -279,7 +263,7 @@ impl SendReply {
 
     async fn refresh(&self, run: &Run, p: &mut Prepared, rejection: Failure) -> Step<()> {
         p.session.refresh(run, rejection).await.map_err(|error| match error {
-            RefreshError::Database(error) => ReplyStop::Database(error),
+            RefreshError::Database(error) => Stop::from(error),
             RefreshError::Call(error) => self.fail(p, error),
         })
     }
@@ -288,12 +272,12 @@ impl SendReply {
         Box::new(ReplyRunResult::of(p, outcome, self.timeout))
     }
 
-    fn stop(&self, p: &Prepared, outcome: CallOutcome) -> ReplyStop {
-        ReplyStop::Ended(self.result(p, outcome))
+    fn stop(&self, p: &Prepared, outcome: CallOutcome) -> Stop<Box<ReplyRunResult>> {
+        Stop::Ended(self.result(p, outcome))
     }
 
     /// Returns the stop for a platform's error.
-    fn fail(&self, p: &Prepared, error: CallError) -> ReplyStop {
+    fn fail(&self, p: &Prepared, error: CallError) -> Stop<Box<ReplyRunResult>> {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
         self.stop(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile))
     }
@@ -301,14 +285,21 @@ impl SendReply {
 
 #[async_trait]
 impl Job for SendReply {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
-        Ok(match self.send(run).await {
-            Ok(result) | Err(ReplyStop::Ended(result)) => result,
-            Err(ReplyStop::Skipped(why)) => Box::new(Outcome::Cancelled(why.to_owned())),
-            // The result is discarded, so this reason is never stored.
-            Err(ReplyStop::LeaseLost) => Box::new(Outcome::Cancelled("the lease was lost".to_owned())),
-            Err(ReplyStop::Database(error)) => return Err(error),
-        })
+    type Result = ReplyRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<ReplyRunResult, RunError> {
+        match self.send(run).await {
+            Ok(result) | Err(Stop::Ended(result)) => Ok(*result),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, ReplyRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

@@ -1,8 +1,5 @@
 //! The result of a run of `send_reply`, and the writes for it.
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::conversation::{Conversation, Message, MessageStatus};
 use crier_domain::job::{ClaimedJob, Outcome};
@@ -29,6 +26,35 @@ pub struct ReplyRunResult {
 }
 
 impl ReplyRunResult {
+    pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+        let trace = job.trace.as_deref();
+        // Every transaction locks in this order: account, sync, conversation. Results that share a transaction are
+        // sorted by account, and the sync's row is locked for each of them.
+        let (account_id, version) = (self.conversation.account_id, self.account.map(|(version, _)| version));
+        let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), (account_id, version), trace).await?;
+        if let (CallOutcome::Published(_), Some((_, workspace_id))) = (&outcome, self.account) {
+            // Syncs the account soon, so that the reply appears in its conversation.
+            inbox_syncs::request(tx, account_id, workspace_id, trace).await?;
+        }
+        inbox_syncs::lock(tx, account_id).await?;
+        let Some(conversation) = conversations::lock_of_message(tx, self.message.id).await? else {
+            return Ok(Outcome::Cancelled("the conversation no longer exists".into()));
+        };
+        let mut next = None;
+        if let CallOutcome::Retry { at, open, .. } = &outcome {
+            next = next_attempt(job, *at, self.open_until(*open), self.jitter, tx.now);
+            if next.is_none() {
+                outcome = outcome.exhausted(ACTION);
+            }
+        }
+        let end = reply_end(&outcome, next);
+        replies::end(tx, &conversation, self.message.id, &end, trace).await?;
+        Ok(match next {
+            Some(at) => Outcome::RetryAt(at, end.error.map(|error| error.message).unwrap_or_default()),
+            None => Outcome::Done,
+        })
+    }
+
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let account = Some((p.session.account.credentials_version, p.session.account.workspace_id));
         Self { account, timeout, ..Self::without_call(&p.conversation, p.message.clone(), outcome) }
@@ -69,43 +95,13 @@ fn reply_result(outcome: &CallOutcome) -> ReplyResult {
     }
 }
 
-#[async_trait]
 impl RunResult for ReplyRunResult {
-    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
-        let trace = job.trace.as_deref();
-        // Every transaction locks in this order: account, sync, conversation. Results that share a transaction are
-        // sorted by account, and the sync's row is locked for each of them.
-        let (account_id, version) = (self.conversation.account_id, self.account.map(|(version, _)| version));
-        let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), (account_id, version), trace).await?;
-        if let (CallOutcome::Published(_), Some((_, workspace_id))) = (&outcome, self.account) {
-            // Syncs the account soon, so that the reply appears in its conversation.
-            inbox_syncs::request(tx, account_id, workspace_id, trace).await?;
-        }
-        inbox_syncs::lock(tx, account_id).await?;
-        let Some(conversation) = conversations::lock_of_message(tx, self.message.id).await? else {
-            return Ok(Outcome::Cancelled("the conversation no longer exists".into()));
-        };
-        let mut next = None;
-        if let CallOutcome::Retry { at, open, .. } = &outcome {
-            next = next_attempt(job, *at, self.open_until(*open), self.jitter, tx.now);
-            if next.is_none() {
-                outcome = outcome.exhausted(ACTION);
-            }
-        }
-        let end = reply_end(&outcome, next);
-        replies::end(tx, &conversation, self.message.id, &end, trace).await?;
-        Ok(match next {
-            Some(at) => Outcome::RetryAt(at, end.error.map(|error| error.message).unwrap_or_default()),
-            None => Outcome::Done,
-        })
-    }
-
     fn order(&self) -> i64 {
         self.conversation.account_id
     }
 
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        Some(Arc::new(Self { outcome: self.outcome.without_platform_data(), ..self.clone() }))
+    fn reduced(&self) -> Option<Self> {
+        Some(Self { outcome: self.outcome.without_platform_data(), ..self.clone() })
     }
 
     fn observe(&self, outcome: &Outcome) {

@@ -11,7 +11,7 @@ use crier_store::inbox_syncs::{self, InboxSync};
 use crier_store::jobs::engine as rows;
 use serde_json::{Value, json};
 
-use super::{AccountSession, Run, Step, SyncInbox, SyncStop};
+use super::{AccountSession, Run, RunError, Step, SyncInbox, SyncStop};
 
 /// The name of the cursor. No connector has a stream with this name.
 const CURSOR: &str = "deletions";
@@ -68,10 +68,10 @@ impl SyncInbox {
         };
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account).await? else {
-            return Err(SyncStop::Cancelled("the account no longer exists"));
+            return Err(RunError::cancelled("the account no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(SyncStop::Cancelled("the lease was lost"));
+            return Err(RunError::lease_lost().into());
         }
         deletions::delete(&mut tx, account, &deleted).await?;
         let mut cursors = sync.cursors;

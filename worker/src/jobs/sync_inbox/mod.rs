@@ -33,8 +33,8 @@ use crier_store::{Result, Store, StoreError, Tx, accounts};
 use crier_telemetry::metrics;
 
 use super::account_session::{AccountSession, RefreshError};
-use super::{Deps, Job, RunResult};
-use crate::engine::Run;
+use super::{Deps, FinishedRun, Job, RunError, RunResult};
+use crate::engine::{Run, Settlement};
 
 /// The maximum number of pages per stream and run. The next run, after those of other accounts, reads the rest.
 const MAX_PAGES: usize = 5;
@@ -54,15 +54,20 @@ pub struct SyncInbox {
 
 /// Why a run reads no further.
 enum SyncStop {
-    /// Another worker has the job, or the account was deleted.
-    Cancelled(&'static str),
     Call(CallError),
-    Database(StoreError),
+    /// There is no result: another worker has the job, the account was deleted, or the database failed.
+    Failed(RunError),
+}
+
+impl From<RunError> for SyncStop {
+    fn from(error: RunError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 impl From<StoreError> for SyncStop {
     fn from(error: StoreError) -> Self {
-        Self::Database(error)
+        Self::Failed(error.into())
     }
 }
 
@@ -70,7 +75,7 @@ impl From<RefreshError> for SyncStop {
     fn from(error: RefreshError) -> Self {
         match error {
             RefreshError::Call(error) => Self::Call(error),
-            RefreshError::Database(error) => Self::Database(error),
+            RefreshError::Database(error) => error.into(),
         }
     }
 }
@@ -216,10 +221,10 @@ impl SyncInbox {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
-            return Err(SyncStop::Cancelled("the account no longer exists"));
+            return Err(RunError::cancelled("the account no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {
-            return Err(SyncStop::Cancelled("the lease was lost"));
+            return Err(RunError::lease_lost().into());
         }
         let now = tx.now;
         // A platform's clock may be ahead.
@@ -237,17 +242,19 @@ impl SyncInbox {
 
 #[async_trait]
 impl Job for SyncInbox {
-    async fn run(&self, run: &Run) -> Result<Box<dyn RunResult>> {
+    type Result = SyncRunResult;
+
+    async fn run(&self, run: &Run) -> std::result::Result<SyncRunResult, RunError> {
         let id = run.job.subject_id;
         let mut conn = self.store.read().await?;
         let sync = inbox_syncs::find(&mut conn, id).await?;
         let account = accounts::with_secrets(&mut conn, self.store.cipher(), id).await?;
         drop(conn);
         let (Some(sync), Some((account, secrets))) = (sync, account) else {
-            return Ok(Box::new(Outcome::Cancelled("the account no longer exists".to_owned())));
+            return Err(RunError::cancelled("the account no longer exists"));
         };
         if account.status == AccountStatus::Expired {
-            return Ok(Box::new(Outcome::Cancelled("the account has expired".to_owned())));
+            return Err(RunError::cancelled("the account has expired"));
         }
         let mut result = SyncRunResult {
             account_id: id,
@@ -261,23 +268,30 @@ impl Job for SyncInbox {
             unavailable: None,
             jitter: crier_base::random::unit(),
         };
-        let Some(connector) = self.platforms.get(account.platform) else { return Ok(Box::new(result)) };
+        let Some(connector) = self.platforms.get(account.platform) else { return Ok(result) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout);
         let mut read = self.read(run, &mut session, &sync, &mut result).await;
         if read.is_ok() && result.error.is_none() && !result.has_more {
             read = self.read_limits(run, &session).await;
         }
         match read {
-            Ok(()) => Ok(Box::new(result)),
-            Err(SyncStop::Cancelled(why)) => Ok(Box::new(Outcome::Cancelled(why.to_owned()))),
-            Err(SyncStop::Call(error)) => Ok(Box::new(SyncRunResult { error: Some(error), ..result })),
-            Err(SyncStop::Database(error)) => Err(error),
+            Ok(()) => Ok(result),
+            Err(SyncStop::Call(error)) => Ok(SyncRunResult { error: Some(error), ..result }),
+            Err(SyncStop::Failed(error)) => Err(error),
         }
+    }
+
+    async fn settle(
+        &self,
+        settlement: &mut Settlement,
+        runs: &[FinishedRun<'_, SyncRunResult>],
+    ) -> Result<Vec<Outcome>> {
+        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 
 /// The result of a sync. The messages are already stored.
-struct SyncRunResult {
+pub struct SyncRunResult {
     account_id: i64,
     platform: Platform,
     /// The version of the credentials that the last call used.
@@ -296,8 +310,28 @@ struct SyncRunResult {
     jitter: f64,
 }
 
-#[async_trait]
 impl RunResult for SyncRunResult {
+    fn reduced(&self) -> Option<Self> {
+        let failure = Failure::of(Category::PlatformError, "The platform's error message could not be stored.");
+        let error = self.error.as_ref().map(|_| CallError::Transient(failure.clone()));
+        let unavailable = self.unavailable.as_ref().map(|_| failure);
+        Some(Self { error, unavailable, unfinished: self.unfinished.clone(), ..*self })
+    }
+
+    fn order(&self) -> i64 {
+        self.account_id
+    }
+
+    fn observe(&self, _outcome: &Outcome) {
+        let Some(error) = &self.error else { return };
+        if matches!(error, CallError::RateLimited { .. }) {
+            metrics::platform_rate_limited(self.platform.as_str());
+        }
+        tracing::info!(account = self.account_id, platform = %self.platform, %error, "failed to read an inbox completely");
+    }
+}
+
+impl SyncRunResult {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         // Locks the account's row before the sync's, as when an account is connected.
         if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {
@@ -328,27 +362,6 @@ impl RunResult for SyncRunResult {
         Ok(Outcome::Done)
     }
 
-    fn reduced(&self) -> Option<Arc<dyn RunResult>> {
-        let failure = Failure::of(Category::PlatformError, "The platform's error message could not be stored.");
-        let error = self.error.as_ref().map(|_| CallError::Transient(failure.clone()));
-        let unavailable = self.unavailable.as_ref().map(|_| failure);
-        Some(Arc::new(Self { error, unavailable, unfinished: self.unfinished.clone(), ..*self }))
-    }
-
-    fn order(&self) -> i64 {
-        self.account_id
-    }
-
-    fn observe(&self, _outcome: &Outcome) {
-        let Some(error) = &self.error else { return };
-        if matches!(error, CallError::RateLimited { .. }) {
-            metrics::platform_rate_limited(self.platform.as_str());
-        }
-        tracing::info!(account = self.account_id, platform = %self.platform, %error, "failed to read an inbox completely");
-    }
-}
-
-impl SyncRunResult {
     /// Returns the time of the next sync. `failures` is the number of consecutive failures before this sync.
     fn next(&self, failures: i32, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         let failures = if self.error.is_some() { failures.saturating_add(1).clamp(1, MAX_SLOWDOWN) } else { 1 };
