@@ -3,14 +3,10 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use chrono::{DateTime, Utc};
 use crier_domain::post::PostStatus;
 use crier_store::{Conn, posts};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::Value;
 
-use super::content_plans::Plan;
 use super::days;
 use super::lists;
 use super::post_rows::beginning;
@@ -19,6 +15,7 @@ use super::shared::{Badge, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
+use crate::routes::content_plans::{self, PlanItem};
 
 /// The maximum length of an item's text in the list, in characters.
 const MAX_CONTENT_SHOWN: usize = 200;
@@ -54,16 +51,6 @@ struct ItemRow {
     post: Option<i64>,
 }
 
-/// An item, as the API returns it.
-#[derive(Deserialize)]
-pub struct Item {
-    pub id: i64,
-    pub title: String,
-    pub content: Option<String>,
-    pub planned_at: Option<DateTime<Utc>>,
-    pub post_id: Option<i64>,
-}
-
 pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/plans/{plan}", show),
@@ -75,13 +62,13 @@ pub fn routes() -> Vec<PageRoute> {
 pub async fn post_statuses(
     visit: &Visit,
     conn: &mut Conn,
-    items: impl IntoIterator<Item = &Item>,
+    items: impl IntoIterator<Item = &PlanItem>,
 ) -> Result<HashMap<i64, PostStatus>> {
     let ids: Vec<i64> = items.into_iter().filter_map(|item| item.post_id).collect();
     Ok(posts::statuses(conn, visit.brand()?.0.id, &ids).await?.into_iter().collect())
 }
 
-pub fn status(item: &Item, posts: &HashMap<i64, PostStatus>) -> Badge {
+pub fn status(item: &PlanItem, posts: &HashMap<i64, PostStatus>) -> Badge {
     let post = item.post_id.and_then(|id| posts.get(&id));
     post.map_or_else(|| Badge::new(Tone::Plain, "Planned"), |status| Badge::post(status.as_str()))
 }
@@ -91,7 +78,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
+    let plan = visit.call().read(content_plans::show::endpoint(), ()).await?;
     let shell = visit.shell(Section::Plans, plan.name.clone());
     let (items, pages) = lists::paginate(visit, &shell.page("plans", plan.id, ""), plan.items);
     let mut conn = visit.app.store.read().await?;
@@ -113,20 +100,20 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     visit.page_with(status, &view)
 }
 
-fn row(visit: &Visit, item: Item, posts: &HashMap<i64, PostStatus>) -> ItemRow {
+fn row(visit: &Visit, item: PlanItem, posts: &HashMap<i64, PostStatus>) -> ItemRow {
     ItemRow {
         id: item.id,
         status: status(&item, posts),
         content: beginning(item.content.as_deref().unwrap_or_default(), MAX_CONTENT_SHOWN),
-        at: item.planned_at.map(|at| visit.time(at)),
+        at: item.planned_at.map(|at| visit.time(at.0)),
         post: item.post_id,
         title: item.title,
     }
 }
 
 async fn add_item(visit: &Visit) -> Result<PageReply> {
-    let body = Value::from(visit.form.texts(&["title", "content", "planned_at"]));
-    match visit.api("createPlanItem").write("", &body).await {
+    let request = visit.parse(&visit.form.texts(&["title", "content", "planned_at"]));
+    match visit.call().write(content_plans::create_item::endpoint(), request).await {
         Ok(_) => visit.to(&format!("plans/{}", visit.id("plan").unwrap_or_default()), "item-added"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     }

@@ -3,8 +3,6 @@
 use askama::Template;
 use chrono::NaiveDate;
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::days;
 use super::lists;
@@ -14,6 +12,9 @@ use super::shared::{FieldErrors, Pages};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
+use crate::routes::content_plans;
+use crate::routes::content_plans::list::ContentPlanHead;
+use crate::runner::call::Written;
 
 const MAX_DESCRIPTION_SHOWN: usize = 200;
 const FIELDS: [&str; 4] = ["name", "description", "starts_on", "ends_on"];
@@ -57,22 +58,6 @@ impl ContentPlanForm {
     }
 }
 
-/// A plan, as the API returns it. `I` has the fields of its items that are needed.
-#[derive(Deserialize)]
-pub struct Plan<I> {
-    pub id: i64,
-    pub name: String,
-    pub description: Option<String>,
-    pub starts_on: Option<NaiveDate>,
-    pub ends_on: Option<NaiveDate>,
-    pub items: Vec<I>,
-}
-
-#[derive(Deserialize)]
-struct ItemHead {
-    post_id: Option<i64>,
-}
-
 /// The values of the form.
 #[derive(Default)]
 struct Values {
@@ -94,10 +79,10 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
-    let all: Vec<Plan<ItemHead>> = visit.api("listContentPlans").get().await?;
+    let all = visit.call().read(content_plans::list::endpoint(), ()).await?;
     let shell = visit.shell(Section::Plans, "Plans");
     let (rows, pages) = lists::paginate(visit, &shell.at("plans"), all);
-    let row = |plan: Plan<ItemHead>| PlanRow {
+    let row = |plan: ContentPlanHead| PlanRow {
         id: plan.id,
         description: beginning(plan.description.as_deref().unwrap_or_default(), MAX_DESCRIPTION_SHOWN),
         days: days::range(plan.starts_on, plan.ends_on),
@@ -110,12 +95,12 @@ async fn list(visit: &Visit) -> Result<PageReply> {
 
 async fn show_new(visit: &Visit) -> Result<PageReply> {
     // Shows an error before the user fills in the form if the workspace's plan does not include content plans.
-    visit.api("listContentPlans").get::<Vec<Value>>().await?;
+    visit.call().read(content_plans::list::endpoint(), ()).await?;
     render(visit, StatusCode::OK, Values::default(), FieldErrors::default())
 }
 
 async fn show_edit(visit: &Visit) -> Result<PageReply> {
-    let plan: Plan<ItemHead> = visit.api("getContentPlan").get().await?;
+    let plan = visit.call().read(content_plans::show::endpoint(), ()).await?;
     let day = |day: Option<NaiveDate>| day.map(|day| day.to_string()).unwrap_or_default();
     let values = Values {
         name: plan.name,
@@ -146,8 +131,9 @@ fn render_errors(visit: &Visit, error: ApiError) -> Result<PageReply> {
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
-    let body = Value::from(visit.form.texts(&FIELDS));
-    match visit.api("createContentPlan").write_for::<Plan<ItemHead>>("", &body).await {
+    let request = visit.parse(&visit.form.texts(&FIELDS));
+    let created = visit.call().write(content_plans::create::endpoint(), request).await;
+    match created.and_then(Written::into_value) {
         Ok(created) => visit.to(&format!("plans/{}", created.id), "plan-made"),
         Err(error) => render_errors(visit, error),
     }
@@ -157,13 +143,13 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&FIELDS);
     // Null would keep the name; an empty name is rejected.
     body.insert("name".to_owned(), visit.form.text("name").unwrap_or_default().into());
-    match visit.api("updateContentPlan").write("", &Value::from(body)).await {
+    match visit.call().write(content_plans::update::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to(&format!("plans/{}", visit.id("plan").unwrap_or_default()), "plan-saved"),
         Err(error) => render_errors(visit, error),
     }
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteContentPlan").write("", &json!({})).await?;
+    visit.call().write(content_plans::delete::endpoint(), ()).await?;
     visit.to("plans", "plan-deleted")
 }

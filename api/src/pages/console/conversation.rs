@@ -1,16 +1,15 @@
 //! `/brands/{brand}/inbox/{conversation}`: a conversation with its messages, and the actions on it.
 
 use askama::Template;
-use chrono::{DateTime, Days, Utc};
+use chrono::Days;
 use crier_domain::conversation::{ConversationStatus, MessageDirection, MessageStatus};
-use crier_domain::platform::{ConversationType, Platform as PlatformKey};
-use crier_store::{accounts, conversations, users};
+use crier_store::conversations::count_unread;
+use crier_store::{accounts, users};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::form::Form;
-use super::inbox::{Participant, disconnected_account, kind, status};
+use super::inbox::{disconnected_account, kind, participant_label, status};
 use super::members;
 use super::post_rows::chip;
 use super::route::PageRoute;
@@ -18,7 +17,7 @@ use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Time, Tone};
 use super::shell::{MAX_UNREAD, Section, Shell};
 use super::visit::{PageReply, Visit, form_errors, new_key};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::response::ApiResponse;
+use crate::routes::conversations::{self, ConversationDetail, ConversationFields, ConversationSubject, Message};
 
 /// The maximum length of the messages on a page, in bytes.
 const MAX_TEXT: usize = 40_000;
@@ -68,15 +67,16 @@ struct EditedFields {
 }
 
 impl EditedFields {
-    fn stored(visit: &Visit, detail: &Detail) -> Self {
+    fn stored(visit: &Visit, conversation: &ConversationFields) -> Self {
         let zone = visit.zone();
         let tomorrow = visit.now.with_timezone(&zone).date_naive() + Days::new(1);
-        let until = detail.snoozed_until.map(|at| at.with_timezone(&zone).format("%Y-%m-%dT%H:%M").to_string());
+        let local = conversation.snoozed_until.map(|at| at.0.with_timezone(&zone));
+        let until = local.map(|at| at.format("%Y-%m-%dT%H:%M").to_string());
         Self {
-            status: detail.status.to_string(),
+            status: conversation.status.to_string(),
             snoozed_until: until.unwrap_or_else(|| format!("{tomorrow}T09:00")),
-            user_id: detail.assignee_id.map(|id| id.to_string()).unwrap_or_default(),
-            tags: detail.tags.join(", "),
+            user_id: conversation.assignee_id.map(|id| id.to_string()).unwrap_or_default(),
+            tags: conversation.tags.join(", "),
         }
     }
 
@@ -103,52 +103,6 @@ struct MessageRow {
     error: Option<String>,
 }
 
-/// A conversation, as the API returns it.
-#[derive(Deserialize)]
-struct Detail {
-    id: i64,
-    r#type: ConversationType,
-    platform: PlatformKey,
-    account_id: i64,
-    status: ConversationStatus,
-    participant: Participant,
-    subject: Option<Subject>,
-    assignee_id: Option<i64>,
-    tags: Vec<String>,
-    unread_count: i64,
-    reply_refusal: Option<String>,
-    snoozed_until: Option<DateTime<Utc>>,
-    messages: Vec<Message>,
-}
-
-#[derive(Deserialize)]
-struct Subject {
-    url: Option<String>,
-    post_id: Option<i64>,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    id: i64,
-    direction: MessageDirection,
-    body: String,
-    author: Author,
-    status: MessageStatus,
-    error: Option<MessageError>,
-    sent_at: DateTime<Utc>,
-    deleted_at: Option<DateTime<Utc>>,
-}
-
-#[derive(Deserialize)]
-struct Author {
-    name: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct MessageError {
-    message: String,
-}
-
 pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/inbox/{conversation}", show),
@@ -163,40 +117,42 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 
 async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
-    let mut detail: Detail = visit.api("showConversation").get().await?;
-    let was_unread = detail.unread_count > 0;
+    let mut detail = visit.call().read(conversations::show::endpoint(), ()).await?;
+    let was_unread = detail.fields.unread_count > 0;
     if was_unread {
         // Show the messages of this response, so that a message that arrives meanwhile is not marked as read unseen.
-        detail = visit.api("readConversation").write_for(&new_key(), &json!({})).await?;
+        let read = visit.call().part(&new_key()).write(conversations::read::endpoint(), ()).await?;
+        detail = read.into_value()?;
     }
+    let ConversationDetail { id, fields: conversation, messages, .. } = detail;
+    let participant = participant_label(&conversation.participant);
     let mut conn = visit.app.store.read().await?;
-    let account = accounts::find(&mut conn, brand, detail.account_id).await?;
+    let account = accounts::find(&mut conn, brand, conversation.account_id).await?;
     let members = users::members(&mut conn, brand).await?;
-    let mut shell = visit.shell(Section::Inbox, detail.participant.label());
+    let mut shell = visit.shell(Section::Inbox, participant.clone());
     if was_unread {
-        shell.unread = conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?;
+        shell.unread = count_unread(&mut conn, brand, MAX_UNREAD + 1).await?;
     }
     drop(conn);
-    let (shown, has_earlier) = newest(std::mem::take(&mut detail.messages), visit.query.get("before"));
+    let (shown, has_earlier) = newest(messages, visit.query.get("before"));
     let form = &visit.form;
-    let participant = detail.participant.label();
-    let stored = EditedFields::stored(visit, &detail);
+    let stored = EditedFields::stored(visit, &conversation);
     let fields = stored.clone().typed(form);
     let view = ConversationPage {
         errors,
-        id: detail.id,
-        account: account.as_ref().map_or_else(|| disconnected_account(detail.platform), chip),
-        kind: kind(detail.r#type),
-        status: status(detail.status),
-        snoozed_until: detail.snoozed_until.map(|at| visit.time(at)),
-        subject: detail.subject.and_then(|subject| link(&shell, subject)),
+        id,
+        account: account.as_ref().map_or_else(|| disconnected_account(conversation.platform), chip),
+        kind: kind(conversation.r#type),
+        status: status(conversation.status),
+        snoozed_until: conversation.snoozed_until.map(|at| visit.time(at.0)),
+        subject: conversation.subject.and_then(|subject| link(&shell, subject)),
         earlier: shown
             .first()
             .filter(|_| has_earlier)
-            .map(|first| format!("{}?before={}", shell.page("inbox", detail.id, ""), first.id)),
+            .map(|first| format!("{}?before={}", shell.page("inbox", id, ""), first.id)),
         messages: shown.into_iter().map(|message| row(visit, message, &participant)).collect(),
         reply_problem: if visit.can_publish() {
-            detail.reply_refusal
+            conversation.reply_refusal
         } else {
             Some(ApiError::for_publishers().message.into_owned())
         },
@@ -208,7 +164,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
             .collect(),
         fields,
         stored,
-        username: detail.participant.username,
+        username: conversation.participant.username,
         participant,
         shell,
     };
@@ -233,7 +189,7 @@ fn newest(mut all: Vec<Message>, before: Option<&str>) -> (Vec<Message>, bool) {
 }
 
 /// Returns a link to the subject of a conversation: the post in Crier, else the post on the platform.
-fn link(shell: &Shell, subject: Subject) -> Option<Link> {
+fn link(shell: &Shell, subject: ConversationSubject) -> Option<Link> {
     if let Some(id) = subject.post_id {
         return Some(Link::new(&format!("Post {id}"), &shell.post(id, "")));
     }
@@ -250,7 +206,7 @@ fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
         is_deleted: message.deleted_at.is_some(),
         body: message.body,
         author: message.author.name.unwrap_or_else(|| unnamed.to_owned()),
-        at: visit.time(message.sent_at),
+        at: visit.time(message.sent_at.0),
         status: match message.status {
             MessageStatus::Received | MessageStatus::Sent => None,
             MessageStatus::Pending => Some(Badge::new(Tone::Info, "Sending")),
@@ -269,8 +225,11 @@ fn to_conversation(visit: &Visit, note: &'static str) -> Result<PageReply> {
 
 async fn reply(visit: &Visit) -> Result<PageReply> {
     let resolve = visit.form.has("resolve");
-    let body = json!({ "body": visit.form.get("body"), "resolve": resolve });
-    let written = visit.api("replyToConversation").write("", &body).await;
+    let fields = Map::from_iter([
+        ("body".to_owned(), Value::from(visit.form.get("body"))),
+        ("resolve".to_owned(), Value::from(resolve)),
+    ]);
+    let written = visit.call().write(conversations::reply::endpoint(), visit.parse(&fields)).await;
     // Show at the text field what the platform does not accept.
     let written = written.map_err(|error| match error.code {
         ErrorCode::PlatformCapabilityUnavailable => ApiError::field("body", error.message.to_string()),
@@ -298,7 +257,7 @@ async fn edit(visit: &Visit) -> Result<PageReply> {
     }
     if written.is_empty() {
         // Return 404 if the conversation does not exist.
-        visit.api("showConversation").get::<Value>().await?;
+        visit.call().read(conversations::show::endpoint(), ()).await?;
     }
     let mut problems = FieldErrors::default();
     for error in written.into_iter().filter_map(Result::err) {
@@ -310,36 +269,48 @@ async fn edit(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-async fn assign(visit: &Visit) -> Result<ApiResponse> {
-    let user = visit.form.text("user_id").map(|text| text.parse::<i64>().map_or_else(|_| json!(text), Value::from));
-    visit.api("assignConversation").write("-assign", &json!({ "user_id": user })).await
+async fn assign(visit: &Visit) -> Result<()> {
+    let id = |text: &str| text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
+    let user = visit.form.text("user_id").map_or(Value::Null, id);
+    let request = visit.parse(&Map::from_iter([("user_id".to_owned(), user)]));
+    visit.call().part("-assign").write(conversations::assign::endpoint(), request).await.map(drop)
 }
 
-async fn set_tags(visit: &Visit) -> Result<ApiResponse> {
+async fn set_tags(visit: &Visit) -> Result<()> {
     let all = visit.form.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty());
-    visit.api("tagConversation").write("-tags", &json!({ "tags": all.collect::<Vec<_>>() })).await
+    let request = visit.parse(&Map::from_iter([("tags".to_owned(), all.collect::<Value>())]));
+    visit.call().part("-tags").write(conversations::tags::endpoint(), request).await.map(drop)
 }
 
-async fn set_status(visit: &Visit, is_snoozed: bool) -> Result<ApiResponse> {
+async fn set_status(visit: &Visit, is_snoozed: bool) -> Result<()> {
     // The form always contains a time.
     let names: &[&'static str] = if is_snoozed { &["status", "snoozed_until"] } else { &["status"] };
-    visit.api("setConversationStatus").write("-status", &Value::from(visit.form.texts(names))).await
+    let request = visit.parse(&visit.form.texts(names));
+    visit.call().part("-status").write(conversations::status::endpoint(), request).await.map(drop)
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+
     use super::*;
+    use crate::response::Timestamp;
+    use crate::routes::conversations::MessageAuthor;
 
     fn message(id: i64, length: usize) -> Message {
+        let at = Timestamp(DateTime::UNIX_EPOCH);
         Message {
             id,
             direction: MessageDirection::Inbound,
             body: "a".repeat(length),
-            author: Author { name: None },
+            author: MessageAuthor { name: None, user_id: None },
             status: MessageStatus::Received,
+            external_id: None,
             error: None,
+            sent_at: at,
             deleted_at: None,
-            sent_at: DateTime::<Utc>::UNIX_EPOCH,
+            created_at: at,
+            updated_at: at,
         }
     }
 

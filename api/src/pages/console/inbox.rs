@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use chrono::{DateTime, Utc};
 use crier_domain::account::SocialAccount;
 use crier_domain::conversation::{ConversationStatus, MAX_TAG, MessageDirection};
 use crier_domain::platform::{ConversationType, Platform as PlatformKey};
-use crier_store::{PageRequest, accounts, conversations, users};
-use serde::Deserialize;
-use serde_json::json;
+use crier_store::conversations::tags_of_brand;
+use crier_store::{PageRequest, accounts, users};
 
 use super::paging;
 use super::post_rows::chip;
@@ -19,11 +17,11 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 use super::{lists, members};
 use crate::error::{ApiError, Result};
+use crate::routes::conversations::list::{ListConversations, MAX_SEARCH_CHARS};
+use crate::routes::conversations::{self, Conversation, Participant};
 
 /// The maximum number of accounts and tags in the filters.
 const MAX_CHOICES: i64 = 100;
-/// The maximum length of the search text, in characters. The rest is ignored, as in the API.
-const MAX_SEARCH: usize = 200;
 
 #[derive(Template)]
 #[template(path = "console/inbox.html")]
@@ -58,84 +56,65 @@ struct ConversationRow {
     preview: String,
     /// Whether the brand wrote the message in the preview.
     is_own: bool,
-    unread: i64,
+    unread: i32,
     assignee: Option<String>,
     tags: Vec<String>,
     at: Time,
 }
 
-/// The other participant of a conversation.
-#[derive(Deserialize)]
-pub struct Participant {
-    pub name: Option<String>,
-    pub username: Option<String>,
+/// Returns the name of the other participant of a conversation.
+pub fn participant_label(participant: &Participant) -> String {
+    let names = [&participant.name, &participant.username].into_iter().flatten();
+    names.map(String::as_str).find(|name| !name.trim().is_empty()).unwrap_or("Unknown").to_owned()
 }
 
-impl Participant {
-    pub fn label(&self) -> String {
-        let names = [&self.name, &self.username].into_iter().flatten();
-        names.map(String::as_str).find(|name| !name.trim().is_empty()).unwrap_or("Unknown").to_owned()
-    }
-}
-
-/// A conversation in the list that the API returns.
-#[derive(Deserialize)]
-struct Conversation {
-    id: i64,
-    r#type: ConversationType,
-    platform: PlatformKey,
-    account_id: i64,
-    status: ConversationStatus,
-    participant: Participant,
-    assignee_id: Option<i64>,
-    tags: Vec<String>,
-    unread_count: i64,
-    last_message_at: DateTime<Utc>,
-    last_message_preview: String,
-    last_message_direction: Option<MessageDirection>,
-}
-
-/// The filters in the query. Invalid values are empty.
+/// The filters in the query. Invalid values are ignored.
 struct Filters {
-    status: &'static str,
-    kind: &'static str,
-    platform: &'static str,
+    request: ListConversations,
+    /// The IDs of the account and the assignee. Empty without such a filter.
     account: String,
     assignee: String,
-    tag: String,
-    is_unread: bool,
-    search: String,
 }
 
 impl Filters {
     fn read(visit: &Visit) -> Self {
         let get = |name| visit.query.get(name).unwrap_or_default();
-        let id =
-            |name| get(name).parse::<i64>().ok().filter(|id| *id > 0).map_or_else(String::new, |id| id.to_string());
-        let text = |name, max| get(name).trim().chars().filter(|c| *c != '\0').take(max).collect::<String>();
-        Self {
-            status: get("status").parse().map_or("", ConversationStatus::as_str),
-            kind: get("type").parse().map_or("", ConversationType::as_str),
-            platform: get("platform").parse().map_or("", PlatformKey::as_str),
-            account: id("account_id"),
-            assignee: id("assignee_id"),
+        let id = |name| get(name).parse::<i64>().ok().filter(|id| *id > 0);
+        let text = |name, max| {
+            let text: String = get(name).trim().chars().filter(|c| *c != '\0').take(max).collect();
+            Some(text).filter(|text| !text.is_empty())
+        };
+        let request = ListConversations {
+            pages: paging::pages(paging::number(visit)),
+            status: get("status").parse().ok(),
+            r#type: get("type").parse().ok(),
+            platform: get("platform").parse().ok(),
+            search: text("search", MAX_SEARCH_CHARS),
+            assignee_id: id("assignee_id"),
             tag: text("tag", MAX_TAG),
-            is_unread: get("unread") == "true",
-            search: text("search", MAX_SEARCH),
-        }
+            account_id: id("account_id"),
+            unread: (get("unread") == "true").then_some(true),
+        };
+        let word = |id: Option<i64>| id.map(|id| id.to_string()).unwrap_or_default();
+        Self { account: word(request.account_id), assignee: word(request.assignee_id), request }
     }
 
     fn pairs(&self) -> [(&'static str, &str); 8] {
+        let request = &self.request;
         [
-            ("status", self.status),
-            ("type", self.kind),
-            ("platform", self.platform),
+            ("status", self.status()),
+            ("type", request.r#type.map_or("", ConversationType::as_str)),
+            ("platform", request.platform.map_or("", PlatformKey::as_str)),
             ("account_id", &self.account),
             ("assignee_id", &self.assignee),
-            ("tag", &self.tag),
-            ("unread", if self.is_unread { "true" } else { "" }),
-            ("search", &self.search),
+            ("tag", request.tag.as_deref().unwrap_or_default()),
+            ("unread", if request.unread.is_some() { "true" } else { "" }),
+            ("search", request.search.as_deref().unwrap_or_default()),
         ]
+    }
+
+    fn status(&self) -> &'static str {
+        self.request.status.map_or("", ConversationStatus::as_str)
     }
 
     /// Returns the URL with this status and the other filters.
@@ -156,16 +135,15 @@ pub fn routes() -> Vec<PageRoute> {
 
 async fn list(visit: &Visit) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
-    let (filters, page) = (Filters::read(visit), paging::number(visit));
-    let listed = visit.api("listConversations").query("page", page).query("per_page", paging::PER_PAGE);
-    let listed = listed.queries(filters.pairs()).list::<Conversation>().await?;
+    let filters = Filters::read(visit);
+    let listed = visit.call().read(conversations::list::endpoint(), filters.request.clone()).await?;
     let mut conn = visit.app.store.read().await?;
     let request = PageRequest { page: 1, per_page: MAX_CHOICES };
     let connected = accounts::list(&mut conn, brand, request).await?.rows;
-    let ids: Vec<i64> = listed.data.iter().map(|conversation| conversation.account_id).collect();
+    let ids: Vec<i64> = listed.rows.iter().map(|conversation| conversation.fields.account_id).collect();
     let named = accounts::find_many(&mut conn, brand, &ids).await?;
     let members = users::members(&mut conn, brand).await?;
-    let tags = conversations::tags_of_brand(&mut conn, brand, MAX_CHOICES).await?;
+    let tags = tags_of_brand(&mut conn, brand, MAX_CHOICES).await?;
     drop(conn);
     let readable: Vec<SocialAccount> = connected.into_iter().filter(|account| has_inbox(visit, account)).collect();
     let chips: HashMap<i64, AccountChip> = named.iter().map(|account| (account.id, chip(account))).collect();
@@ -175,32 +153,30 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     platforms.dedup();
     let shell = visit.shell(Section::Inbox, "Inbox");
     let path = shell.at("inbox");
+    let pairs = filters.pairs();
+    let [_, kind, platform, account, assignee, tag, unread, search] = pairs.map(|(_, value)| value);
     let view = Inbox {
         statuses: statuses(&filters, &path),
-        status: filters.status,
-        types: choices("All", ConversationType::ALL.iter().map(|one| (one.as_str(), kind_plural(*one))), filters.kind),
+        status: filters.status(),
+        types: choices("All", ConversationType::ALL.iter().map(|one| (one.as_str(), kind_plural(*one))), kind),
         platforms: choices(
             "All",
             platforms.iter().map(|one| (one.as_str(), Platform::of(one.as_str()).name)),
-            filters.platform,
+            platform,
         ),
-        accounts: choices(
-            "All",
-            readable.iter().map(|one| (one.id.to_string(), account_label(&chip(one)))),
-            &filters.account,
-        ),
-        assignees: members::choices(visit, &members, "Anyone", &filters.assignee),
-        tags: choices("All", tags.iter().map(|tag| (tag, tag)), &filters.tag),
-        is_unread: filters.is_unread,
-        is_filtered: filters.pairs().iter().any(|(name, value)| *name != "status" && !value.is_empty()),
-        pages: lists::links(&path, &filters.pairs(), page, listed.data.len(), listed.meta.total),
-        conversations: listed.data.into_iter().map(|one| row(visit, one, &chips, &names)).collect(),
+        accounts: choices("All", readable.iter().map(|one| (one.id.to_string(), account_label(&chip(one)))), account),
+        assignees: members::choices(visit, &members, "Anyone", assignee),
+        tags: choices("All", tags.iter().map(|tag| (tag, tag)), tag),
+        is_unread: !unread.is_empty(),
+        is_filtered: pairs.iter().any(|(name, value)| *name != "status" && !value.is_empty()),
+        pages: lists::links(&path, &pairs, filters.request.pages.page, listed.rows.len(), listed.total),
+        conversations: listed.rows.into_iter().map(|one| row(visit, one, &chips, &names)).collect(),
         has_account: !readable.is_empty(),
         sync_account: match readable.as_slice() {
             [only] => Some(only.id),
-            all => all.iter().map(|account| account.id).find(|id| id.to_string() == filters.account),
+            all => all.iter().map(|account| account.id).find(|id| Some(*id) == filters.request.account_id),
         },
-        search: filters.search,
+        search: search.to_owned(),
         shell,
     };
     visit.page(&view)
@@ -219,7 +195,7 @@ fn choices<V: AsRef<str>, L: AsRef<str>>(none: &str, all: impl Iterator<Item = (
 fn statuses(filters: &Filters, path: &str) -> Vec<Choice> {
     let all = ConversationStatus::ALL.iter().map(|one| (one.as_str(), status(*one).text));
     let tab =
-        |(word, label): (&str, String)| Choice::new(&filters.with_status(path, word), &label, word == filters.status);
+        |(word, label): (&str, String)| Choice::new(&filters.with_status(path, word), &label, word == filters.status());
     [("", "All".to_owned())].into_iter().chain(all).map(tab).collect()
 }
 
@@ -264,9 +240,10 @@ fn row(
     chips: &HashMap<i64, AccountChip>,
     names: &HashMap<i64, &str>,
 ) -> ConversationRow {
+    let Conversation { id, fields: one, .. } = one;
     ConversationRow {
-        id: one.id,
-        participant: one.participant.label(),
+        id,
+        participant: participant_label(&one.participant),
         account: chips.get(&one.account_id).cloned().unwrap_or_else(|| disconnected_account(one.platform)),
         kind: kind(one.r#type),
         status: status(one.status),
@@ -275,7 +252,7 @@ fn row(
         unread: one.unread_count,
         assignee: one.assignee_id.and_then(|id| names.get(&id)).map(|name| (*name).to_owned()),
         tags: one.tags,
-        at: visit.time(one.last_message_at),
+        at: visit.time(one.last_message_at.0),
     }
 }
 
@@ -283,6 +260,6 @@ fn row(
 async fn sync(visit: &Visit) -> Result<PageReply> {
     let account = visit.form.get("account_id").parse().ok().filter(|id: &i64| *id > 0);
     let account = account.ok_or_else(|| ApiError::not_found("social account"))?;
-    visit.api("syncSocialAccount").id("account", account).write("", &json!({})).await?;
+    visit.call().id("account", account).write(conversations::sync::endpoint(), ()).await?;
     visit.to(&format!("inbox?account_id={account}"), "inbox-synced")
 }

@@ -6,11 +6,8 @@ use crier_domain::content_plan::Destination;
 use crier_domain::plan::Feature;
 use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::content_plan::{Item, post_statuses, status};
-use super::content_plans::Plan;
+use super::content_plan::{post_statuses, status};
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, FieldErrors};
@@ -18,6 +15,8 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::admission;
 use crate::error::{ApiError, Result};
+use crate::routes::content_plans;
+use crate::runner::call::Written;
 
 /// The maximum number of accounts to choose from.
 const ACCOUNTS: i64 = 100;
@@ -78,7 +77,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, submitted: SubmittedForm, errors: FieldErrors) -> Result<PageReply> {
-    let plan: Plan<Item> = visit.api("getContentPlan").get().await?;
+    let plan = visit.call().read(content_plans::show::endpoint(), ()).await?;
     let found = plan.items.into_iter().find(|item| Some(item.id) == visit.id("item"));
     let item = found.ok_or_else(|| ApiError::not_found("plan item"))?;
     let mut conn = visit.app.store.read().await?;
@@ -88,8 +87,8 @@ async fn render(visit: &Visit, submitted: SubmittedForm, errors: FieldErrors) ->
     let value = |name: &str, saved: String| {
         if submitted == SubmittedForm::Item { visit.form.get(name).to_owned() } else { saved }
     };
-    let local = item.planned_at.map(|at| at.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string());
-    let is_planned = item.planned_at.is_some_and(|at| at > visit.now);
+    let local = item.planned_at.map(|at| at.0.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string());
+    let is_planned = item.planned_at.is_some_and(|at| at.0 > visit.now);
     let view = PlanItemPage {
         shell: visit.shell(Section::Plans, item.title.clone()),
         errors,
@@ -155,28 +154,25 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let mut body = visit.form.texts(&["title", "content", "planned_at"]);
     // Null would keep the title; an empty title is rejected.
     body.insert("title".to_owned(), visit.form.text("title").unwrap_or_default().into());
-    match visit.api("updatePlanItem").write("", &Value::from(body)).await {
+    match visit.call().write(content_plans::update_item::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to(&format!("{}/items/{}", plan(visit), visit.id("item").unwrap_or_default()), "item-saved"),
         Err(error) => render(visit, SubmittedForm::Item, form_errors(error)?).await,
     }
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deletePlanItem").write("", &json!({})).await?;
+    visit.call().write(content_plans::delete_item::endpoint(), ()).await?;
     visit.to(&plan(visit), "item-deleted")
 }
 
 /// Creates a post and redirects to it.
 async fn schedule(visit: &Visit) -> Result<PageReply> {
-    #[derive(Deserialize)]
-    struct CreatedPost {
-        id: i64,
-    }
-    let destination = visit.form.text("destination");
-    let body = json!({ "account_ids": visit.form.ids("account_ids"), "destination": destination });
-    match visit.api("schedulePlanItem").write_for::<CreatedPost>("", &body).await {
+    let mut body = visit.form.texts(&["destination"]);
+    body.insert("account_ids".to_owned(), visit.form.ids("account_ids").into());
+    let created = visit.call().write(content_plans::schedule::endpoint(), visit.parse(&body)).await;
+    match created.and_then(Written::into_value) {
         Ok(post) => {
-            let note = match destination.and_then(|word| word.parse().ok()) {
+            let note = match visit.form.text("destination").and_then(|word| word.parse().ok()) {
                 Some(Destination::Draft) => "draft-saved",
                 Some(Destination::Approval) => "post-submitted",
                 Some(Destination::Calendar) | None => "post-scheduled",

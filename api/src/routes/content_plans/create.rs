@@ -7,30 +7,31 @@ use crier_domain::access::Scope;
 use crier_domain::content_plan::PlanSize;
 use crier_store::Tx;
 use crier_store::content_plans::{self, NewPlan};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::items::{self, NewPlanItem};
 use super::{ContentPlan, FEATURES, TAG, check_days, limits, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The content plan to create.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewContentPlan")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewContentPlan", check = check)]
 pub struct CreateContentPlanRequest {
-    #[schemars(length(min = 1, max = 120))]
-    pub name: String,
-    #[schemars(length(max = 2000))]
+    // `None` only if there is a problem with it. The other fields are checked even then.
+    #[field(text(1..=120), required, example = "Spring")]
+    pub name: Option<String>,
+    #[field(text(0..=2000), example = "Six weeks before Easter")]
     pub description: Option<String>,
+    #[field(date(), example = "{day+14}")]
     pub starts_on: Option<NaiveDate>,
     /// The last day. Must not be before `starts_on`.
+    #[field(date(), example = "{day+56}")]
     pub ends_on: Option<NaiveDate>,
-    #[schemars(length(max = items::MAX_NEW_ITEMS))]
+    #[field(objects(items::MAX_NEW_ITEMS), example)]
     pub items: Option<Vec<NewPlanItem>>,
 }
 
@@ -49,19 +50,12 @@ pub fn endpoint() -> Endpoint<CreateContentPlanRequest, One<ContentPlan>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("plan", show::show)
-
-// EXAMPLE CreateContentPlanRequest: json!({ "name": "Spring", "description": "Six weeks before Easter", "starts_on": "{day+14}", "ends_on": "{day+56}", "items": [{ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }] })
 }
 
-fn read(f: &Fields<'_>, zone: &str) -> Option<CreateContentPlanRequest> {
-    let name = f.required("name", f.text("name", 1..=120));
-    let description = f.text("description", 0..=2000).value();
-    let (starts_on, ends_on) = (f.date("starts_on").value(), f.date("ends_on").value());
-    check_days(f.problems, starts_on, ends_on);
-    let items = items::read_all(f, zone).value();
-    let size = items::size_with_new_items(PlanSize::default(), items.as_deref().unwrap_or_default());
-    limits::check_size(f.problems, "items", PlanSize::default(), size);
-    Some(CreateContentPlanRequest { name: name?, description, starts_on, ends_on, items })
+fn check(request: &CreateContentPlanRequest, fields: &Fields<'_>) {
+    check_days(fields.problems, request.starts_on, request.ends_on);
+    let size = items::size_with_new_items(PlanSize::default(), request.items.as_deref().unwrap_or_default());
+    limits::check_size(fields.problems, "items", PlanSize::default(), size);
 }
 
 async fn create(
@@ -72,7 +66,7 @@ async fn create(
     let brand = cx.brand()?;
     let new = parsed.valid()?;
     let plan = NewPlan {
-        name: &new.name,
+        name: new.name.as_deref().unwrap_or_default(),
         description: new.description.as_deref(),
         starts_on: new.starts_on,
         ends_on: new.ends_on,

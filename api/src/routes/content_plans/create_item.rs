@@ -1,17 +1,16 @@
 //! `POST /brands/{brand}/content-plans/{plan}/items`
 
+use std::slice;
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_store::{Conn, Tx, content_plans};
-use serde_json::json;
 
 use super::items::{self, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::ParsedBody;
 use crate::request::Parsed;
 use crate::response::{One, Reply};
 
@@ -26,20 +25,17 @@ pub fn endpoint() -> Endpoint<NewPlanItem, One<PlanItem>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("item", show)
-
-// EXAMPLE NewPlanItem: json!({ "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" })
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewPlanItem>>) -> Result<Reply<PlanItem>> {
     let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
-    let problems = parsed.problems();
-    limits::check_size(&problems, "items", current, items::size_with_new_items(current, parsed.value.as_slice()));
+    let (new, problems) = (parsed.partial()?, parsed.problems());
+    limits::check_size(&problems, "items", current, items::size_with_new_items(current, slice::from_ref(new)));
     problems.into_result()?;
-    let new = parsed.valid()?.clone();
     limits::check_items(cx, tx, 1).await?;
-    let ids = content_plans::add_items(tx, plan.id, &[new.into()]).await?;
+    let ids = content_plans::add_items(tx, plan.id, &[new.clone().into()]).await?;
     let id = ids.first().copied().ok_or_else(|| ApiError::bug("an item was not created"))?;
     let item = content_plans::find_item(tx, brand.id, plan.id, id).await?;
     let item = item.ok_or_else(|| ApiError::bug("an item was not found after it was created"))?;

@@ -4,23 +4,24 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_store::{Conn, Tx, content_plans};
-use schemars::JsonSchema;
-use serde_json::json;
+use schemars::{Schema, SchemaGenerator};
+use serde_json::{Value, json};
 
-use super::items::{self, NewPlanItem};
+use super::items::{self, MAX_NEW_ITEMS, NewPlanItem};
 use super::{FEATURES, PlanItem, TAG, limits, lock_plan};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::formats::objects;
+use crate::request::{Format, Parsed, Request};
 use crate::response::{Many, Reply};
 
 /// The items to create. Crier creates either all or none of them.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewPlanItems")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewPlanItems")]
 pub struct CreatePlanItemsRequest {
-    #[schemars(length(min = 1, max = items::MAX_NEW_ITEMS))]
+    #[field(at_least_one_item(), example)]
     pub items: Vec<NewPlanItem>,
 }
 
@@ -39,16 +40,35 @@ pub fn endpoint() -> Endpoint<CreatePlanItemsRequest, Many<PlanItem>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("item", show)
-
-// EXAMPLE CreatePlanItemsRequest: json!({ "items": [ { "title": "Hot cross buns", "content": "They are back.", "planned_at": "{day+28}T07:00:00" }, { "title": "Opening hours at Easter" } ] })
 }
 
-fn read(f: &Fields<'_>, zone: &str) -> Option<CreatePlanItemsRequest> {
-    let list = f.required("items", items::read_all(f, zone))?;
-    if list.is_empty() && !f.problems.has("items") {
-        f.problem("items", "Must have at least one item.");
+/// The items of a request, at least one.
+fn at_least_one_item() -> AtLeastOneItem {
+    AtLeastOneItem
+}
+
+struct AtLeastOneItem;
+
+impl Format for AtLeastOneItem {
+    type Value = Vec<NewPlanItem>;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<Vec<NewPlanItem>> {
+        let items = objects::<NewPlanItem>(MAX_NEW_ITEMS).read(fields, name);
+        if matches!(&items, PatchField::Value(all) if all.is_empty()) && !fields.problems.has(&fields.path(name)) {
+            fields.problem(name, "Must have at least one item.");
+        }
+        items
     }
-    Some(CreatePlanItemsRequest { items: list })
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = objects::<NewPlanItem>(MAX_NEW_ITEMS).schema(generator);
+        schema.insert("minItems".to_owned(), 1.into());
+        schema
+    }
+
+    fn example(&self) -> Value {
+        json!([NewPlanItem::example(), { "title": "Opening hours at Easter" }])
+    }
 }
 
 async fn create(
@@ -59,11 +79,9 @@ async fn create(
     let plan = lock_plan(cx, tx).await?;
     let brand = cx.brand()?;
     let current = content_plans::size(tx, plan.id).await?;
-    let problems = parsed.problems();
-    let items = parsed.value.as_ref().map_or(&[][..], |new| &new.items);
-    limits::check_size(&problems, "items", current, items::size_with_new_items(current, items));
+    let (new, problems) = (parsed.partial()?, parsed.problems());
+    limits::check_size(&problems, "items", current, items::size_with_new_items(current, &new.items));
     problems.into_result()?;
-    let new = parsed.valid()?;
     limits::check_items(cx, tx, new.items.len()).await?;
     let rows: Vec<_> = new.items.iter().cloned().map(Into::into).collect();
     let ids = content_plans::add_items(tx, plan.id, &rows).await?;

@@ -1,13 +1,12 @@
-//! Items in request bodies.
+//! Items in requests.
 
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
 use crier_domain::content_plan::PlanSize;
 use crier_store::content_plans;
-use schemars::JsonSchema;
 
-use crate::fields::{Fields, PatchField};
+use crate::request::Request;
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=200;
@@ -15,14 +14,15 @@ pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=200;
 pub const MAX_NEW_ITEMS: usize = 500;
 
 /// The item to create.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
 pub struct NewPlanItem {
-    #[schemars(length(min = 1, max = 200))]
+    #[field(text(TITLE_LENGTH), example = "Hot cross buns")]
     pub title: String,
     /// The content of a post created from the item.
-    #[schemars(length(max = MAX_CONTENT_CHARS))]
+    #[field(text(0..=MAX_CONTENT_CHARS), example = "They are back.")]
     pub content: Option<String>,
     /// The planned time. A time without an offset is in the brand's time zone.
+    #[field(time(), example = "{day+28}T07:00:00")]
     pub planned_at: Option<DateTime<Utc>>,
 }
 
@@ -30,19 +30,6 @@ impl From<NewPlanItem> for content_plans::NewItem {
     fn from(new: NewPlanItem) -> Self {
         Self { title: new.title, content: new.content, planned_at: new.planned_at }
     }
-}
-
-/// Parses one item. `zone` is the brand's time zone.
-pub fn read(f: &Fields<'_>, zone: &str) -> Option<NewPlanItem> {
-    let title = f.required("title", f.text("title", TITLE_LENGTH));
-    let content = f.text("content", 0..=MAX_CONTENT_CHARS).value();
-    let planned_at = f.time("planned_at", zone).value();
-    Some(NewPlanItem { title: title?, content, planned_at })
-}
-
-/// Parses `items`. Rejects more than [`MAX_NEW_ITEMS`].
-pub fn read_all(f: &Fields<'_>, zone: &str) -> PatchField<Vec<NewPlanItem>> {
-    f.objects("items", MAX_NEW_ITEMS, |item| read(item, zone))
 }
 
 /// Returns the plan's size after the new items are added.

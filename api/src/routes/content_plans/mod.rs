@@ -1,6 +1,6 @@
 //! Content plans: items from which posts are created later.
 //!
-//! `items.rs` parses items from request bodies, `limits.rs` checks their number and size, `schedule.rs` creates a post
+//! `items.rs` contains the items of requests, `limits.rs` checks their number and size, `schedule.rs` creates a post
 //! from an item by the rules of `routes/posts`. The post is independent of the item: it does not change with the item,
 //! and it stays when the item or the plan is deleted.
 
@@ -9,7 +9,7 @@ use crier_domain::content_plan::{self, ItemStatus};
 use crier_domain::plan::Feature;
 use crier_store::{Tx, content_plans};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
@@ -18,18 +18,18 @@ use crate::fields::Problems;
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-mod create;
-mod create_item;
-mod create_items;
-mod delete;
-mod delete_item;
+pub mod create;
+pub mod create_item;
+pub mod create_items;
+pub mod delete;
+pub mod delete_item;
 mod items;
 mod limits;
-mod list;
-mod schedule;
-mod show;
-mod update;
-mod update_item;
+pub mod list;
+pub mod schedule;
+pub mod show;
+pub mod update;
+pub mod update_item;
 
 pub const TAG: &str = "Content plans";
 const FEATURES: &[Feature] = &[Feature::ContentStrategy];
@@ -50,7 +50,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// An item of a content plan.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PlanItem {
     pub id: i64,
     #[schemars(extend("examples" = ["Rye week"]))]
@@ -70,7 +70,7 @@ pub struct PlanItem {
 }
 
 /// A content plan with its items, ordered by planned time. Items without a time come last.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ContentPlan {
     pub id: i64,
     #[schemars(extend("examples" = ["November"]))]

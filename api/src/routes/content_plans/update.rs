@@ -8,45 +8,48 @@ use crier_domain::access::Scope;
 use crier_domain::content_plan::{MAX_ITEMS, PlanItem, PlanSize};
 use crier_store::Tx;
 use crier_store::content_plans::{self, NewItem};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{ContentPlan, FEATURES, TAG, check_days, items, limits, lock_plan, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField, Problems, steps};
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField, Problems, steps};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 /// Changes to a content plan. Omitted fields keep their values. Null clears a field.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct ContentPlanChange {
-    #[schemars(length(min = 1, max = 120))]
+    #[field(text(1..=120), example = "Early spring")]
     pub name: PatchField<String>,
-    #[schemars(length(max = 2000))]
+    #[field(text(0..=2000))]
     pub description: PatchField<String>,
+    #[field(date())]
     pub starts_on: PatchField<NaiveDate>,
     /// The last day. Must not be before `starts_on`.
+    #[field(date(), example = "{day+63}")]
     pub ends_on: PatchField<NaiveDate>,
     /// The complete list of items. An item with an `id` is updated, an item without one is created, and items that are
     /// not in the list are deleted.
-    #[schemars(length(max = MAX_ITEMS))]
+    #[field(objects(MAX_ITEMS))]
     pub items: PatchField<Vec<PlanItemEntry>>,
 }
 
 /// An item in the complete list of a plan's items.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
+#[request(check = check_entry)]
 pub struct PlanItemEntry {
     /// The ID of an item of the plan. If omitted, a new item is created.
+    #[field(id())]
     pub id: Option<i64>,
     /// The title. Required for a new item.
-    #[schemars(length(min = 1, max = 200))]
+    #[field(text(items::TITLE_LENGTH))]
     pub title: PatchField<String>,
-    #[schemars(length(max = MAX_CONTENT_CHARS))]
+    #[field(text(0..=MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
     /// The planned time. A time without an offset is in the brand's time zone.
+    #[field(time())]
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
@@ -61,32 +64,11 @@ pub fn endpoint() -> Endpoint<ContentPlanChange, One<ContentPlan>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(update)
         .with_rerender("plan", show::show)
-
-// EXAMPLE ContentPlanChange: json!({ "name": "Early spring", "ends_on": "{day+63}" })
 }
 
-fn read(f: &Fields<'_>, zone: &str) -> ContentPlanChange {
-    ContentPlanChange {
-        name: f.text("name", 1..=120),
-        description: f.text("description", 0..=2000),
-        starts_on: f.date("starts_on"),
-        ends_on: f.date("ends_on"),
-        items: f.objects("items", MAX_ITEMS, |entry| Some(read_entry(entry, zone))),
-    }
-}
-
-/// Parses one entry. An invalid entry keeps its position, so that error paths match the request.
-fn read_entry(f: &Fields<'_>, zone: &str) -> PlanItemEntry {
-    let (id, title) = (f.id("id"), f.text("title", items::TITLE_LENGTH));
-    let is_new = matches!(id, PatchField::Omitted | PatchField::Null) && !f.problems.has(&f.path("id"));
-    if is_new {
-        f.required("title", title.clone());
-    }
-    PlanItemEntry {
-        id: id.value(),
-        title,
-        content: f.text("content", 0..=MAX_CONTENT_CHARS),
-        planned_at: f.time("planned_at", zone),
+fn check_entry(entry: &PlanItemEntry, fields: &Fields<'_>) {
+    if entry.id.is_none() && !fields.problems.has(&fields.path("id")) {
+        fields.required("title", entry.title.clone());
     }
 }
 
@@ -131,7 +113,7 @@ fn check_entries(problems: &Problems, entries: &[PlanItemEntry], items: &[PlanIt
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ContentPlanChange>>) -> Result<Reply<ContentPlan>> {
     let mut plan = lock_plan(cx, tx).await?;
     let current = content_plans::items(tx, plan.id).await?;
-    let (change, problems) = (parsed.value.clone(), parsed.problems());
+    let (change, problems) = (parsed.partial()?.clone(), parsed.problems());
     let days = (change.starts_on.clone().map(Some), change.ends_on.clone().map(Some));
     check_days(&problems, days.0.apply_to(plan.starts_on, None), days.1.apply_to(plan.ends_on, None));
     let mut more = 0;

@@ -6,26 +6,25 @@ use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
 use crier_domain::content_plan::{self, PlanSize};
 use crier_store::{Tx, content_plans};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{FEATURES, PlanItem, TAG, create_item, items, limits, lock_item, lock_plan};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::request::Parsed;
+use crate::fields::PatchField;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 use crate::routes::posts::edit::MAX_CONTENT_CHARS;
 
 /// Changes to an item. Omitted fields keep their values. Null clears a field.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct PlanItemChange {
-    #[schemars(length(min = 1, max = 200))]
+    #[field(text(items::TITLE_LENGTH))]
     pub title: PatchField<String>,
-    #[schemars(length(max = MAX_CONTENT_CHARS))]
+    #[field(text(0..=MAX_CONTENT_CHARS))]
     pub content: PatchField<String>,
     /// The planned time. A time without an offset is in the brand's time zone.
+    #[field(time(), example = "{day+29}T07:00:00")]
     pub planned_at: PatchField<DateTime<Utc>>,
 }
 
@@ -39,8 +38,6 @@ pub fn endpoint() -> Endpoint<PlanItemChange, One<PlanItem>> {
         .features(FEATURES)
         .checks_then_writes(update)
         .with_rerender("item", create_item::show)
-
-// EXAMPLE PlanItemChange: json!({ "planned_at": "{day+29}T07:00:00" })
 }
 
 /// Returns the item with the change applied.
@@ -60,14 +57,6 @@ pub fn with_change(
 
 fn text_size(item: &content_plan::PlanItem) -> usize {
     PlanSize::of([(item.title.as_str(), item.content.as_deref())]).text
-}
-
-fn read(f: &Fields<'_>, zone: &str) -> Option<PlanItemChange> {
-    Some(PlanItemChange {
-        title: f.text("title", items::TITLE_LENGTH),
-        content: f.text("content", 0..=MAX_CONTENT_CHARS),
-        planned_at: f.time("planned_at", zone),
-    })
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanItemChange>>) -> Result<Reply<PlanItem>> {

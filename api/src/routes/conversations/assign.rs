@@ -5,21 +5,21 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::conversation::Conversation;
 use crier_store::{Tx, conversations};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The assignee of a conversation.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
+#[request(check = check)]
 pub struct Assignment {
     /// The ID of a member of the brand. Null unassigns the conversation.
+    #[field(id(), example = 1)]
     pub user_id: PatchField<i64>,
 }
 
@@ -32,16 +32,12 @@ pub fn endpoint() -> Endpoint<Assignment, One<ConversationDetail>> {
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(assign)
         .with_rerender("conversation", show::show)
-
-// EXAMPLE Assignment: json!({ "user_id": 1 })
 }
 
-fn read(f: &Fields<'_>) -> Option<Assignment> {
-    let user_id = f.id("user_id");
-    if user_id == PatchField::Omitted && !f.problems.has(&f.path("user_id")) {
-        f.problem("user_id", "This field is required. Set it to null to unassign.");
+fn check(request: &Assignment, fields: &Fields<'_>) {
+    if request.user_id == PatchField::Omitted && !fields.problems.has(&fields.path("user_id")) {
+        fields.problem("user_id", "This field is required. Set it to null to unassign.");
     }
-    Some(Assignment { user_id })
 }
 
 async fn assign(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Assignment>>) -> Result<Reply<ConversationDetail>> {

@@ -11,7 +11,7 @@ use crier_platforms::inbox::ReplyThread;
 use crier_store::conversations::{self, replies};
 use crier_store::{Conn, Tx, accounts};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
@@ -20,14 +20,14 @@ use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 use crate::routes::posts::TargetError;
 
-mod assign;
-mod list;
-mod read;
-mod reply;
-mod show;
-mod status;
-mod sync;
-mod tags;
+pub mod assign;
+pub mod list;
+pub mod read;
+pub mod reply;
+pub mod show;
+pub mod status;
+pub mod sync;
+pub mod tags;
 
 pub const TAG: &str = "Inbox";
 pub const FEATURES: &[Feature] = &[Feature::Inbox];
@@ -50,7 +50,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// The other participant in a conversation, as named by the platform.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Participant {
     pub name: Option<String>,
     pub username: Option<String>,
@@ -60,7 +60,7 @@ pub struct Participant {
 }
 
 /// The subject of a conversation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationSubject {
     pub external_id: String,
     #[schemars(url)]
@@ -70,7 +70,7 @@ pub struct ConversationSubject {
 }
 
 /// The fields of a conversation, with or without its messages.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationFields {
     #[schemars(with = "TextEnum<ConversationType>")]
     pub r#type: ConversationType,
@@ -108,14 +108,14 @@ pub struct Conversation {
 }
 
 /// The author of a message: a name on the platform or a Crier user.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct MessageAuthor {
     pub name: Option<String>,
     pub user_id: Option<i64>,
 }
 
 /// A message in a conversation.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Message {
     pub id: i64,
     #[schemars(with = "TextEnum<MessageDirection>")]
@@ -139,7 +139,7 @@ pub struct Message {
 }
 
 /// A conversation with its messages.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ConversationDetail {
     pub id: i64,
     #[serde(flatten)]

@@ -8,15 +8,13 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_platforms::inbox::ReplyThread;
 use crier_store::conversations::{self, replies};
 use crier_store::{Tx, accounts, jobs};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{FEATURES, Message, TAG, lock, reply_refusal};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The maximum length of a reply, in characters. Most platforms allow less. A response that contains such a reply is
@@ -24,13 +22,13 @@ use crate::response::{One, Reply};
 const MAX_REPLY_CHARS: usize = 10_000;
 
 /// The reply to send.
-#[derive(Clone, Debug, JsonSchema)]
-#[schemars(rename = "NewReply")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewReply", check = check)]
 pub struct ReplyRequest {
-    #[schemars(length(min = 1, max = MAX_REPLY_CHARS))]
+    #[field(text(1..=MAX_REPLY_CHARS), example = "Thank you! We open at seven.")]
     pub body: String,
     /// Whether the conversation becomes `resolved`. Default: false, which keeps the current status.
-    #[schemars(extend("x-extension" = true))]
+    #[field(flag(), extension)]
     pub resolve: Option<bool>,
 }
 
@@ -50,18 +48,12 @@ pub fn endpoint() -> Endpoint<ReplyRequest, One<Message>> {
         .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::PlatformCapabilityUnavailable])
         .checks_then_writes(reply)
-
-// EXAMPLE ReplyRequest: json!({ "body": "Thank you! We open at seven." })
 }
 
-fn read(f: &Fields<'_>) -> Option<ReplyRequest> {
-    let body = f.required("body", f.text("body", 1..=MAX_REPLY_CHARS));
-    if body.as_deref().is_some_and(|body| body.trim().is_empty()) {
-        f.problem("body", "Must not be empty.");
-        return None;
+fn check(request: &ReplyRequest, fields: &Fields<'_>) {
+    if request.body.trim().is_empty() {
+        fields.problem("body", "Must not be empty.");
     }
-    let resolve = f.flag("resolve").value();
-    Some(ReplyRequest { body: body?, resolve })
 }
 
 fn unavailable(reason: String) -> ApiError {

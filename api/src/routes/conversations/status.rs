@@ -6,25 +6,24 @@ use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::access::Scope;
 use crier_domain::conversation::{Conversation, ConversationStatus};
 use crier_store::{Tx, conversations};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The new status of a conversation.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
+#[request(check = check)]
 pub struct ConversationStatusChange {
-    #[schemars(with = "TextEnum<ConversationStatus>")]
+    #[field(enum_value(), example = "snoozed")]
     pub status: ConversationStatus,
     /// The end of the snooze, which must be in the future. Required if `status` is `snoozed`. A time without an offset
     /// is in the brand's time zone.
+    #[field(time(), example = "{day+7}T07:00:00Z")]
     pub snoozed_until: Option<DateTime<Utc>>,
 }
 
@@ -40,21 +39,16 @@ pub fn endpoint() -> Endpoint<ConversationStatusChange, One<ConversationDetail>>
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(set)
         .with_rerender("conversation", show::show)
-
-// EXAMPLE ConversationStatusChange: json!({ "status": "snoozed", "snoozed_until": "{day+7}T07:00:00Z" })
 }
 
-fn read(f: &Fields<'_>, zone: &str, now: DateTime<Utc>) -> Option<ConversationStatusChange> {
-    let status = f.required("status", f.enum_value("status"));
-    let until = f.time("snoozed_until", zone);
-    let snoozed_until = match status {
-        Some(ConversationStatus::Snoozed) => f.required("snoozed_until", until),
-        _ => None,
-    };
-    if snoozed_until.is_some_and(|until| until <= now) {
-        f.problem("snoozed_until", "Must be in the future.");
+fn check(request: &ConversationStatusChange, fields: &Fields<'_>) {
+    if request.status != ConversationStatus::Snoozed {
+        return;
     }
-    Some(ConversationStatusChange { status: status?, snoozed_until: snoozed_until.map(|at| at.trunc_subsecs(6)) })
+    let until = request.snoozed_until.map_or(PatchField::Omitted, PatchField::Value);
+    if fields.required("snoozed_until", until).is_some_and(|until| until <= fields.context().now) {
+        fields.problem("snoozed_until", "Must be in the future.");
+    }
 }
 
 async fn set(
@@ -63,7 +57,8 @@ async fn set(
     parsed: Arc<Parsed<ConversationStatusChange>>,
 ) -> Result<Reply<ConversationDetail>> {
     let conversation = lock(cx, tx).await?;
-    let ConversationStatusChange { status, snoozed_until } = *parsed.valid()?;
+    let &ConversationStatusChange { status, snoozed_until } = parsed.valid()?;
+    let snoozed_until = snoozed_until.filter(|_| status == ConversationStatus::Snoozed).map(|at| at.trunc_subsecs(6));
     conversations::set_status(tx, conversation.id, status, snoozed_until).await?;
     let changed = Conversation { status, snoozed_until, updated_at: tx.now, ..conversation };
     Ok(Reply::from(ConversationDetail::load(cx, tx, changed).await?))

@@ -5,22 +5,19 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::conversation::{Conversation, MAX_TAG, MAX_TAGS};
 use crier_store::{Tx, conversations};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{ConversationDetail, FEATURES, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// All tags of a conversation.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Request)]
 pub struct ConversationTags {
     /// At most 20 tags of at most 40 characters each. An empty list removes all tags.
-    #[schemars(length(max = MAX_TAGS))]
+    #[field(texts(MAX_TAGS, 1..=MAX_TAG), example = ["refund", "vip"])]
     pub tags: Vec<String>,
 }
 
@@ -32,12 +29,6 @@ pub fn endpoint() -> Endpoint<ConversationTags, One<ConversationDetail>> {
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(set)
         .with_rerender("conversation", show::show)
-
-// EXAMPLE ConversationTags: json!({ "tags": ["refund", "vip"] })
-}
-
-fn read(f: &Fields<'_>) -> Option<ConversationTags> {
-    Some(ConversationTags { tags: f.required("tags", f.texts("tags", MAX_TAGS, 1..=MAX_TAG))? })
 }
 
 async fn set(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ConversationTags>>) -> Result<Reply<ConversationDetail>> {
