@@ -5,10 +5,8 @@ use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{Datelike, Days, NaiveDate};
-use crier_domain::platform::Platform as PlatformKey;
 use crier_store::accounts;
 use http::StatusCode;
-use serde::Deserialize;
 
 use super::best_times::{self, Hour};
 use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, metric};
@@ -18,6 +16,9 @@ use super::shared::{Choice, FieldErrors, Platform};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::Result;
+use crate::routes::analytics::accounts::{AccountPoint, AccountSeries};
+use crate::routes::analytics::posts::{DayOfPosts, PostSeries, PostTotals};
+use crate::routes::analytics::{self, RequestedDays};
 
 /// The maximum length of an account's name in a chart, in characters.
 const MAX_NAME: usize = 60;
@@ -62,94 +63,27 @@ impl Analytics {
     }
 }
 
-/// Metrics of posts, as the API returns them.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Metrics {
-    posts: i64,
-    impressions: Option<i64>,
-    reach: Option<i64>,
-    likes: Option<i64>,
-    comments: Option<i64>,
-    shares: Option<i64>,
-    clicks: Option<i64>,
-    engagements: Option<i64>,
-}
-
-impl Metrics {
-    fn add(&mut self, other: &Self) {
-        self.posts += other.posts;
-        let sums = [
-            (&mut self.impressions, other.impressions),
-            (&mut self.reach, other.reach),
-            (&mut self.likes, other.likes),
-            (&mut self.comments, other.comments),
-            (&mut self.shares, other.shares),
-            (&mut self.clicks, other.clicks),
-            (&mut self.engagements, other.engagements),
-        ];
-        for (sum, value) in sums {
-            // A sum includes only known values.
-            *sum = sum.map_or(value, |sum| Some(sum.saturating_add(value.unwrap_or(0))));
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Day {
-    date: NaiveDate,
-    #[serde(flatten)]
-    metrics: Metrics,
-}
-
-#[derive(Deserialize)]
-struct PostSeries {
-    start: NaiveDate,
-    end: NaiveDate,
-    retention_days: u64,
-    series: Vec<Day>,
-    totals: Metrics,
-}
-
-#[derive(Deserialize)]
-struct AccountsSeries {
-    series: Vec<AccountSeries>,
-}
-
-#[derive(Deserialize)]
-struct AccountSeries {
-    account_id: i64,
-    platform: PlatformKey,
-    points: Vec<AccountPoint>,
-    unavailable: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct AccountPoint {
-    date: NaiveDate,
-    followers: Option<i64>,
-    posts: Option<i64>,
-}
-
 pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::get("/brands/{brand}/analytics", show)]
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    let range = ["start", "end"].map(|name| (name, visit.query.get(name).unwrap_or_default()));
-    match visit.api("getPostAnalytics").queries(range).get().await {
+    let mut days = visit.query.fields();
+    days.retain(|_, day| *day != "");
+    match visit.call().read(analytics::posts::endpoint(), visit.parse(&days)).await {
         Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
         Err(error) => {
             let errors = form_errors(error)?;
             // Show the default range. An error that does not depend on the range occurs again.
-            let posts = visit.api("getPostAnalytics").get().await?;
+            let posts = visit.call().read(analytics::posts::endpoint(), RequestedDays::default()).await?;
             render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, posts).await
         }
     }
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, posts: PostSeries) -> Result<PageReply> {
-    let accounts: AccountsSeries = visit.api("getAccountAnalytics").get().await?;
-    let times: best_times::BestTimes = visit.api("getBestTimes").get().await?;
+    let accounts = visit.call().read(analytics::accounts::endpoint(), ()).await?;
+    let times = visit.call().read(analytics::best_times::endpoint(), ()).await?;
     let names = names(visit, &accounts.series).await?;
     let latest = visit.now.with_timezone(&visit.zone()).date_naive();
     let earliest = latest - Days::new(posts.retention_days.saturating_sub(1));
@@ -195,17 +129,18 @@ fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate
     RANGES.into_iter().filter_map(choice).collect()
 }
 
-fn totals(all: &Metrics) -> Vec<Total> {
+fn totals(all: &PostTotals) -> Vec<Total> {
     let total = |label, value| Total { label, value: metric(value) };
+    let figures = &all.figures;
     vec![
         total("Posts", Some(all.posts)),
-        total("Impressions", all.impressions),
-        total("Reach", all.reach),
-        total("Likes", all.likes),
-        total("Comments", all.comments),
-        total("Shares", all.shares),
-        total("Clicks", all.clicks),
-        total("Engagements", all.engagements),
+        total("Impressions", figures.impressions),
+        total("Reach", figures.reach),
+        total("Likes", figures.likes),
+        total("Comments", figures.comments),
+        total("Shares", figures.shares),
+        total("Clicks", figures.clicks),
+        total("Engagements", figures.engagements),
     ]
 }
 
@@ -251,25 +186,42 @@ impl Unit {
 }
 
 /// Returns the points of the charts, each with the metrics of its days.
-fn points(days: &[Day]) -> (Unit, Vec<(String, Metrics)>) {
+fn points(days: &[DayOfPosts]) -> (Unit, Vec<(String, PostTotals)>) {
     let unit = Unit::of(days.len());
-    let mut points: Vec<(String, Metrics)> = Vec::new();
+    let mut points: Vec<(String, PostTotals)> = Vec::new();
     for day in days {
         let label = unit.point(day.date);
         match points.last_mut() {
-            Some((last, metrics)) if *last == label => metrics.add(&day.metrics),
-            _ => points.push((label, day.metrics.clone())),
+            Some((last, sum)) if *last == label => add(sum, day),
+            _ => points.push((label, PostTotals { posts: day.posts, figures: day.figures.clone() })),
         }
     }
     (unit, points)
 }
 
-fn post_charts(days: &[Day]) -> Vec<Chart> {
+/// Adds the metrics of a day. A sum includes only known values.
+fn add(sum: &mut PostTotals, day: &DayOfPosts) {
+    sum.posts += day.posts;
+    let (sum, day) = (&mut sum.figures, &day.figures);
+    for (sum, value) in [
+        (&mut sum.impressions, day.impressions),
+        (&mut sum.reach, day.reach),
+        (&mut sum.likes, day.likes),
+        (&mut sum.comments, day.comments),
+        (&mut sum.shares, day.shares),
+        (&mut sum.clicks, day.clicks),
+        (&mut sum.engagements, day.engagements),
+    ] {
+        *sum = sum.map_or(value, |sum| Some(sum.saturating_add(value.unwrap_or(0))));
+    }
+}
+
+fn post_charts(days: &[DayOfPosts]) -> Vec<Chart> {
     let (unit, points) = points(days);
     let labels: Vec<String> = points.iter().map(|(label, _)| label.clone()).collect();
-    let series = |name: &str, of: fn(&Metrics) -> Option<i64>| Series {
+    let series = |name: &str, of: fn(&PostTotals) -> Option<i64>| Series {
         name: name.to_owned(),
-        values: points.iter().map(|(_, metrics)| of(metrics)).collect(),
+        values: points.iter().map(|(_, totals)| of(totals)).collect(),
     };
     let chart = |id: &str, title: &str, text: &str, series| Chart {
         id: id.to_owned(),
@@ -281,15 +233,17 @@ fn post_charts(days: &[Day]) -> Vec<Chart> {
         series,
     };
     let engagements = vec![
-        series("Engagements", |metrics| metrics.engagements),
-        series("Likes", |metrics| metrics.likes),
-        series("Comments", |metrics| metrics.comments),
-        series("Shares", |metrics| metrics.shares),
-        series("Clicks", |metrics| metrics.clicks),
+        series("Engagements", |totals| totals.figures.engagements),
+        series("Likes", |totals| totals.figures.likes),
+        series("Comments", |totals| totals.figures.comments),
+        series("Shares", |totals| totals.figures.shares),
+        series("Clicks", |totals| totals.figures.clicks),
     ];
-    let impressions =
-        vec![series("Impressions", |metrics| metrics.impressions), series("Reach", |metrics| metrics.reach)];
-    let published = vec![series("Posts", |metrics| Some(metrics.posts))];
+    let impressions = vec![
+        series("Impressions", |totals| totals.figures.impressions),
+        series("Reach", |totals| totals.figures.reach),
+    ];
+    let published = vec![series("Posts", |totals| Some(totals.posts))];
     vec![
         chart("c-engagements", "Engagements", "By date of publication.", engagements),
         chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
@@ -333,13 +287,16 @@ fn remarks(all: &[AccountSeries], names: &HashMap<i64, String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use crier_domain::analytics::PostMetrics;
+
     use super::*;
 
-    fn days(count: u64) -> Vec<Day> {
+    fn days(count: u64) -> Vec<DayOfPosts> {
         let first = NaiveDate::from_ymd_opt(2024, 1, 31).unwrap_or_default();
-        let day = |n| Day {
+        let day = |n| DayOfPosts {
             date: first + Days::new(n),
-            metrics: Metrics { posts: 1, likes: (n % 2 == 0).then_some(2), ..Metrics::default() },
+            posts: 1,
+            figures: PostMetrics { likes: (n % 2 == 0).then_some(2), ..PostMetrics::default() }.into(),
         };
         (0..count).map(day).collect()
     }
@@ -350,7 +307,7 @@ mod tests {
             let (of, points) = points(&days(count));
             assert_eq!(of, unit);
             assert!(points.len() <= MAX_POINTS, "{count} days: {}", points.len());
-            let posts: i64 = points.iter().map(|(_, metrics)| metrics.posts).sum();
+            let posts: i64 = points.iter().map(|(_, totals)| totals.posts).sum();
             assert_eq!(u64::try_from(posts), Ok(count));
         }
     }
@@ -358,6 +315,6 @@ mod tests {
     #[test]
     fn a_sum_is_unknown_only_if_all_its_figures_are() {
         let (_, points) = points(&days(60));
-        assert!(points.iter().all(|(_, metrics)| metrics.likes.is_some() && metrics.reach.is_none()));
+        assert!(points.iter().all(|(_, totals)| totals.figures.likes.is_some() && totals.figures.reach.is_none()));
     }
 }

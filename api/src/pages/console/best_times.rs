@@ -1,6 +1,6 @@
 //! The best times to post: the section of the analytics page with the hours of the week.
 
-use serde::Deserialize;
+use crate::routes::analytics::best_times::{BestTimes, Slot};
 
 /// The maximum number of best times.
 const BEST: usize = 3;
@@ -9,32 +9,16 @@ const MIN_POSTS: i64 = 10;
 
 pub const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// The hours of the week with posts, as the API returns them.
-#[derive(Deserialize)]
-pub struct BestTimes {
-    slots: Vec<HourOfWeek>,
-}
-
-#[derive(Deserialize)]
-struct HourOfWeek {
-    /// 1 is Monday.
-    weekday: usize,
-    hour: u32,
-    posts: i64,
-    /// `None` if there are fewer than three posts.
-    engagements_per_post: Option<f64>,
-}
-
 /// A row of the table.
 #[derive(Default)]
 pub struct Hour {
     pub label: String,
     /// Monday to Sunday.
-    pub days: [Slot; 7],
+    pub days: [HourOfDay; 7],
 }
 
 #[derive(Default)]
-pub struct Slot {
+pub struct HourOfDay {
     pub posts: i64,
     pub engagements: Option<String>,
     /// 0 (not known) to 5 (best).
@@ -43,6 +27,11 @@ pub struct Slot {
 
 fn label(hour: u32) -> String {
     format!("{hour:02}:00")
+}
+
+/// Returns the index of the day of the week. Monday is 0.
+fn day(slot: &Slot) -> usize {
+    usize::try_from(slot.weekday).unwrap_or_default().wrapping_sub(1)
 }
 
 /// Returns the level of a value relative to the best one, 1 to 5.
@@ -62,8 +51,8 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
     let row = |hour| {
         let mut row = Hour { label: label(hour), ..Hour::default() };
         for slot in times.slots.iter().filter(|slot| slot.hour == hour) {
-            if let Some(day) = row.days.get_mut(slot.weekday.wrapping_sub(1)) {
-                *day = Slot {
+            if let Some(day) = row.days.get_mut(day(slot)) {
+                *day = HourOfDay {
                     posts: slot.posts,
                     engagements: slot.engagements_per_post.map(|metric| format!("{metric:.1}")),
                     level: slot.engagements_per_post.map_or(0, |metric| level(metric, best)),
@@ -78,16 +67,13 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
 /// Returns the best times, the best first. Empty if there are too few posts, or only one hour with posts.
 pub fn best(times: &BestTimes) -> Vec<String> {
     let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post?)));
-    let mut known: Vec<(&HourOfWeek, f64)> = known.collect();
+    let mut known: Vec<(&Slot, f64)> = known.collect();
     if known.len() < 2 || known.iter().map(|(slot, _)| slot.posts).sum::<i64>() < MIN_POSTS {
         return Vec::new();
     }
     known.retain(|(_, metric)| *metric > 0.0);
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let name = |slot: &HourOfWeek| {
-        let day = WEEKDAYS.get(slot.weekday.wrapping_sub(1))?;
-        Some(format!("{day} {}", label(slot.hour)))
-    };
+    let name = |slot: &Slot| Some(format!("{} {}", WEEKDAYS.get(day(slot))?, label(slot.hour)));
     known.into_iter().filter_map(|(slot, _)| name(slot)).take(BEST).collect()
 }
 
@@ -97,16 +83,17 @@ mod tests {
 
     #[test]
     fn the_best_hours_are_named_in_order() {
-        let slot = |weekday, hour, metric| HourOfWeek { weekday, hour, posts: 4, engagements_per_post: metric };
+        let slot = |weekday, hour, metric| Slot { weekday, hour, posts: 4, engagements_per_post: metric };
+        let times = |slots: &[Slot]| BestTimes { timezone: "UTC".to_owned(), slots: slots.to_vec() };
         let all = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0)), slot(3, 18, None), slot(2, 5, Some(0.0))];
-        let times = BestTimes { slots: all.into() };
-        assert_eq!(best(&times), ["Sunday 09:00", "Monday 09:00"]);
+        let all = times(&all);
+        assert_eq!(best(&all), ["Sunday 09:00", "Monday 09:00"]);
         // Too few posts; only one hour.
         let few = [slot(1, 9, Some(2.0)), slot(7, 9, Some(10.0))];
-        assert!(best(&BestTimes { slots: few.into() }).is_empty());
-        let one = HourOfWeek { posts: 40, ..slot(1, 9, Some(2.0)) };
-        assert!(best(&BestTimes { slots: vec![one] }).is_empty());
-        let rows = hours(&times);
+        assert!(best(&times(&few)).is_empty());
+        let one = Slot { posts: 40, ..slot(1, 9, Some(2.0)) };
+        assert!(best(&times(&[one])).is_empty());
+        let rows = hours(&all);
         assert_eq!(rows.iter().map(|row| row.label.as_str()).collect::<Vec<_>>(), ["05:00", "09:00", "18:00"]);
         let levels = rows.get(1).map(|row| row.days.each_ref().map(|day| day.level));
         assert_eq!(levels, Some([1, 0, 0, 0, 0, 0, 5]));

@@ -3,26 +3,26 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use chrono::{DateTime, NaiveDate, Utc};
+use chrono::NaiveDate;
 use crier_domain::mail::MailStatus;
 use crier_domain::report::{ReportDeliveryStatus, ReportErrorCode, ReportFormat};
 use crier_domain::report_schedule::{Frequency, last_days, local_day};
 use http::StatusCode;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use super::days;
 use super::form::Form;
 use super::lists;
 use super::paging;
 use super::post_rows::beginning;
-use super::reports::{Report, Schedule, Widget, kind};
+use super::reports::{kind, note};
 use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Link, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 use crate::pages::numbers::counted;
+use crate::routes::reports::{self, ReportDelivery, ReportMail, ReportProblem, ReportSchedule, ReportWidget};
 
 const MAX_NOTE_SHOWN: usize = 300;
 /// The default time of a schedule.
@@ -42,7 +42,7 @@ struct ReportPage {
     name: String,
     /// The submitted name, else the current one.
     new_name: String,
-    widgets: Vec<ReportWidget>,
+    widgets: Vec<WidgetRow>,
     schedules: Vec<ScheduleRow>,
     exports: Vec<ExportRow>,
     pages: Pages,
@@ -60,7 +60,7 @@ struct ReportPage {
     schedule_formats: Vec<Choice>,
 }
 
-struct ReportWidget {
+struct WidgetRow {
     /// The title of the widget, else that of its type.
     title: String,
     kind: String,
@@ -101,51 +101,6 @@ struct MailRow {
     error: Option<String>,
 }
 
-/// An export, as the API returns it.
-#[derive(Deserialize)]
-struct Delivery {
-    id: i64,
-    report_id: i64,
-    schedule_id: Option<i64>,
-    status: ReportDeliveryStatus,
-    format: ReportFormat,
-    start: NaiveDate,
-    end: NaiveDate,
-    size_bytes: Option<i64>,
-    error: Option<ErrorMessage>,
-    download_url: Option<String>,
-    mail: Vec<Mail>,
-    created_at: DateTime<Utc>,
-}
-
-#[derive(Deserialize)]
-struct ErrorMessage {
-    message: String,
-}
-
-#[derive(Deserialize)]
-struct Mail {
-    recipient: String,
-    status: MailStatus,
-    error: Option<MailError>,
-}
-
-#[derive(Deserialize)]
-struct MailError {
-    code: ReportErrorCode,
-    message: String,
-}
-
-impl Delivery {
-    /// Returns a message about the emails that a daily limit withheld.
-    fn withheld(&self) -> Option<String> {
-        let errors = self.mail.iter().filter_map(|mail| mail.error.as_ref());
-        let errors: Vec<&MailError> = errors.filter(|error| error.code == ReportErrorCode::MailLimitReached).collect();
-        let message = &errors.first()?.message;
-        Some(format!("{} not sent. {message}", counted(errors.len(), "email was", "emails were")))
-    }
-}
-
 /// The errors of the forms of the page, of which at most one was submitted.
 #[derive(Default)]
 struct Errors {
@@ -175,20 +130,16 @@ async fn render_errors(visit: &Visit, errors: Errors) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<PageReply> {
-    let report: Report = visit.api("getReport").get().await?;
+    let report = visit.call().read(reports::show::endpoint(), ()).await?;
     let page = paging::number(visit);
-    let listed = visit.api("listReportDeliveries").query("page", page).query("per_page", paging::PER_PAGE);
-    let listed = listed.list::<Delivery>().await?;
+    let listed = visit.call().read(reports::deliveries::endpoint(), paging::pages(page)).await?;
     let shell = visit.shell(Section::Reports, report.name.clone());
     // The newest files are first, so the first file of each schedule is that of its last run.
-    let mut withheld = HashMap::new();
-    for export in &listed.data {
+    let mut of_schedules = HashMap::new();
+    for export in listed.rows.iter().filter(|_| page == 1) {
         if let Some(schedule) = export.schedule_id {
-            withheld.entry(schedule).or_insert_with(|| export.withheld());
+            of_schedules.entry(schedule).or_insert_with(|| withheld(export));
         }
-    }
-    if page > 1 {
-        withheld.clear();
     }
     // Only the submitted form shows the submitted values.
     let none = Form::default();
@@ -202,9 +153,9 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
         id: report.id,
         new_name: typed(&errors.name).text("name").unwrap_or(&report.name).to_owned(),
         widgets: report.widgets.iter().map(widget).collect(),
-        schedules: report.schedules.into_iter().map(|one| schedule_row(visit, one, &withheld)).collect(),
-        pages: lists::links(&shell.page("reports", report.id, ""), &[], page, listed.data.len(), listed.meta.total),
-        exports: listed.data.into_iter().map(|one| export_row(visit, &shell, one)).collect(),
+        schedules: report.schedules.into_iter().map(|one| schedule_row(visit, one, &of_schedules)).collect(),
+        pages: lists::links(&shell.page("reports", report.id, ""), &[], page, listed.rows.len(), listed.total),
+        exports: listed.rows.into_iter().map(|one| export_row(visit, &shell, one)).collect(),
         formats: formats(export.get("format")),
         start: day("start", start),
         end: day("end", end),
@@ -248,17 +199,17 @@ fn frequencies(chosen: &str) -> Vec<Choice> {
     Frequency::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
 }
 
-fn widget(widget: &Widget) -> ReportWidget {
+fn widget(widget: &ReportWidget) -> WidgetRow {
     let kind = kind(widget.r#type);
-    ReportWidget {
+    WidgetRow {
         title: widget.title.as_deref().unwrap_or(kind).to_owned(),
         kind: kind.to_owned(),
-        text: widget.text().map(|text| beginning(text, MAX_NOTE_SHOWN)),
+        text: note(widget).map(|text| beginning(text, MAX_NOTE_SHOWN)),
     }
 }
 
 /// `withheld` has the message of each schedule about the withheld emails of its last run, by schedule ID.
-fn schedule_row(visit: &Visit, schedule: Schedule, withheld: &HashMap<i64, Option<String>>) -> ScheduleRow {
+fn schedule_row(visit: &Visit, schedule: ReportSchedule, withheld: &HashMap<i64, Option<String>>) -> ScheduleRow {
     let time = schedule.time.unwrap_or_default();
     ScheduleRow {
         id: schedule.id,
@@ -270,18 +221,26 @@ fn schedule_row(visit: &Visit, schedule: Schedule, withheld: &HashMap<i64, Optio
         },
         format: format_name(schedule.format),
         recipients: schedule.recipients,
-        next_run: visit.time(schedule.next_run_at),
-        last_run: schedule.last_run_at.map(|at| visit.time(at)),
+        next_run: visit.time(schedule.next_run_at.0),
+        last_run: schedule.last_run_at.map(|at| visit.time(at.0)),
         withheld: withheld.get(&schedule.id).cloned().flatten(),
     }
 }
 
-fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
+/// Returns a message about the emails that a daily limit withheld.
+fn withheld(export: &ReportDelivery) -> Option<String> {
+    let errors = export.mail.iter().filter_map(|mail| mail.error.as_ref());
+    let errors: Vec<&ReportProblem> = errors.filter(|error| error.code == ReportErrorCode::MailLimitReached).collect();
+    let message = &errors.first()?.message;
+    Some(format!("{} not sent. {message}", counted(errors.len(), "email was", "emails were")))
+}
+
+fn export_row(visit: &Visit, shell: &Shell, export: ReportDelivery) -> ExportRow {
     use ReportDeliveryStatus::{Failed, Pending, Processing, Sent};
     let file = export.download_url.is_some();
     let path = format!("reports/{}/exports", export.report_id);
     ExportRow {
-        withheld: export.withheld(),
+        withheld: withheld(&export),
         days: days::range(Some(export.start), Some(export.end)),
         format: format_name(export.format),
         status: match export.status {
@@ -292,7 +251,7 @@ fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
             Failed => Badge::new(Tone::Bad, "Failed"),
         },
         error: export.error.map(|error| error.message),
-        at: visit.time(export.created_at),
+        at: visit.time(export.created_at.0),
         is_scheduled: export.schedule_id.is_some() || !export.mail.is_empty(),
         download: file.then(|| Link {
             label: size(export.size_bytes.unwrap_or_default()),
@@ -302,7 +261,7 @@ fn export_row(visit: &Visit, shell: &Shell, export: Delivery) -> ExportRow {
     }
 }
 
-fn mail(mail: Mail) -> MailRow {
+fn mail(mail: ReportMail) -> MailRow {
     let status = match mail.status {
         MailStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
         MailStatus::Sent => Badge::new(Tone::Good, "Sent"),
@@ -324,32 +283,32 @@ fn back(visit: &Visit, note: &'static str) -> Result<PageReply> {
 
 async fn rename(visit: &Visit) -> Result<PageReply> {
     // The error for null would differ from that for an empty name.
-    let body = json!({ "name": visit.form.text("name").unwrap_or_default() });
-    match visit.api("updateReport").write("", &body).await {
+    let body = Map::from_iter([("name".to_owned(), Value::from(visit.form.text("name").unwrap_or_default()))]);
+    match visit.call().write(reports::update::endpoint(), visit.parse(&body)).await {
         Ok(_) => back(visit, "report-renamed"),
         Err(error) => render_errors(visit, Errors { name: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteReport").write("", &json!({})).await?;
+    visit.call().write(reports::delete::endpoint(), ()).await?;
     visit.to("reports", "report-deleted")
 }
 
 async fn export(visit: &Visit) -> Result<PageReply> {
-    let body = Value::from(visit.form.texts(&["format", "start", "end"]));
-    match visit.api("exportReport").write("", &body).await {
+    let request = visit.parse(&visit.form.texts(&["format", "start", "end"]));
+    match visit.call().write(reports::export::endpoint(), request).await {
         Ok(_) => back(visit, "report-exported"),
         Err(error) => render_errors(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
 async fn download(visit: &Visit) -> Result<PageReply> {
-    let delivery: Delivery = visit.api("getReportDelivery").get().await?;
+    let delivery = visit.call().read(reports::delivery::endpoint(), ()).await?;
     if Some(delivery.report_id) != visit.id("report") {
         return Err(ApiError::not_found("file of this report"));
     }
-    Ok(PageReply::File(Box::new(visit.api("downloadReportDelivery").download().await?)))
+    Ok(PageReply::File(Box::new(visit.call().download(reports::download::endpoint()).await?)))
 }
 
 async fn add_schedule(visit: &Visit) -> Result<PageReply> {
@@ -360,13 +319,13 @@ async fn add_schedule(visit: &Visit) -> Result<PageReply> {
     body.remove(unused);
     let recipients = form.get("recipients").split(['\n', ',', ';']).map(str::trim);
     body.insert("recipients".to_owned(), recipients.filter(|address| !address.is_empty()).collect());
-    match visit.api("createReportSchedule").write("", &Value::from(body)).await {
+    match visit.call().write(reports::create_schedule::endpoint(), visit.parse(&body)).await {
         Ok(_) => back(visit, "schedule-added"),
         Err(error) => render_errors(visit, Errors { schedule: form_errors(error)?, ..Errors::default() }).await,
     }
 }
 
 async fn delete_schedule(visit: &Visit) -> Result<PageReply> {
-    visit.api("deleteReportSchedule").write("", &json!({})).await?;
+    visit.call().write(reports::delete_schedule::endpoint(), ()).await?;
     back(visit, "schedule-deleted")
 }

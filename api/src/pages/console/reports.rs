@@ -4,11 +4,9 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use chrono::{DateTime, Utc};
-use crier_domain::report::{ReportFormat, WidgetType};
+use crier_domain::report::WidgetType;
 use crier_domain::report_schedule::Frequency;
 use http::StatusCode;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::lists;
@@ -19,6 +17,9 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::error::{ApiError, Result};
 use crate::pages::numbers::counted;
+use crate::request;
+use crate::routes::reports::{self, Report, ReportSchedule, ReportWidget};
+use crate::runner::call::Written;
 
 /// The maximum number of rows in the form: 30 widgets of a copied report, and the types and notes that it lacks.
 const MAX_ROW: usize = 60;
@@ -77,44 +78,9 @@ impl WidgetChoice {
     }
 }
 
-/// A report, as the API returns it.
-#[derive(Deserialize)]
-pub struct Report {
-    pub id: i64,
-    pub name: String,
-    pub widgets: Vec<Widget>,
-    pub schedules: Vec<Schedule>,
-    pub created_at: DateTime<Utc>,
-}
-
-#[derive(Deserialize)]
-pub struct Widget {
-    pub r#type: WidgetType,
-    pub title: Option<String>,
-    pub options: Option<WidgetOptions>,
-}
-
-#[derive(Deserialize)]
-pub struct WidgetOptions {
-    pub text: Option<String>,
-}
-
-impl Widget {
-    pub fn text(&self) -> Option<&str> {
-        self.options.as_ref()?.text.as_deref()
-    }
-}
-
-#[derive(Deserialize)]
-pub struct Schedule {
-    pub id: i64,
-    pub frequency: Frequency,
-    pub cron: Option<String>,
-    pub time: Option<String>,
-    pub format: ReportFormat,
-    pub recipients: Vec<String>,
-    pub next_run_at: DateTime<Utc>,
-    pub last_run_at: Option<DateTime<Utc>>,
+/// Returns the text of a note.
+pub fn note(widget: &ReportWidget) -> Option<&str> {
+    widget.options.as_ref()?.text.as_deref()
 }
 
 pub const fn kind(widget: WidgetType) -> &'static str {
@@ -153,22 +119,21 @@ pub fn routes() -> Vec<PageRoute> {
 
 async fn list(visit: &Visit) -> Result<PageReply> {
     let page = paging::number(visit);
-    let listed = visit.api("listReports").query("page", page).query("per_page", paging::PER_PAGE);
-    let listed = listed.list::<Report>().await?;
+    let listed = visit.call().read(reports::list::endpoint(), paging::pages(page)).await?;
     let shell = visit.shell(Section::Reports, "Reports");
     let row = |report: Report| ReportRow {
         id: report.id,
         widgets: widgets(&report.widgets),
         schedule: schedule(&report.schedules),
-        next_run: report.schedules.iter().map(|one| one.next_run_at).min().map(|at| visit.time(at)),
-        created: visit.time(report.created_at),
+        next_run: report.schedules.iter().map(|one| one.next_run_at.0).min().map(|at| visit.time(at)),
+        created: visit.time(report.created_at.0),
         name: report.name,
     };
-    let pages = lists::links(&shell.at("reports"), &[], page, listed.data.len(), listed.meta.total);
-    visit.page(&Reports { shell, reports: listed.data.into_iter().map(row).collect(), pages })
+    let pages = lists::links(&shell.at("reports"), &[], page, listed.rows.len(), listed.total);
+    visit.page(&Reports { shell, reports: listed.rows.into_iter().map(row).collect(), pages })
 }
 
-fn widgets(all: &[Widget]) -> String {
+fn widgets(all: &[ReportWidget]) -> String {
     const NAMED: usize = 2;
     let names: Vec<&str> = all.iter().take(NAMED).map(|widget| kind(widget.r#type)).collect();
     match all.len().saturating_sub(NAMED) {
@@ -177,7 +142,7 @@ fn widgets(all: &[Widget]) -> String {
     }
 }
 
-fn schedule(all: &[Schedule]) -> Option<String> {
+fn schedule(all: &[ReportSchedule]) -> Option<String> {
     let [one] = all else { return (!all.is_empty()).then(|| counted(all.len(), "schedule", "schedules")) };
     let when = match one.frequency {
         Frequency::Daily => "Daily",
@@ -192,12 +157,12 @@ async fn show_new(visit: &Visit) -> Result<PageReply> {
     let from = visit.query.get("from").and_then(|id| id.parse().ok()).filter(|id: &i64| *id > 0);
     let (name, rows) = match from {
         Some(id) => {
-            let report: Report = visit.api("getReport").id("report", id).get().await?;
+            let report = visit.call().id("report", id).read(reports::show::endpoint(), ()).await?;
             (report.name, rows(report.widgets))
         }
         None => {
             // Shows an error before the user fills in the form if the plan does not include reports.
-            visit.api("listReports").query("per_page", 1).list::<Report>().await?;
+            visit.call().read(reports::list::endpoint(), request::Pages { page: 1, per_page: 1 }).await?;
             (String::new(), rows(Vec::new()))
         }
     };
@@ -216,7 +181,7 @@ fn render(
 }
 
 /// Returns the rows of a new form: these widgets, then the other types and a few notes.
-fn rows(chosen: Vec<Widget>) -> Vec<WidgetChoice> {
+fn rows(chosen: Vec<ReportWidget>) -> Vec<WidgetChoice> {
     let is_new = chosen.is_empty();
     let missing: Vec<WidgetType> = WidgetType::ALL
         .iter()
@@ -228,7 +193,7 @@ fn rows(chosen: Vec<Widget>) -> Vec<WidgetChoice> {
     let mut rows: Vec<WidgetChoice> = chosen
         .into_iter()
         .map(|widget| WidgetChoice {
-            text: (widget.r#type == WidgetType::Note).then(|| widget.text().unwrap_or_default().to_owned()),
+            text: (widget.r#type == WidgetType::Note).then(|| note(&widget).unwrap_or_default().to_owned()),
             title: widget.title.unwrap_or_default(),
             is_chosen: true,
             ..row(widget.r#type)
@@ -288,7 +253,8 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     chosen.sort_by_key(|row| (row.position, row.index));
     let mut body = visit.form.texts(&["name"]);
     body.insert("widgets".to_owned(), chosen.iter().map(|row| widget(row)).collect());
-    match visit.api("createReport").write_for::<Report>("", &Value::from(body)).await {
+    let created = visit.call().write(reports::create::endpoint(), visit.parse(&body)).await;
+    match created.and_then(Written::into_value) {
         Ok(created) => visit.to(&format!("reports/{}", created.id), "report-made"),
         Err(error) => {
             let indexes: Vec<usize> = chosen.iter().map(|row| row.index).collect();
@@ -320,12 +286,13 @@ fn at_rows(error: ApiError, indexes: &[usize]) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::reports::WidgetOptions;
 
     #[test]
     fn a_new_form_has_each_type_once_and_a_copy_keeps_its_widgets() {
         let new = rows(Vec::new());
         assert_eq!((new.len(), new.iter().filter(|row| row.is_chosen).count()), (WidgetType::ALL.len() - 1 + NOTES, 1));
-        let note = |text: &str| Widget {
+        let note = |text: &str| ReportWidget {
             r#type: WidgetType::Note,
             title: None,
             options: Some(WidgetOptions { text: Some(text.to_owned()) }),

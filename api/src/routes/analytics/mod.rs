@@ -9,12 +9,13 @@ use crier_domain::plan::Feature;
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
-use crate::error::{ApiError, FieldProblems, Result};
+use crate::error::{ApiError, Result};
+use crate::request::Request;
 
-mod accounts;
-mod best_times;
-mod post;
-mod posts;
+pub mod accounts;
+pub mod best_times;
+pub mod post;
+pub mod posts;
 
 pub const TAG: &str = "Analytics";
 pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
@@ -23,6 +24,17 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 const DEFAULT_DAYS: u64 = 30;
 /// The maximum number of days for a plan without a retention limit.
 const MAX_RETENTION_DAYS: u64 = 3_650;
+
+/// The days to show, both included.
+#[derive(Clone, Debug, Default, Request)]
+pub struct RequestedDays {
+    /// The first day, but not before the first day that the plan shows. Default: 29 days before `end`.
+    #[field(date())]
+    pub start: Option<NaiveDate>,
+    /// The last day, but not after today. Default: today.
+    #[field(date())]
+    pub end: Option<NaiveDate>,
+}
 
 /// The days of a series, both included.
 pub struct Window {
@@ -33,16 +45,11 @@ pub struct Window {
 }
 
 impl Window {
-    /// Reads `start` and `end` of the query. The start is clamped to the plan's retention, the end to today.
-    pub fn read(cx: &Context) -> Result<Self> {
-        let mut problems = cx.name_problems();
-        let (start, end) = (day(cx, "start", &mut problems), day(cx, "end", &mut problems));
-        if !problems.is_empty() {
-            return Err(ApiError::validation(problems));
-        }
+    /// Returns the requested days. The start is clamped to the plan's retention, the end to today.
+    pub fn of(cx: &Context, days: &RequestedDays) -> Result<Self> {
         let window = Self::of_plan(cx);
-        let end = end.map_or(window.end, |end| end.min(window.end));
-        let start = start.unwrap_or_else(|| (end - Days::new(DEFAULT_DAYS - 1)).max(window.start));
+        let end = days.end.map_or(window.end, |end| end.min(window.end));
+        let start = days.start.unwrap_or_else(|| (end - Days::new(DEFAULT_DAYS - 1)).max(window.start));
         if end < start {
             return Err(ApiError::field("end", format!("Must be the start date, {start}, or later.")));
         }
@@ -81,16 +88,12 @@ impl Window {
     }
 }
 
-fn day(cx: &Context, name: &str, problems: &mut FieldProblems) -> Option<NaiveDate> {
-    let text = cx.query.get(name)?;
-    let parsed = Some(text).filter(|text| text.len() == 10).and_then(|text| text.parse().ok());
-    if parsed.is_none() {
-        problems.insert(name.to_owned(), vec!["Must be a date such as 2026-05-01.".to_owned()]);
-    }
-    parsed
-}
-
 /// The endpoints, in the order of the OpenAPI document.
 pub fn endpoints() -> Vec<AnyEndpoint> {
-    vec![posts::endpoint().erase(), accounts::endpoint().erase(), post::endpoint().erase(), best_times::endpoint().erase()]
+    vec![
+        posts::endpoint().erase(),
+        accounts::endpoint().erase(),
+        post::endpoint().erase(),
+        best_times::endpoint().erase(),
+    ]
 }

@@ -1,5 +1,7 @@
 //! `GET /brands/{brand}/analytics/posts`
 
+use std::sync::Arc;
+
 use chrono::NaiveDate;
 use crier_domain::access::Scope;
 use crier_domain::analytics::PostMetrics;
@@ -7,10 +9,11 @@ use crier_store::{Conn, analytics};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FEATURES, TAG, Window};
+use super::{FEATURES, RequestedDays, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ErrorCode, Result};
+use crate::error::Result;
+use crate::request::Parsed;
 use crate::response::{One, Reply};
 
 /// The metrics of posts. A metric is null if no platform reports it.
@@ -57,22 +60,16 @@ pub struct PostSeries {
     pub totals: PostTotals,
 }
 
-pub fn endpoint() -> Endpoint<QUERY, One<PostSeries>> {
+pub fn endpoint() -> Endpoint<RequestedDays, One<PostSeries>> {
     Endpoint::get("/brands/{brand}/analytics/posts", "getPostAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get the metrics of a brand's posts by publication day")
         .features(FEATURES)
-        .query::<NaiveDate>(
-            "start",
-            "The first day, but not before the first day that the plan shows. Default: 29 days before `end`.",
-        )
-        .query::<NaiveDate>("end", "The last day, but not after today. Default: today.")
-        .error_codes(&[ErrorCode::ValidationFailed])
-        .reads(show)
+        .checks_then_reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<PostSeries>> {
-    let window = Window::read(cx)?;
+async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedDays>>) -> Result<Reply<PostSeries>> {
+    let window = Window::of(cx, parsed.valid()?)?;
     let days = window.days();
     let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
     let found = analytics::days_of_posts(conn, cx.brand()?.id, &bounds).await?;

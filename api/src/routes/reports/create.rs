@@ -5,46 +5,51 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::report::{self, MAX_NOTE, MAX_NOTES_BYTES, MAX_REPORTS, MAX_TITLE, MAX_WIDGETS, WidgetType};
 use crier_store::{Tx, brands, reports};
-use schemars::JsonSchema;
 use serde_json::json;
 
-use super::{FEATURES, Report, TAG, show};
+use super::{FEATURES, Report, TAG, not_empty, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The options of a note.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(Clone, Debug, Request)]
 pub struct NewWidgetOptions {
     /// Required for a note. Plain text with line breaks. Markdown and HTML are not interpreted.
-    #[schemars(length(min = 1, max = MAX_NOTE))]
+    #[field(text(1..=MAX_NOTE))]
     pub text: Option<String>,
 }
 
 /// A widget of a report.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(Clone, Debug, Request)]
+#[request(check = check_widget)]
 pub struct NewReportWidget {
-    #[schemars(with = "TextEnum<WidgetType>")]
+    #[field(enum_value())]
     pub r#type: WidgetType,
-    #[schemars(length(max = MAX_TITLE))]
+    #[field(text(0..=MAX_TITLE))]
     pub title: Option<String>,
+    #[field(object())]
     pub options: Option<NewWidgetOptions>,
 }
 
 /// The report to create.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewReport")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewReport", check = check)]
 pub struct CreateReportRequest {
-    #[schemars(length(min = 1, max = MAX_TITLE))]
+    #[field(text(1..=MAX_TITLE), example = "Monthly report")]
     pub name: String,
-    #[schemars(length(min = 1, max = MAX_WIDGETS))]
+    #[field(
+        not_empty(objects(MAX_WIDGETS), "Choose at least one widget."),
+        example = json!([
+            { "type": "summary" },
+            { "type": "note", "title": "In short", "options": { "text": "October was our best month yet." } },
+            { "type": "followers_over_time", "title": "Followers" },
+            { "type": "top_posts" },
+        ])
+    )]
     pub widgets: Vec<NewReportWidget>,
 }
 
@@ -62,56 +67,45 @@ pub fn endpoint() -> Endpoint<CreateReportRequest, One<Report>> {
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("report", show::show)
-
-// EXAMPLE CreateReportRequest: json!({ "name": "Monthly report", "widgets": [ { "type": "summary" }, { "type": "note", "title": "In short", "options": { "text": "October was our best month yet." } }, { "type": "followers_over_time", "title": "Followers" }, { "type": "top_posts" }, ], })
 }
 
-/// A parsed body.
-struct ParsedReport {
-    name: String,
-    widgets: Vec<report::ReportWidget>,
+impl NewReportWidget {
+    /// Returns the text of a note. `None` for other types.
+    fn note(&self) -> Option<&str> {
+        let text = self.options.as_ref()?.text.as_deref()?;
+        (self.r#type == WidgetType::Note).then_some(text)
+    }
 }
 
-fn read(f: &Fields<'_>) -> Option<ParsedReport> {
-    let name = f.required("name", f.text("name", 1..=MAX_TITLE));
-    let widgets = match f.objects("widgets", MAX_WIDGETS, read_widget) {
-        PatchField::Value(widgets) if widgets.is_empty() && !f.problems.has("widgets") => {
-            f.problem("widgets", "Choose at least one widget.");
-            PatchField::Omitted
-        }
-        widgets => widgets,
-    };
-    let widgets = f.required("widgets", widgets)?;
-    let bytes: usize = widgets.iter().filter_map(|widget| widget.text.as_ref()).map(String::len).sum();
+impl From<&NewReportWidget> for report::ReportWidget {
+    fn from(new: &NewReportWidget) -> Self {
+        let title = new.title.clone().filter(|title| !title.trim().is_empty());
+        Self { widget_type: new.r#type, title, text: new.note().map(str::to_owned) }
+    }
+}
+
+fn check_widget(widget: &NewReportWidget, fields: &Fields<'_>) {
+    if widget.r#type == WidgetType::Note {
+        fields.required("options.text", widget.note().map_or(PatchField::Omitted, PatchField::Value));
+    }
+}
+
+fn check(request: &CreateReportRequest, fields: &Fields<'_>) {
+    let bytes: usize = request.widgets.iter().filter_map(NewReportWidget::note).map(str::len).sum();
     if bytes > MAX_NOTES_BYTES {
         let message =
             format!("The notes of a report can have at most {MAX_NOTES_BYTES} bytes in total; these have {bytes}.");
-        f.problem("widgets", message);
+        fields.problem("widgets", message);
     }
-    Some(ParsedReport { name: name?, widgets })
 }
 
-fn read_widget(f: &Fields<'_>) -> Option<report::ReportWidget> {
-    let widget_type = f.required("type", f.enum_value("type"));
-    let title = f.text("title", 0..=MAX_TITLE).value().filter(|title| !title.trim().is_empty());
-    let options = f.object("options").value();
-    let text = match (widget_type, options) {
-        (Some(WidgetType::Note), options) => {
-            let empty = serde_json::Map::new();
-            let within = f.within("options", options.unwrap_or(&empty));
-            Some(within.required("text", within.text("text", 1..=MAX_NOTE))?)
-        }
-        _ => None,
-    };
-    Some(report::ReportWidget { widget_type: widget_type?, title, text })
-}
-
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedReport>>) -> Result<Reply<Report>> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreateReportRequest>>) -> Result<Reply<Report>> {
     let brand = cx.brand()?.id;
     let new = parsed.valid()?;
     brands::lock(tx, brand).await?;
     ApiError::check_cap("A brand", MAX_REPORTS, "reports", reports::count(tx, brand).await?, 1)?;
-    let created = reports::create(tx, brand, &new.name, &new.widgets).await?;
+    let widgets: Vec<report::ReportWidget> = new.widgets.iter().map(Into::into).collect();
+    let created = reports::create(tx, brand, &new.name, &widgets).await?;
     let id = created.id;
     let record = Report::load_one(cx, tx, created).await?;
     Ok(Reply::at(&format!("/brands/{brand}/reports/{id}"), record).with_records([id]))

@@ -10,42 +10,42 @@ use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
 use crier_domain::report_schedule::{Frequency, parse_time};
 use crier_store::report_schedules::{self, NewSchedule};
 use crier_store::{Tx, report_deliveries};
-use schemars::JsonSchema;
-use serde_json::json;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
-use super::{FEATURES, ReportSchedule, TAG, check_available, lock};
+use super::{FEATURES, ReportSchedule, TAG, check_available, lock, not_empty};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::{Format, Parsed, Request};
 use crate::response::{One, Reply};
 
 const DEFAULT_TIME: &str = "09:00";
 const CRON_FIELDS: usize = 5;
-/// The maximum length of a cron expression and of a time, in characters.
-const MAX_LENGTH: usize = 120;
+/// The maximum length of a cron expression, in characters.
+const MAX_CRON: usize = 120;
 
 /// The report schedule to create.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewReportSchedule")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewReportSchedule", check = check)]
 pub struct CreateReportScheduleRequest {
     /// The days of the export: every day, every Monday, the 1st of each month, or as `cron` specifies.
-    #[schemars(with = "TextEnum<Frequency>")]
+    #[field(enum_value(), example = "monthly")]
     pub frequency: Frequency,
     /// A cron expression with five fields: minute, hour, day, month, weekday (0 and 7 are Sunday). Required if
     /// `frequency` is `cron`; otherwise, it must be omitted.
-    #[schemars(length(max = MAX_LENGTH), extend("x-extension" = true))]
+    #[field(text(0..=MAX_CRON), extension)]
     pub cron: Option<String>,
     /// The local time, as `HH:MM`. It must be omitted if `frequency` is `cron`.
-    #[schemars(extend("default" = "09:00", "x-extension" = true))]
+    #[field(local_time(), default = DEFAULT_TIME, example = "08:30", extension)]
     pub time: Option<String>,
-    #[schemars(length(min = 1, max = MAX_RECIPIENTS))]
+    #[field(
+        not_empty(email_addresses(MAX_RECIPIENTS), "Add at least one recipient."),
+        example = ["ann@example.com"]
+    )]
     pub recipients: Vec<String>,
-    #[schemars(with = "Option<TextEnum<ReportFormat>>", extend("default" = "pdf"))]
-    pub format: Option<ReportFormat>,
+    #[field(enum_value(), default = ReportFormat::Pdf, example = "pdf")]
+    pub format: ReportFormat,
 }
 
 pub fn endpoint() -> Endpoint<CreateReportScheduleRequest, One<ReportSchedule>> {
@@ -65,76 +65,65 @@ pub fn endpoint() -> Endpoint<CreateReportScheduleRequest, One<ReportSchedule>> 
         .status(201)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
-
-// EXAMPLE CreateReportScheduleRequest: json!({ "frequency": "monthly", "time": "08:30", "recipients": ["ann@example.com"], "format": "pdf" })
 }
 
-/// A parsed body.
-struct ParsedSchedule {
-    frequency: Frequency,
-    cron: Option<String>,
-    time: Option<String>,
-    recipients: Vec<String>,
-    format: ReportFormat,
-    next_run_at: DateTime<Utc>,
+/// A local time, as `HH:MM`.
+fn local_time() -> LocalTime {
+    LocalTime
 }
 
-fn read(cx: &Context) -> ParsedBody<Option<ParsedSchedule>> {
-    cx.parse(|f| read_fields(f, cx.zone(), cx.now))
+struct LocalTime;
+
+impl Format for LocalTime {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        fields.read(name, |value| {
+            let time = value.as_str().filter(|text| parse_time(text).is_some());
+            time.map(str::to_owned).ok_or_else(|| "Must be a time such as 09:30.".to_owned())
+        })
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
+    }
 }
 
-fn read_fields(f: &Fields<'_>, timezone: &str, now: DateTime<Utc>) -> Option<ParsedSchedule> {
-    let frequency: Option<Frequency> = f.required("frequency", f.enum_value("frequency"));
-    let cron = f.text("cron", 1..=MAX_LENGTH).value();
-    let time = f.text("time", 1..=MAX_LENGTH).value();
-    let recipients = read_recipients(f);
-    let format = f.enum_value("format").value().unwrap_or(ReportFormat::Pdf);
-    check_available(f, format);
-    if let Some(text) = &time
-        && parse_time(text).is_none()
+impl CreateReportScheduleRequest {
+    /// Returns the local time. `None` if the cron expression contains it.
+    fn time(&self) -> Option<&str> {
+        (self.frequency != Frequency::Cron).then(|| self.time.as_deref().unwrap_or(DEFAULT_TIME))
+    }
+
+    /// Returns the first time of the schedule. Fails with a problem of `cron`, because the expressions of other
+    /// frequencies have none.
+    fn next_run(&self, timezone: &str, now: DateTime<Utc>) -> std::result::Result<DateTime<Utc>, String> {
+        let at = self.time().and_then(parse_time).unwrap_or_default();
+        let expression = self.frequency.expression(at, self.cron.as_deref().unwrap_or_default());
+        if expression.split_whitespace().count() != CRON_FIELDS {
+            return Err("Must have five fields: minute, hour, day, month and weekday, such as 0 9 * * 1.".to_owned());
+        }
+        let schedule = expression.parse::<CronSchedule>().map_err(|error| cron_problem(&error))?;
+        let next = schedule.next_after(&now.with_timezone(&zone(Some(timezone))));
+        next.map(|at| at.to_utc()).ok_or_else(|| "Must match at least one date that exists.".to_owned())
+    }
+}
+
+fn check(request: &CreateReportScheduleRequest, fields: &Fields<'_>) {
+    check_available(fields, request.format);
+    if request.frequency == Frequency::Cron {
+        fields.required("cron", request.cron.as_ref().map_or(PatchField::Omitted, PatchField::Value));
+        if request.time.is_some() {
+            fields.problem("time", "Must be omitted if `frequency` is `cron`: the expression contains the time.");
+        }
+    } else if request.cron.is_some() {
+        fields.problem("cron", "Must be omitted unless `frequency` is `cron`.");
+    }
+    if !fields.problems.has("cron")
+        && let Err(message) = request.next_run(fields.context().zone, fields.context().now)
     {
-        f.problem("time", "Must be a time such as 09:30.");
+        fields.problem("cron", message);
     }
-    let (frequency, recipients) = (frequency?, recipients?);
-    let (cron, time) = match frequency {
-        Frequency::Cron => {
-            if time.is_some() && !f.problems.has("time") {
-                f.problem("time", "Must be omitted if `frequency` is `cron`: the expression contains the time.");
-            }
-            (f.required("cron", cron.map_or(PatchField::Omitted, PatchField::Value)), None)
-        }
-        _ => {
-            if cron.is_some() {
-                f.problem("cron", "Must be omitted unless `frequency` is `cron`.");
-            }
-            (None, Some(time.unwrap_or_else(|| DEFAULT_TIME.to_owned())))
-        }
-    };
-    let at = time.as_deref().and_then(parse_time).unwrap_or_default();
-    let expression = frequency.expression(at, cron.as_deref().unwrap_or_default());
-    let next_run_at = if f.problems.has("cron") { None } else { next_run(f, &expression, timezone, now) };
-    Some(ParsedSchedule { frequency, cron, time, recipients, format, next_run_at: next_run_at? })
-}
-
-/// Returns the first time of an expression. Problems are reported at `cron`, because the expressions of other
-/// frequencies have none.
-fn next_run(f: &Fields<'_>, expression: &str, timezone: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    if expression.split_whitespace().count() != CRON_FIELDS {
-        f.problem("cron", "Must have five fields: minute, hour, day, month and weekday, such as 0 9 * * 1.");
-        return None;
-    }
-    let schedule = match expression.parse::<CronSchedule>() {
-        Ok(schedule) => schedule,
-        Err(error) => {
-            f.problem("cron", cron_problem(&error));
-            return None;
-        }
-    };
-    let next = schedule.next_after(&now.with_timezone(&zone(Some(timezone))));
-    if next.is_none() {
-        f.problem("cron", "Must match at least one date that exists.");
-    }
-    next.map(|at| at.to_utc())
 }
 
 /// Returns the message for an invalid expression.
@@ -148,29 +137,23 @@ fn cron_problem(error: &CronError) -> String {
     format!("Invalid cron expression: {}.", text.trim_end_matches('.'))
 }
 
-fn read_recipients(f: &Fields<'_>) -> Option<Vec<String>> {
-    let recipients = match f.email_addresses("recipients", MAX_RECIPIENTS) {
-        PatchField::Value(list) if list.is_empty() && !f.problems.has("recipients") => {
-            f.problem("recipients", "Add at least one recipient.");
-            PatchField::Omitted
-        }
-        recipients => recipients,
-    };
-    f.required("recipients", recipients)
-}
-
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedSchedule>>) -> Result<Reply<ReportSchedule>> {
+async fn create(
+    cx: &Context,
+    tx: &mut Tx,
+    parsed: Arc<Parsed<CreateReportScheduleRequest>>,
+) -> Result<Reply<ReportSchedule>> {
     let report = lock(cx, tx).await?;
     let request = parsed.valid()?;
+    let next_run_at = request.next_run(cx.zone(), cx.now).map_err(|message| ApiError::field("cron", message))?;
     let count = report_schedules::of_reports(tx, &[report.id]).await?.len();
     ApiError::check_cap("A report", MAX_SCHEDULES, "schedules", i64::try_from(count).unwrap_or(i64::MAX), 1)?;
     let new = NewSchedule {
         frequency: request.frequency,
         cron: request.cron.as_deref(),
-        time: request.time.as_deref(),
+        time: request.time(),
         format: request.format,
         recipients: &request.recipients,
-        next_run_at: request.next_run_at,
+        next_run_at,
     };
     let created = report_schedules::create(tx, report.id, &new).await?;
     report_deliveries::resume_rejected(tx, cx.caller.workspace_id, &request.recipients).await?;

@@ -7,10 +7,11 @@ use crier_store::{Conn, report_deliveries};
 use super::document::ReportDocument;
 use super::{FEATURES, TAG};
 use crate::context::Context;
-use crate::endpoint::{Endpoint, SchemaFn};
+use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::file::{self, FileResponse};
-use crate::openapi::schema::Schemas;
+use crate::openapi::schema::{SchemaFn, Schemas};
+use crate::response::File;
 
 pub fn endpoint() -> Endpoint<(), File> {
     let endpoint = Endpoint::get(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chrono::NaiveDate;
+use chrono::{DateTime, NaiveDate, Utc};
 use crier_domain::access::Scope;
 use crier_domain::analytics::zone;
 use crier_domain::report::{MAX_DAYS, ReportFormat};
@@ -10,28 +10,26 @@ use crier_domain::report_schedule::{last_days, local_day};
 use crier_jobs::reports;
 use crier_store::Tx;
 use crier_store::report_deliveries::{self, NewDelivery};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{FEATURES, ReportDelivery, TAG, check_available, delivery_path, lock};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The export to create.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewExport")]
+#[derive(Clone, Debug, Request)]
+#[request(name = "NewExport", check = check)]
 pub struct ExportReportRequest {
-    #[schemars(with = "TextEnum<ReportFormat>")]
+    #[field(enum_value(), example = "pdf")]
     pub format: ReportFormat,
     /// The first day. Default: 29 days before `end`.
+    #[field(date(), example = "{day-30}")]
     pub start: Option<NaiveDate>,
     /// The last day, at most 365 days after `start`. Default: today in the brand's time zone.
+    #[field(date(), example = "{day-1}")]
     pub end: Option<NaiveDate>,
 }
 
@@ -48,49 +46,38 @@ pub fn endpoint() -> Endpoint<ExportReportRequest, One<ReportDelivery>> {
         .features(FEATURES)
         .status(202)
         .checks_then_writes(export)
-
-// EXAMPLE ExportReportRequest: json!({ "format": "pdf", "start": "{day-30}", "end": "{day-1}" })
 }
 
-/// A parsed body.
-struct ParsedExport {
-    format: ReportFormat,
-    start: NaiveDate,
-    end: NaiveDate,
-}
-
-fn read(cx: &Context) -> ParsedBody<Option<ParsedExport>> {
-    let today = local_day(cx.now, zone(Some(cx.zone())));
-    cx.parse(|f| read_fields(f, today))
-}
-
-fn read_fields(f: &Fields<'_>, today: NaiveDate) -> Option<ParsedExport> {
-    let format = f.required("format", f.enum_value("format"));
-    if let Some(format) = format {
-        check_available(f, format);
+impl ExportReportRequest {
+    /// Returns the first and the last day.
+    fn days(&self, timezone: &str, now: DateTime<Utc>) -> (NaiveDate, NaiveDate) {
+        let end = self.end.unwrap_or_else(|| local_day(now, zone(Some(timezone))));
+        (self.start.unwrap_or_else(|| last_days(end).0), end)
     }
-    let (start, end) = (f.date("start").value(), f.date("end").value());
-    let end = end.unwrap_or(today);
-    let start = start.unwrap_or_else(|| last_days(end).0);
+}
+
+fn check(request: &ExportReportRequest, fields: &Fields<'_>) {
+    check_available(fields, request.format);
+    let (start, end) = request.days(fields.context().zone, fields.context().now);
     if end < start {
-        f.problem("end", format!("Must be the start date, {start}, or later."));
+        fields.problem("end", format!("Must be the start date, {start}, or later."));
     } else if (end - start).num_days() >= MAX_DAYS {
         let message = format!("A report can cover at most {MAX_DAYS} days. Use an earlier end or a later start date.");
-        f.problem("end", message);
+        fields.problem("end", message);
     }
-    Some(ParsedExport { format: format?, start, end })
 }
 
-async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ParsedExport>>) -> Result<Reply<ReportDelivery>> {
+async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ExportReportRequest>>) -> Result<Reply<ReportDelivery>> {
     let report = lock(cx, tx).await?;
     let request = parsed.valid()?;
+    let (starts_on, ends_on) = request.days(cx.zone(), cx.now);
     let new = NewDelivery {
         report_id: report.id,
         brand_id: report.brand_id,
         schedule_id: None,
         format: request.format,
-        starts_on: request.start,
-        ends_on: request.end,
+        starts_on,
+        ends_on,
     };
     let id = reports::enqueue(tx, cx.caller.workspace_id, &new, &[], cx.trace()).await?;
     let created = report_deliveries::find(tx, report.brand_id, id).await?;

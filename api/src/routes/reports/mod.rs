@@ -7,29 +7,30 @@ use crier_domain::plan::Feature;
 use crier_domain::report::{self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType};
 use crier_domain::report_schedule::{self, Frequency};
 use crier_store::{Conn, Tx, report_deliveries, report_schedules, reports};
-use schemars::JsonSchema;
-use serde::Serialize;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
 
+use crate::PREFIX;
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, Result};
-use crate::fields::Fields;
+use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::PREFIX;
+use crate::request::Format;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-mod create;
-mod create_schedule;
-mod delete;
-mod delete_schedule;
-mod deliveries;
-mod delivery;
+pub mod create;
+pub mod create_schedule;
+pub mod delete;
+pub mod delete_schedule;
+pub mod deliveries;
+pub mod delivery;
 pub mod document;
-mod download;
-mod export;
-mod list;
-mod show;
-mod update;
+pub mod download;
+pub mod export;
+pub mod list;
+pub mod show;
+pub mod update;
 
 pub const TAG: &str = "Reports";
 const FEATURES: &[Feature] = &[Feature::Reports];
@@ -51,7 +52,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// The options of a note.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WidgetOptions {
     /// Plain text with line breaks. Markdown and HTML are not interpreted.
     #[schemars(extend("examples" = ["October was our best month yet."]))]
@@ -59,7 +60,7 @@ pub struct WidgetOptions {
 }
 
 /// A widget of a report.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReportWidget {
     #[schemars(with = "TextEnum<WidgetType>")]
     pub r#type: WidgetType,
@@ -71,7 +72,7 @@ pub struct ReportWidget {
 }
 
 /// A schedule on which Crier exports and emails a report.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ReportSchedule {
     pub id: i64,
     pub report_id: i64,
@@ -97,7 +98,7 @@ pub struct ReportSchedule {
 }
 
 /// A report.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub id: i64,
     #[schemars(extend("examples" = ["Monthly report"]))]
@@ -261,9 +262,40 @@ impl From<ReportRecipient> for ReportMail {
 }
 
 /// Adds a problem if this build cannot write the format.
-fn check_available(f: &Fields<'_>, format: ReportFormat) {
+fn check_available(fields: &Fields<'_>, format: ReportFormat) {
     if !format.is_available() {
-        f.problem("format", format!("This service was built without {format}. Choose another format."));
+        fields.problem("format", format!("This service was built without {format}. Choose another format."));
+    }
+}
+
+/// A list that is not empty. `message` is the problem of an empty one.
+fn not_empty<F>(list: F, message: &'static str) -> NotEmpty<F> {
+    NotEmpty { list, message }
+}
+
+struct NotEmpty<F> {
+    list: F,
+    message: &'static str,
+}
+
+impl<T, F: Format<Value = Vec<T>>> Format for NotEmpty<F> {
+    type Value = Vec<T>;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<Vec<T>> {
+        match self.list.read(fields, name) {
+            // A list may be empty because all its elements have problems.
+            PatchField::Value(list) if list.is_empty() && !fields.problems.has(&fields.path(name)) => {
+                fields.problem(name, self.message);
+                PatchField::Omitted
+            }
+            found => found,
+        }
+    }
+
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = self.list.schema(generator);
+        schema.insert("minItems".to_owned(), 1.into());
+        schema
     }
 }
 

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::report::MAX_TITLE;
 use crier_store::{Tx, reports};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::{FEATURES, Report, TAG, find, lock, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
-use crate::fields::{Fields, ParsedBody, PatchField};
-use crate::request::Parsed;
+use crate::fields::{Fields, PatchField};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The new name of a report.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(Clone, Debug, Request)]
+#[request(check = check)]
 pub struct ReportChanges {
-    #[schemars(length(min = 1, max = MAX_TITLE))]
+    #[field(text(1..=MAX_TITLE), example = "Quarterly report")]
     pub name: PatchField<String>,
 }
 
@@ -32,22 +30,17 @@ pub fn endpoint() -> Endpoint<ReportChanges, One<Report>> {
         .features(FEATURES)
         .checks_then_writes(update)
         .with_rerender("report", show::show)
-
-// EXAMPLE ReportChanges: json!({ "name": "Quarterly report" })
 }
 
-fn read(f: &Fields<'_>) -> Option<String> {
-    let name = f.text("name", 1..=MAX_TITLE);
-    if name == PatchField::Null {
-        f.problem("name", "Must not be null.");
+fn check(request: &ReportChanges, fields: &Fields<'_>) {
+    if request.name == PatchField::Null {
+        fields.problem("name", "Must not be null.");
     }
-    name.value()
 }
 
-async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<String>>) -> Result<Reply<Report>> {
+async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ReportChanges>>) -> Result<Reply<Report>> {
     let report = lock(cx, tx).await?;
-    parsed.problems().into_result()?;
-    if let Some(name) = &parsed.value {
+    if let PatchField::Value(name) = &parsed.valid()?.name {
         reports::rename(tx, report.brand_id, report.id, name).await?;
     }
     let changed = find(cx, tx).await?;
