@@ -142,6 +142,7 @@ impl Field {
                 description: #description,
                 schema: crate::request::Format::schema(&#format(), generator),
                 is_required: #is_required,
+                accepts_null: crate::request::Format::accepts_null(&#format()),
                 is_extension: #is_extension,
                 default: #default,
             });

@@ -85,6 +85,7 @@ pub struct FieldSpec {
     /// The schema of its value.
     pub schema: Schema,
     pub is_required: bool,
+    pub accepts_null: bool,
     pub is_extension: bool,
     pub default: Option<Value>,
 }
@@ -93,7 +94,7 @@ impl FieldSpec {
     /// Returns its schema in a body, where a field that is not required can be null.
     fn in_object(self) -> Schema {
         let mut schema = self.schema;
-        if !self.is_required {
+        if !self.is_required && self.accepts_null {
             schema = nullable(schema);
         }
         if !self.description.is_empty() {
@@ -148,6 +149,11 @@ pub trait Format {
     fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<Self::Value>;
 
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
+
+    /// Returns whether a field that is not required can be null.
+    fn accepts_null(&self) -> bool {
+        true
+    }
 
     fn example(&self) -> Value {
         Value::Null

@@ -3,16 +3,16 @@
 use crate::endpoint::AnyEndpoint;
 
 pub mod accounts;
-mod ai;
-mod analytics;
+pub mod ai;
+pub mod analytics;
 pub mod brands;
-mod content_plans;
-mod conversations;
-mod feeds;
-mod link_in_bio;
+pub mod content_plans;
+pub mod conversations;
+pub mod feeds;
+pub mod link_in_bio;
 pub mod media;
 pub mod posts;
-mod reports;
+pub mod reports;
 pub mod webhooks;
 
 /// Returns all endpoints in the order of the OpenAPI document.

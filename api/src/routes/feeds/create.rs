@@ -6,7 +6,7 @@ use crier_domain::access::Scope;
 use crier_domain::feed::{FeedType, MAX_FEEDS};
 use crier_store::{Tx, brands, feeds};
 
-use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name, source_url};
+use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -21,7 +21,7 @@ pub struct CreateFeedRequest {
     #[field(feed_name(), example = "Our blog")]
     pub name: Option<String>,
     /// The public http:// or https:// URL of a feed, or of a page that links to one.
-    #[field(source_url(), example = "https://example.com/feed.xml")]
+    #[field(unchecked_url(), example = "https://example.com/feed.xml")]
     pub url: String,
     /// The expected type. Crier also reads feeds of other types. With `wordpress`, the URL can be that of a site.
     #[field(enum_value(), default = FeedType::Rss, example = FeedType::Rss)]

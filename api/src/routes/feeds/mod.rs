@@ -4,7 +4,7 @@ use crier_domain::feed::{self, FeedStatus, FeedType, MAX_FEED_NAME};
 use crier_domain::plan::Feature;
 use crier_http::{SchemePolicy, UrlError};
 use crier_store::{Conn, feeds};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -27,7 +27,6 @@ pub mod update;
 
 pub const TAG: &str = "Feeds";
 const FEATURES: &[Feature] = &[Feature::FeedReader];
-const MAX_URL_CHARS: usize = 2048;
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
@@ -113,24 +112,9 @@ impl Format for FeedName {
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
         text(1..=MAX_FEED_NAME).schema(generator)
     }
-}
 
-/// A URL that [`check_url`] checks. An empty one passes here, so that it is rejected as a non-public address.
-fn source_url() -> SourceUrl {
-    SourceUrl
-}
-
-struct SourceUrl;
-
-impl Format for SourceUrl {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        text(0..=MAX_URL_CHARS).read(fields, name)
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
+    fn accepts_null(&self) -> bool {
+        false
     }
 }
 

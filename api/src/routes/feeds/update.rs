@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_store::{Tx, feeds};
 
-use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name, find, source_url};
+use super::{FEATURES, Feed, TAG, check_url, default_name, feed_name, find};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -19,7 +19,7 @@ pub struct FeedChange {
     #[field(feed_name(), example = "News")]
     pub name: Option<String>,
     /// The public http:// or https:// URL of a feed, or of a page that links to one.
-    #[field(source_url(), example = "https://example.com/news.xml")]
+    #[field(unchecked_url(), example = "https://example.com/news.xml")]
     pub url: PatchField<String>,
 }
 

@@ -8,16 +8,13 @@ use crier_domain::media::AssetType;
 use crier_http::SchemePolicy;
 use crier_store::media_jobs::{self, NewImport};
 use crier_store::{Tx, jobs};
-use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::job::{self, MediaImport};
 use super::{MAX_ALT_TEXT_CHARS, TAG};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, PatchField};
-use crate::request::formats::{MAX_URL_CHARS, text};
-use crate::request::{Format, Parsed, Request};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The image to import.
@@ -25,7 +22,7 @@ use crate::response::{One, Reply};
 #[request(name = "NewMediaImport")]
 pub struct ImportMediaRequest {
     /// A public http or https URL.
-    #[field(source_url(), example = "https://example.com/bread.jpg")]
+    #[field(unchecked_url(), example = "https://example.com/bread.jpg")]
     pub url: String,
     #[field(enum_value(), default = AssetType::Image, example = "image")]
     pub asset_type: AssetType,
@@ -47,25 +44,6 @@ pub fn endpoint() -> Endpoint<ImportMediaRequest, One<MediaImport>> {
         .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])
         .queries_then_writes(prepare)
-}
-
-/// A URL that the guard checks. An empty one passes here, so that it is rejected as a non-public address.
-fn source_url() -> SourceUrl {
-    SourceUrl
-}
-
-struct SourceUrl;
-
-impl Format for SourceUrl {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        text(0..=MAX_URL_CHARS).read(fields, name)
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
-    }
 }
 
 async fn prepare(cx: &Context, parsed: Arc<Parsed<ImportMediaRequest>>) -> Result<WriteStep<MediaImport>> {

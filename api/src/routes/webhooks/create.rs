@@ -7,7 +7,7 @@ use crier_domain::event::EventName;
 use crier_domain::webhook::MAX_WEBHOOKS;
 use crier_store::{Tx, users, webhooks};
 
-use super::{FEATURES, TAG, WebhookWithSecret, check_url, generate_secret, public_url};
+use super::{FEATURES, TAG, WebhookWithSecret, check_url, generate_secret};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -19,7 +19,7 @@ use crate::response::{One, Reply};
 #[request(name = "NewWebhook")]
 pub struct CreateWebhookRequest {
     /// A public https:// URL.
-    #[field(public_url(), example = "https://example.com/hooks/crier")]
+    #[field(unchecked_url(), example = "https://example.com/hooks/crier")]
     pub url: String,
     #[field(enum_values(), example = ["post.published", "post.failed"])]
     pub events: Vec<EventName>,

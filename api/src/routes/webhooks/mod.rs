@@ -6,17 +6,14 @@ use crier_domain::webhook;
 use crier_domain::webhook_signature::new_secret;
 use crier_http::SchemePolicy;
 use crier_store::{Tx, webhooks};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::request::Format;
-use crate::request::formats::text;
 use crate::response::Timestamp;
 
 pub mod attempts;
@@ -36,7 +33,6 @@ pub mod update;
 
 pub const TAG: &str = "Webhooks";
 const FEATURES: &[Feature] = &[Feature::Webhooks];
-const MAX_URL_CHARS: usize = 2048;
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
@@ -126,25 +122,6 @@ fn check_active(webhook: &webhook::Webhook) -> Result<()> {
     }
     let message = "This webhook endpoint is inactive. Enable it, then retry.";
     Err(ApiError::new(ErrorCode::WebhookInactive, message))
-}
-
-/// A URL that [`check_url`] checks. An empty one passes here, so that it is rejected as a non-public address.
-fn public_url() -> PublicUrl {
-    PublicUrl
-}
-
-struct PublicUrl;
-
-impl Format for PublicUrl {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        text(0..=MAX_URL_CHARS).read(fields, name)
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "maxLength": MAX_URL_CHARS, "format": "uri" })
-    }
 }
 
 /// Checks a URL with the guard.

@@ -6,7 +6,7 @@ use crier_domain::access::Scope;
 use crier_domain::event::EventName;
 use crier_store::{Tx, webhooks};
 
-use super::{FEATURES, TAG, Webhook, check_url, lock_webhook, public_url, show};
+use super::{FEATURES, TAG, Webhook, check_url, lock_webhook, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ErrorCode, Result};
@@ -18,7 +18,7 @@ use crate::response::{One, Reply};
 #[derive(Clone, Debug, Default, Request)]
 pub struct WebhookChange {
     /// A public https:// URL.
-    #[field(public_url())]
+    #[field(unchecked_url())]
     pub url: PatchField<String>,
     #[field(enum_values(), example = ["post.failed"])]
     pub events: PatchField<Vec<EventName>>,
