@@ -11,38 +11,36 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{Post, ScheduleType};
 use crier_store::{Conn, Tx, content_plans};
 use schemars::JsonSchema;
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use super::{FEATURES, TAG, lock_item};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody, PatchField, Problems};
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::fields::Problems;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply, Timestamp};
 use crate::routes::posts::check::{self, LookupContext};
-use crate::routes::posts::edit::{self, DesiredPost, PostChange, PostOverride};
+use crate::routes::posts::create::CreatePostRequest;
+use crate::routes::posts::edit::{self, DesiredPost, MAX_ACCOUNTS, PostChange, PostOverride};
 use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply};
 
 /// The post to create from an item.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
+#[derive(Clone, Debug, Request)]
 pub struct PlanScheduling {
     /// The IDs of the brand's accounts. At least one is required unless `destination` is `draft`.
-    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
+    #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub account_ids: Option<Vec<i64>>,
     /// The kind of post. `calendar`: a post at the item's time. `draft`: a draft. `approval`: a post pending approval.
-    #[schemars(with = "Option<TextEnum<Destination>>", extend("default" = "calendar"))]
-    pub destination: Option<Destination>,
+    #[field(enum_value(), default = Destination::Calendar, example = "calendar")]
+    pub destination: Destination,
     /// The overrides, as for a post.
-    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
+    #[field(objects(MAX_ACCOUNTS), extension)]
     pub overrides: Option<Vec<PostOverride>>,
 }
 
 /// A post created from an item of a content plan.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduledPost {
     pub id: i64,
     pub plan_item_id: i64,
@@ -70,31 +68,30 @@ pub fn endpoint() -> Endpoint<PlanScheduling, One<ScheduledPost>> {
          a post, delete that post first.",
     )
     .features(FEATURES)
-        .status(201)
+    .status(201)
     .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ItemAlreadyScheduled, ErrorCode::LimitReached])
     .checks_then_writes(schedule)
     .with_rerender("post", show)
-
-// EXAMPLE PlanScheduling: json!({ "account_ids": [1], "destination": "calendar" })
 }
 
-async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ScheduleRequest>>) -> Result<Reply<ScheduledPost>> {
-    check_feature(cx)?;
+async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>) -> Result<Reply<ScheduledPost>> {
+    let request = parsed.partial()?;
+    check_feature(cx, request.destination)?;
     let item = lock_item(cx, tx).await?;
     let draft = draft_of(cx, tx, &item)?;
-    let (request, problems) = (&parsed.value, parsed.problems());
+    let (change, problems) = (request.change(), parsed.problems());
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no planned time. Set one, or choose another destination.");
     }
     let desired = DesiredPost {
         submits: request.destination == Destination::Approval,
-        ..DesiredPost::from_change(&draft, &[], &request.change)
+        ..DesiredPost::from_change(&draft, &[], &change)
     };
-    let lookup = LookupContext::load_and_lock(cx, tx, &desired, &request.change).await?;
+    let lookup = LookupContext::load_and_lock(cx, tx, &desired, &change).await?;
     // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
         let of_post = Problems::default();
-        check::check(&draft, &desired, &request.change, &lookup, &of_post);
+        check::check(&draft, &desired, &change, &lookup, &of_post);
         problems.merge(of_post, map_field);
     }
     problems.into_result()?;
@@ -118,9 +115,8 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<ScheduledPost>> {
 }
 
 /// Checks the feature that `approval` requires. Like every feature check, it runs before the item is looked up.
-fn check_feature(cx: &Context) -> Result<()> {
-    let is_approval = cx.body.get("destination").and_then(|word| word.as_str()) == Some(Destination::Approval.as_str());
-    if is_approval && !cx.plan.has(Feature::Approvals) {
+fn check_feature(cx: &Context, destination: Destination) -> Result<()> {
+    if destination == Destination::Approval && !cx.plan.has(Feature::Approvals) {
         return Err(ApiError::feature(&[Feature::Approvals]));
     }
     Ok(())
@@ -135,21 +131,13 @@ fn draft_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
     })
 }
 
-/// The parsed request.
-struct ScheduleRequest {
-    change: PostChange,
-    destination: Destination,
-}
-
-fn read(f: &Fields<'_>) -> ScheduleRequest {
-    let destination = f.enum_value("destination").value().unwrap_or(Destination::Calendar);
-    let schedule_type = match destination {
-        Destination::Calendar => PatchField::Value(ScheduleType::Scheduled),
-        Destination::Draft | Destination::Approval => PatchField::Omitted,
-    };
-    let (accounts, overrides) = (f.ids("account_ids", edit::MAX_ACCOUNTS), edit::read_overrides(f));
-    let change = PostChange { schedule_type, accounts, overrides, ..PostChange::empty() };
-    ScheduleRequest { change, destination }
+impl PlanScheduling {
+    /// Returns the change of the draft to the post.
+    fn change(&self) -> PostChange {
+        let schedule_type = (self.destination == Destination::Calendar).then_some(ScheduleType::Scheduled);
+        let (accounts, overrides) = (self.account_ids.clone(), self.overrides.clone());
+        PostChange::from(&CreatePostRequest { schedule_type, accounts, overrides, ..CreatePostRequest::default() })
+    }
 }
 
 /// Maps a field of a post to its name in this request.

@@ -202,14 +202,13 @@ fn check_overrides(desired: &DesiredPost, change: &PostChange, problems: &Proble
     let account_ids: HashSet<i64> = desired.targets.iter().map(|t| t.account_id).collect();
     let mut seen = HashSet::with_capacity(list.len());
     for (i, entry) in list.iter().enumerate() {
-        let path = format!("overrides.{i}.account_id");
-        if problems.has(&path) {
-            continue;
-        }
-        if !account_ids.contains(&entry.account_id) {
-            problems.add(path, format!("Account {} is not one of the post's accounts.", entry.account_id));
-        } else if !seen.insert(entry.account_id) {
-            problems.add(path, format!("Account {} already has an override.", entry.account_id));
+        // Without an ID, the problem is already reported.
+        let Some(account_id) = entry.account_id else { continue };
+        let problem = |message: String| problems.add(format!("overrides.{i}.account_id"), message);
+        if !account_ids.contains(&account_id) {
+            problem(format!("Account {account_id} is not one of the post's accounts."));
+        } else if !seen.insert(account_id) {
+            problem(format!("Account {account_id} already has an override."));
         }
     }
 }

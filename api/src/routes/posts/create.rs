@@ -2,42 +2,59 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
 use crier_domain::post::ScheduleType;
 use crier_store::Tx;
-use schemars::JsonSchema;
-use serde_json::json;
 
-use super::edit::{self, DesiredPost, PostChange, PostOverride};
+use super::edit::{self, DesiredPost, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, PostChange, PostOverride};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
-use crate::fields::ParsedBody;
-use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
-use crate::response::{One, Reply, ScheduledTimestamp};
+use crate::fields::PatchField;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
 
 /// The post to create.
-#[derive(JsonSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-#[schemars(rename = "NewPost")]
+#[derive(Clone, Debug, Default, Request)]
+#[request(name = "NewPost")]
 pub struct CreatePostRequest {
     /// The text of the post. Required unless there is media.
-    #[schemars(length(max = edit::MAX_CONTENT_CHARS))]
+    #[field(text(0..=MAX_CONTENT_CHARS), example = "Fresh bread from 7 o'clock.")]
     pub content: Option<String>,
-    #[schemars(with = "Option<TextEnum<ScheduleType>>", extend("default" = "draft"))]
+    #[field(enum_value(), default = ScheduleType::Draft, example = "scheduled")]
     pub schedule_type: Option<ScheduleType>,
     /// The time when the post is published. Required for `scheduled`, stored for a draft, ignored for `now`. Must be in
     /// the future, within 5 years. A time without an offset is in the brand's time zone.
-    pub scheduled_at: Option<ScheduledTimestamp>,
+    #[field(time(), example = "{day+7}T07:00:00")]
+    pub scheduled_at: Option<DateTime<Utc>>,
     /// The ids of accounts of the brand. At least one is required unless the post is a draft.
-    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("uniqueItems" = true))]
+    #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Option<Vec<i64>>,
-    #[schemars(length(max = edit::MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
+    #[field(ids(MAX_MEDIA), extension)]
     pub media: Option<Vec<i64>>,
-    #[schemars(length(max = edit::MAX_ACCOUNTS), extend("x-extension" = true))]
+    #[field(objects(MAX_ACCOUNTS), extension)]
     pub overrides: Option<Vec<PostOverride>>,
+}
+
+/// The change of an empty draft to this post.
+impl From<&CreatePostRequest> for PostChange {
+    fn from(new: &CreatePostRequest) -> Self {
+        let CreatePostRequest { content, schedule_type, scheduled_at, accounts, media, overrides } = new.clone();
+        Self {
+            content: to_change(content),
+            schedule_type: to_change(schedule_type),
+            scheduled_at: to_change(scheduled_at),
+            accounts: to_change(accounts),
+            media: to_change(media),
+            overrides: to_change(overrides),
+        }
+    }
+}
+
+fn to_change<T>(field: Option<T>) -> PatchField<T> {
+    field.map_or(PatchField::Omitted, PatchField::Value)
 }
 
 pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
@@ -49,20 +66,18 @@ pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
             "`schedule_type` determines whether the post is a draft, is scheduled, or is published immediately. Publishing \
              is asynchronous: poll the post's status, or subscribe to `post.published` and `post.failed`.",
         )
-        .ignores(PostChange::ignored)
+        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(new)))
         .status(201)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
         .with_rerender("post", show::show)
-
-// EXAMPLE CreatePostRequest: json!({ "content": "Fresh bread from 7 o'clock.", "schedule_type": "scheduled", "scheduled_at": "{day+7}T07:00:00", "accounts": [1] })
 }
 
-async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> Result<Reply<PostDetail>> {
+async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreatePostRequest>>) -> Result<Reply<PostDetail>> {
     let draft = edit::empty_draft(cx, tx.now)?;
-    let change = &parsed.value;
-    let desired = DesiredPost::from_change(&draft, &[], change);
-    let accounts = check::validate(cx, tx, &draft, &desired, change, parsed.problems()).await?;
+    let change = PostChange::from(parsed.partial()?);
+    let desired = DesiredPost::from_change(&draft, &[], &change);
+    let accounts = check::validate(cx, tx, &draft, &desired, &change, parsed.problems()).await?;
     let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

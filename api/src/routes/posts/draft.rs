@@ -6,13 +6,13 @@ use crier_store::{Tx, posts};
 use super::{PostDetail, edit};
 use crate::context::Context;
 use crate::error::Result;
-use crate::response::ApiResponse;
+use crate::response::Reply;
 
 /// Creates a draft for the brand in the path, with the key's user as its author. Responds like `createPost`.
-pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<ApiResponse> {
+pub async fn create_draft(cx: &Context, tx: &mut Tx, content: String) -> Result<Reply<PostDetail>> {
     let mut post = Post { content, ..edit::empty_draft(cx, tx.now)? };
     post.id = posts::insert(tx, &post).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
-    Ok(ApiResponse::created(&path, PostDetail::new(post, Vec::new()))?.with_records([id]))
+    Ok(Reply::at(&path, PostDetail::new(post, Vec::new())).with_records([id]))
 }

@@ -1,7 +1,7 @@
 //! Computes the post that results from a request, without database access.
 //!
 //! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit is an edit of the status
-//! only. [`PostChange`] is the request body and [`DesiredPost`] the resulting post; [`super::check`] validates it and
+//! only. [`PostChange`] is the request and [`DesiredPost`] the resulting post; [`super::check`] validates it and
 //! [`super::apply`] writes it.
 
 use std::borrow::Cow;
@@ -16,8 +16,9 @@ use serde_json::{Map, Value, json};
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::fields::{Fields, ParsedBody, PatchField, steps};
-use crate::openapi::schema::{TextEnum, by_platform};
+use crate::fields::{Fields, PatchField, steps};
+use crate::openapi::schema::by_platform;
+use crate::request::Request;
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
@@ -26,38 +27,47 @@ pub const MAX_ACCOUNTS: usize = 1_000;
 pub const MAX_MEDIA: usize = 100;
 
 /// The changes to a post. Omitted fields keep their values. Null clears a field.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct PostChange {
-    #[schemars(length(max = MAX_CONTENT_CHARS))]
+    #[field(text(0..=MAX_CONTENT_CHARS), example = "Fresh bread from 6 o'clock.")]
     pub content: PatchField<String>,
-    #[schemars(with = "PatchField<TextEnum<ScheduleType>>")]
+    #[field(enum_value(), example = "now")]
     pub schedule_type: PatchField<ScheduleType>,
-    #[schemars(extend("x-extension" = true))]
+    #[field(time(), extension)]
     pub scheduled_at: PatchField<DateTime<Utc>>,
-    #[schemars(length(max = MAX_ACCOUNTS), extend("uniqueItems" = true, "x-extension" = true))]
+    #[field(ids(MAX_ACCOUNTS), extension)]
     pub accounts: PatchField<Vec<i64>>,
-    #[schemars(length(max = MAX_MEDIA), extend("uniqueItems" = true, "x-extension" = true))]
+    #[field(ids(MAX_MEDIA), extension)]
     pub media: PatchField<Vec<i64>>,
     /// The new overrides. They replace all existing overrides.
-    #[schemars(length(max = MAX_ACCOUNTS), extend("x-extension" = true))]
+    #[field(objects(MAX_ACCOUNTS), extension)]
     pub overrides: PatchField<Vec<PostOverride>>,
 }
 
 /// The override for one account. Omitted fields use the post's values.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
+#[request(check = check_override)]
 pub struct PostOverride {
     /// The id of one of the post's accounts.
-    pub account_id: i64,
-    #[schemars(length(min = 1, max = MAX_CONTENT_CHARS))]
+    #[field(id(), required)]
+    pub account_id: Option<i64>,
+    #[field(text(1..=MAX_CONTENT_CHARS))]
     pub content: Option<String>,
-    #[schemars(length(max = MAX_MEDIA), extend("uniqueItems" = true))]
+    #[field(ids(MAX_MEDIA))]
     pub media: Option<Vec<i64>>,
+    #[field(map())]
     pub options: Option<PostOptions>,
 }
 
 /// The platform-specific options of a post, by name.
 #[derive(Clone, Debug, Default)]
 pub struct PostOptions(Map<String, Value>);
+
+impl From<Map<String, Value>> for PostOptions {
+    fn from(options: Map<String, Value>) -> Self {
+        Self(options)
+    }
+}
 
 impl JsonSchema for PostOptions {
     fn schema_name() -> Cow<'static, str> {
@@ -89,58 +99,18 @@ pub fn empty_draft(cx: &Context, now: DateTime<Utc>) -> Result<Post> {
 }
 
 impl PostChange {
-    /// Parses the request body.
-    pub fn parse(cx: &Context) -> ParsedBody<Self> {
-        cx.parse(|f| Self::read(f, cx.zone()))
-    }
-
     /// Returns the field that is ignored: a time in the past that is sent with `now`.
-    pub fn ignored(cx: &Context) -> Option<&'static str> {
-        let parsed = cx.parse(|f| (f.enum_value("schedule_type").value(), f.time("scheduled_at", cx.zone()).value()));
-        let (schedule_type, scheduled_at) = parsed.value;
-        let ignored = schedule_type == Some(ScheduleType::Now) && scheduled_at.is_some_and(|at| at <= cx.now);
-        ignored.then_some("scheduled_at")
-    }
-
-    pub fn read(f: &Fields<'_>, zone: &str) -> Self {
-        Self {
-            content: f.text("content", 0..=MAX_CONTENT_CHARS),
-            schedule_type: f.enum_value("schedule_type"),
-            scheduled_at: f.time("scheduled_at", zone),
-            accounts: f.ids("accounts", MAX_ACCOUNTS),
-            media: f.ids("media", MAX_MEDIA),
-            overrides: read_overrides(f),
-        }
-    }
-
-    pub fn empty() -> Self {
-        Self {
-            content: PatchField::Omitted,
-            schedule_type: PatchField::Omitted,
-            scheduled_at: PatchField::Omitted,
-            accounts: PatchField::Omitted,
-            media: PatchField::Omitted,
-            overrides: PatchField::Omitted,
-        }
+    pub fn ignored(cx: &Context, change: &Self) -> Option<&'static str> {
+        let is_past = matches!(change.scheduled_at, PatchField::Value(at) if at <= cx.now);
+        (is_past && change.schedule_type == PatchField::Value(ScheduleType::Now)).then_some("scheduled_at")
     }
 }
 
-/// Parses `overrides`; shared by all request bodies with this field.
-pub fn read_overrides(f: &Fields<'_>) -> PatchField<Vec<PostOverride>> {
-    f.objects("overrides", MAX_ACCOUNTS, read_override)
-}
-
-/// Parses one override. An invalid one keeps its position, so that error paths match the request.
-fn read_override(f: &Fields<'_>) -> Option<PostOverride> {
-    let account_id = f.required("account_id", f.id("account_id"));
-    let content = f.text("content", 1..=MAX_CONTENT_CHARS).value();
-    let media = f.ids("media", MAX_MEDIA).value();
-    let options = f.object("options").value().cloned();
-    if options.as_ref().is_some_and(any_field_has_nul) {
-        f.problem("options", "Must not contain the NUL character.");
+/// The options stay in the override, so that their other problems are found too.
+fn check_override(request: &PostOverride, fields: &Fields<'_>) {
+    if request.options.as_ref().is_some_and(|options| any_field_has_nul(&options.0)) {
+        fields.problem("options", "Must not contain the NUL character.");
     }
-    let options = options.map(PostOptions);
-    Some(PostOverride { account_id: account_id.unwrap_or_default(), content, media, options })
 }
 
 impl PostOverride {
@@ -225,7 +195,7 @@ impl DesiredPost {
         let by_account: HashMap<i64, &TargetState> = current.iter().map(|s| (s.target.account_id, s)).collect();
         let target = |account_id: i64| {
             steps::count_step();
-            let place = places.get(&account_id).copied();
+            let place = places.get(&Some(account_id)).copied();
             let existing = by_account.get(&account_id);
             let target_override = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].target_override(),

@@ -1,17 +1,19 @@
 //! `GET /brands/{brand}/posts`
 
+use std::sync::Arc;
+
 use crier_domain::access::Scope;
 use crier_domain::post::{self, PostStatus};
-use crier_store::{Conn, Page, posts, targets};
+use crier_store::{Conn, posts, targets};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{PostFields, TAG};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
-use crate::error::{ApiError, ErrorCode, Result};
-use crate::openapi::schema::TextEnum;
+use crate::error::Result;
 use crate::pagination;
+use crate::request::{Pages, Parsed, Request};
 use crate::response::{Listed, Paged, Reply, Timestamp};
 
 /// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
@@ -27,7 +29,17 @@ pub struct Post {
     pub updated_at: Timestamp,
 }
 
-pub fn endpoint() -> Endpoint<QUERY, Paged<Post>> {
+/// The posts to list.
+#[derive(Clone, Debug, Default, Request)]
+pub struct ListPosts {
+    #[field(flatten)]
+    pub pages: Pages,
+    /// Only posts with this status.
+    #[field(enum_value())]
+    pub status: Option<PostStatus>,
+}
+
+pub fn endpoint() -> Endpoint<ListPosts, Paged<Post>> {
     Endpoint::get("/brands/{brand}/posts", "listPosts", Scope::PostsRead)
         .tag(TAG)
         .summary("List a brand's posts, newest first")
@@ -35,19 +47,12 @@ pub fn endpoint() -> Endpoint<QUERY, Paged<Post>> {
             "A page has at most 8 MiB. If its posts are larger, it ends early: `meta.per_page` is the number of posts \
              that fit, and `links.next` continues after them.",
         )
-        .pages()
-        .query::<TextEnum<PostStatus>>("status", "Only posts with this status.")
-        .error_codes(&[ErrorCode::ValidationFailed])
-        .reads(list)
+        .checks_then_reads(list)
 }
 
-async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<Post>>> {
-    let mut problems = cx.name_problems();
-    let mut page = pagination::requested_page(&cx.query, &mut problems);
-    let status = pagination::enum_param::<PostStatus>(&cx.query, "status", &mut problems);
-    if !problems.is_empty() {
-        return Err(ApiError::validation(problems));
-    }
+async fn list(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<ListPosts>>) -> Result<Reply<Listed<Post>>> {
+    let &ListPosts { pages, status } = parsed.valid()?;
+    let mut page = pages.request();
     let brand = cx.brand()?.id;
     // More posts could exceed the memory of one request before they are serialized.
     if page.per_page > ALWAYS_FITTING_POSTS {
@@ -61,7 +66,7 @@ async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Listed<Post>>> {
         let own: Vec<_> = target_summaries.iter().filter(|b| b.post_id == post.id).cloned().collect();
         Post::new(post, &own)
     });
-    pagination::respond(cx, page, Page { rows: rows.collect(), total: found.total })
+    Ok(Listed { page, rows: rows.collect(), total: found.total }.into())
 }
 
 impl Post {

@@ -9,7 +9,7 @@ use crier_domain::platform::Platform;
 use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
 use crier_store::{Conn, targets};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::endpoint::AnyEndpoint;
@@ -18,20 +18,20 @@ use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
 pub mod apply;
-mod approve;
-mod attempts;
+pub mod approve;
+pub mod attempts;
 pub mod check;
-mod create;
-mod delete;
+pub mod create;
+pub mod delete;
 mod draft;
 pub mod edit;
-mod list;
-mod reject;
-pub(super) mod show;
-mod status;
-mod submit;
-mod update;
-mod validate;
+pub mod list;
+pub mod reject;
+pub mod show;
+pub mod status;
+pub mod submit;
+pub mod update;
+pub mod validate;
 
 pub use draft::create_draft;
 pub use show::{find, show};
@@ -55,7 +55,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 }
 
 /// The reason why a target failed.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TargetError {
     /// A stable error code.
     pub code: String,
@@ -69,7 +69,7 @@ pub struct TargetError {
 }
 
 /// A post on one account.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Target")]
 pub struct TargetBody {
     pub id: i64,
@@ -104,7 +104,7 @@ pub struct TargetBody {
 }
 
 /// The author of a post.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Author {
     pub id: i64,
     #[schemars(extend("examples" = ["Ann"]))]
@@ -112,7 +112,7 @@ pub struct Author {
 }
 
 /// The fields that every representation of a post has.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PostFields {
     #[schemars(with = "TextEnum<PostStatus>", extend("examples" = ["scheduled"]))]
     pub status: PostStatus,
@@ -134,7 +134,7 @@ pub struct PostFields {
 }
 
 /// A post with its targets and its author.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct PostDetail {
     pub id: i64,
     #[serde(flatten)]

@@ -6,22 +6,19 @@ use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_store::{Tx, posts};
-use schemars::JsonSchema;
-use serde_json::json;
 
 use super::approve::{check_role, lock_pending};
 use super::{PostDetail, TAG, apply, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
-use crate::fields::{Fields, ParsedBody};
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// The reason for rejecting a post.
-#[derive(Clone, Debug, JsonSchema)]
+#[derive(Clone, Debug, Default, Request)]
 pub struct Rejection {
-    #[schemars(length(max = 2000))]
+    #[field(text(0..=2000), example = "The offer has changed.")]
     pub reason: Option<String>,
 }
 
@@ -36,12 +33,6 @@ pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
         .error_codes(&[ErrorCode::PostNotPending])
         .checks_then_writes(reject)
         .with_rerender("post", show::show)
-
-// EXAMPLE Rejection: json!({ "reason": "The offer has changed." })
-}
-
-fn read(f: &Fields<'_>) -> Option<Rejection> {
-    Some(Rejection { reason: f.text("reason", 0..=2000).value() })
 }
 
 async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Result<Reply<PostDetail>> {

@@ -30,7 +30,7 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
         return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
     }
     let current = apply::load_target_states(tx, post.id).await?;
-    let change = PostChange::empty();
+    let change = PostChange::default();
     let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
     let accounts = check::validate(cx, tx, &post, &desired, &change, Problems::default()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;

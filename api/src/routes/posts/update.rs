@@ -4,14 +4,12 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_store::Tx;
-use serde_json::json;
 
 use super::edit::{DesiredPost, PostChange};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
-use crate::fields::ParsedBody;
 use crate::request::Parsed;
 use crate::response::{One, Reply};
 
@@ -29,14 +27,12 @@ pub fn endpoint() -> Endpoint<PostChange, One<PostDetail>> {
         .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])
         .checks_then_writes(update)
         .with_rerender("post", show::show)
-
-// EXAMPLE PostChange: json!({ "content": "Fresh bread from 6 o'clock.", "schedule_type": "now" })
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
     let current = apply::load_target_states(tx, post.id).await?;
-    let change = &parsed.value;
+    let change = parsed.partial()?;
     let desired = DesiredPost::from_change(&post, &current, change);
     let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;

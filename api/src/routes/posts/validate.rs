@@ -1,6 +1,7 @@
 //! `POST /brands/{brand}/posts/validate`
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::platform::Platform;
@@ -9,7 +10,6 @@ use crier_platforms::notes;
 use crier_store::Conn;
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::json;
 
 use super::TAG;
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
@@ -20,6 +20,7 @@ use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::TextEnum;
+use crate::request::Parsed;
 use crate::response::{One, Reply};
 
 /// A problem that makes the platform reject the post.
@@ -63,17 +64,14 @@ pub fn endpoint() -> Endpoint<CreatePostRequest, One<Validation>> {
              `Idempotency-Key` is needed.",
         )
         .extension()
-        .ignores(PostChange::ignored)
+        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(new)))
         .error_codes(&[ErrorCode::ValidationFailed])
-        .reads(validate)
-
-// EXAMPLE CreatePostRequest: json!({ "content": "Fresh bread from 7 o'clock.", "accounts": [1] })
+        .checks_then_reads(validate)
 }
 
-async fn validate(cx: &Context, conn: &mut Conn) -> Result<Reply<Validation>> {
+async fn validate(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<CreatePostRequest>>) -> Result<Reply<Validation>> {
     let post = edit::empty_draft(cx, cx.now)?;
-    let parsed = PostChange::parse(cx);
-    let (change, problems) = (parsed.value.clone(), parsed.problems());
+    let (change, problems) = (PostChange::from(parsed.partial()?), parsed.problems());
     let desired = DesiredPost::from_change(&post, &[], &change);
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);

@@ -37,7 +37,7 @@ fn target(id: i64, status: TargetStatus) -> TargetState {
 }
 
 fn put(schedule_type: Option<ScheduleType>) -> PostChange {
-    PostChange { schedule_type: schedule_type.map_or(PatchField::Omitted, PatchField::Value), ..PostChange::empty() }
+    PostChange { schedule_type: schedule_type.map_or(PatchField::Omitted, PatchField::Value), ..PostChange::default() }
 }
 
 fn decide_change(post: &Post, current: &[TargetState], change: &PostChange) -> std::result::Result<Decision, Conflict> {
@@ -113,7 +113,11 @@ fn published_targets_are_immutable_but_failed_ones_are_not() {
     let post = post(PostStatus::PartiallyPublished);
     let all = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&post, &current, &all), Err(Conflict::Published(1)));
-    let override_of = |account_id| PostOverride { account_id, content: Some("x".into()), media: None, options: None };
+    let override_of = |account_id| PostOverride {
+        account_id: Some(account_id),
+        content: Some("x".into()),
+        ..PostOverride::default()
+    };
     let one = |account_id| PostChange { overrides: PatchField::Value(vec![override_of(account_id)]), ..put(None) };
     assert_eq!(decide_change(&post, &current, &one(1)), Err(Conflict::Published(1)));
     assert_eq!(decide_change(&post, &current, &one(2)).unwrap().overrides.len(), 1);

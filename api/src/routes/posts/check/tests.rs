@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
-use crate::fields::{MAX_PROBLEMS, ParsedBody};
+use crate::fields::{MAX_PROBLEMS, ReadContext};
+use crate::request::Parsed;
+use crate::routes::posts::create::CreatePostRequest;
 use crate::routes::posts::edit::{DesiredPost, MAX_ACCOUNTS, PostChange};
 use crate::runner::json::{self, MAX_VALUES};
 
@@ -75,11 +77,12 @@ fn account(id: i64) -> AccountSummary {
 
 /// Parses and checks a body as `POST /posts` does; returns the problems.
 fn run(body: &Value, lookup: &LookupContext) -> Problems {
-    let parsed =
-        ParsedBody::read(Problems::default(), body.as_object().unwrap(), |f| PostChange::read(f, "Europe/Berlin"));
+    let context = ReadContext::new("Europe/Berlin", now());
+    let parsed = Parsed::<CreatePostRequest>::read(Problems::default(), body.as_object().unwrap(), context);
     let (post, problems) = (Post::draft(1, now()), parsed.problems());
-    let desired = DesiredPost::from_change(&post, &[], &parsed.value);
-    check(&post, &desired, &parsed.value, lookup, &problems);
+    let change = PostChange::from(parsed.partial().unwrap());
+    let desired = DesiredPost::from_change(&post, &[], &change);
+    check(&post, &desired, &change, lookup, &problems);
     problems
 }
 
