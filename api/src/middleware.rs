@@ -17,12 +17,12 @@ use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
 
+use crate::PREFIX;
 use crate::app::App;
 use crate::connections::Connections;
 use crate::error::{ApiError, ErrorCode};
 use crate::limits::RateLimitSubject;
 use crate::outgoing::{BudgetExceeded, CallerHolders, Holder};
-use crate::PREFIX;
 use crate::{admission, outgoing, pages, reply};
 
 /// The id of a request: in its response, in the log, and in the jobs that it causes.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::context::{Context, Query};
 use crate::error::{ApiError, Result};
+use crate::request::Pages;
 use crate::response::Listed;
 
 /// The maximum size of a page's serialized records, in bytes.
@@ -21,7 +22,7 @@ pub fn serialize<T: Serialize>(cx: &Context, listed: &Listed<T>) -> Result<Vec<u
     records.write(&listed.rows, MAX_BYTES)?;
     let page = records.shorten(listed.page, MAX_BYTES);
     let path = format!("{}{}", cx.app.public_url, cx.path());
-    let position = Position::new(&path, &cx.query, (listed.page, page), records.count(), listed.total);
+    let position = Position::new(&path, &cx.query, page, records.count(), listed.total);
     records.finish(&position)
 }
 
@@ -124,9 +125,9 @@ struct Link {
 
 impl Position {
     /// `count`: the number of records on the page. `total`: the number in the list.
-    fn new(path: &str, query: &Query, (requested, page): (PageRequest, PageRequest), count: usize, total: i64) -> Self {
+    fn new(path: &str, query: &Query, page: PageRequest, count: usize, total: i64) -> Self {
         let last = last_page(total, page.per_page);
-        let other_parameters = match page.per_page == requested.per_page {
+        let other_parameters = match Pages::requested_size(query.get("per_page")) == Some(page.per_page) {
             true => query.without(&["page"]),
             false => format!("{}per_page={}&", query.without(&["page", "per_page"]), page.per_page),
         };
@@ -208,7 +209,7 @@ mod tests {
     fn a_page_reports_its_position() {
         let query = Query::parse("per_page=2&status=draft&page=2");
         let page = PageRequest { page: 2, per_page: 2 };
-        let position = Position::new("http://x/p", &query, (page, page), 2, 5);
+        let position = Position::new("http://x/p", &query, page, 2, 5);
         let json = serde_json::to_value(position).unwrap();
         assert_eq!(json["links"]["prev"], "http://x/p?per_page=2&status=draft&page=1");
         assert_eq!(json["links"]["next"], "http://x/p?per_page=2&status=draft&page=3");
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn pages_past_the_end_are_empty_and_link_to_the_previous() {
         let page = PageRequest { page: 9, per_page: 20 };
-        let position = Position::new("http://x/p", &Query::parse(""), (page, page), 0, 45);
+        let position = Position::new("http://x/p", &Query::parse(""), page, 0, 45);
         assert_eq!((position.links.next, position.meta.from, position.meta.to), (None, None, None));
         assert_eq!(position.links.prev.as_deref(), Some("http://x/p?page=8"));
     }
@@ -236,9 +237,7 @@ mod tests {
         // Seven bytes each behind the first nine: four of the six fit, and three divides six.
         let (page, records) = written(2, 9 + 4 * 7);
         assert_eq!((page.page, page.per_page, records.count()), (3, 3, 3));
-        let requested = PageRequest { page: 2, per_page: 6 };
-        let query = Query::parse("per_page=6&page=2");
-        let position = Position::new("http://x/p", &query, (requested, page), records.count(), 60);
+        let position = Position::new("http://x/p", &Query::parse("per_page=6&page=2"), page, records.count(), 60);
         let json: serde_json::Value = serde_json::from_slice(&records.finish(&position).unwrap()).unwrap();
         assert_eq!(json["data"], serde_json::json!(["0006", "0007", "0008"]));
         assert_eq!(json["links"]["next"], "http://x/p?per_page=3&page=4");

@@ -7,11 +7,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::PREFIX;
 use crate::endpoint::AnyEndpoint;
 use crate::endpoint::spec::{BodyFormat, EndpointSpec, ResponseShape};
 use crate::error::{ErrorCode, ErrorType};
 use crate::request::Pages;
-use crate::PREFIX;
 
 mod components;
 mod errors;

@@ -14,9 +14,9 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 
+use crate::PREFIX;
 use crate::admission;
 use crate::app::App;
-use crate::PREFIX;
 
 pub mod bio;
 mod connect;
@@ -39,9 +39,7 @@ pub fn router(app: &Arc<App>) -> Router {
     let public =
         [bio::router(), connect::router(), docs::router(), media::router(), report::router(), sandbox::router()];
     let public = public.into_iter().fold(Router::new().hoop(limit_visitor), Router::push);
-    [public, console::router(app), fetch::router(), styles::router()]
-        .into_iter()
-        .fold(Router::new(), Router::push)
+    [public, console::router(app), fetch::router(), styles::router()].into_iter().fold(Router::new(), Router::push)
 }
 
 /// Rejects a request if its IP address exceeds the rate limit for public pages and files.

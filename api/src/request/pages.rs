@@ -30,6 +30,11 @@ impl Pages {
     /// The names of the parameters, which all lists share.
     pub const NAMES: [&str; 2] = ["page", "per_page"];
 
+    /// Returns the size of a page of a query whose `per_page` is this text.
+    pub fn requested_size(per_page: Option<&str>) -> Option<i64> {
+        per_page.map_or(Some(DEFAULT_PER_PAGE), parse_positive).map(|size| size.min(MAX_PER_PAGE))
+    }
+
     pub fn request(self) -> PageRequest {
         PageRequest { page: self.page, per_page: self.per_page.min(MAX_PER_PAGE) }
     }

@@ -55,7 +55,9 @@ impl<T: DeserializeOwned> Written<T> {
             return Ok(value);
         }
         let stored = serde_json::from_slice::<Data<T>>(&self.response.body);
-        stored.map(|stored| stored.data).map_err(|error| ApiError::bug(format!("a stored response is not read: {error}")))
+        stored
+            .map(|stored| stored.data)
+            .map_err(|error| ApiError::bug(format!("a stored response is not read: {error}")))
     }
 }
 

@@ -7,8 +7,8 @@ use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CO
 use salvo::Response;
 use salvo::writing::Text;
 
-use super::shared::feature_label;
 use super::shared::Link;
+use super::shared::feature_label;
 use super::shell::{Section, Shell};
 use super::visit::Visit;
 use crate::error::{ApiError, ErrorCode};

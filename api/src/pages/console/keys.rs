@@ -13,8 +13,8 @@ use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crate::PREFIX;
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
 
 /// The form value for all scopes.
 const ALL_SCOPES: &str = "all";

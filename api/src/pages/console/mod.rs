@@ -16,8 +16,8 @@ use salvo::Router;
 
 use crate::app::App;
 
-mod call;
 mod assets;
+mod call;
 mod cookie;
 mod error;
 mod flash;

@@ -11,10 +11,10 @@ use salvo::{Depot, FlowCtrl, Request, Response, Router, handler};
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 use zip::ZipArchive;
 
+use crate::PREFIX;
 use crate::app::App;
 use crate::page_body::PageBody;
 use crate::pages::{html, notice, styles};
-use crate::PREFIX;
 
 /// Swagger UI sets inline styles, and sends requests only to this host.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
