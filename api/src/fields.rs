@@ -124,6 +124,7 @@ impl Problems {
     }
 
     /// Returns the paths of the fields with problems.
+    #[cfg(test)]
     pub fn paths(&self) -> Vec<String> {
         self.0.borrow().fields.keys().cloned().collect()
     }

@@ -57,7 +57,7 @@ async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
     assert_others_rejected(&replies, "limit_reached");
-    assert_eq!((passed(&replies), app.count("brands").await), (4, 5), "one already existed");
+    assert_eq!((passed(&replies), app.count_rows("brands").await), (4, 5), "one already existed");
 }
 
 async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
@@ -68,7 +68,7 @@ async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
     let body = |n| json!({ "platform": "sandbox", "credentials": { "handle": format!("h{n}") } });
     let replies = join_all((0..10).map(|n| two.send(n, "POST", &path, body(n)))).await;
     assert_others_rejected(&replies, "limit_reached");
-    assert_eq!((passed(&replies), app.count("brand_accounts").await), (3, 3));
+    assert_eq!((passed(&replies), app.count_rows("brand_accounts").await), (3, 3));
     // An account that is already connected does not count, however often it is connected concurrently.
     let known = t.get(&path).await.data(200)[0]["external_id"].as_str().unwrap().to_owned();
     let body = json!({ "platform": "sandbox", "credentials": { "handle": known } });
@@ -128,10 +128,10 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     assert_others_rejected(&counted, "limit_reached");
     assert_eq!((passed(&counted), passed(&free)), (4, 3), "{free:?}");
     assert_eq!(app.used_posts(t.workspace).await, 20_000);
-    assert_eq!(app.count("posts WHERE counted").await, 4);
-    assert_eq!(app.count("posts WHERE status <> 'draft'").await, 4, "the others are drafts still");
-    let waiting = app.count("jobs WHERE kind = 'publish_target'").await;
-    let submitted = app.count("posts WHERE status = 'pending_approval'").await;
+    assert_eq!(app.count_rows("posts WHERE counted").await, 4);
+    assert_eq!(app.count_rows("posts WHERE status <> 'draft'").await, 4, "the others are drafts still");
+    let waiting = app.count_rows("jobs WHERE kind = 'publish_target'").await;
+    let submitted = app.count_rows("posts WHERE status = 'pending_approval'").await;
     assert_eq!(waiting + submitted, 4, "rejected posts are not published");
 }
 
@@ -184,7 +184,7 @@ async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     let all = [created, uploads].concat();
     assert_others_rejected(&all, "storage_limit_exceeded");
     assert_eq!(passed(&all), 3);
-    assert_eq!(app.count("media").await, 4);
+    assert_eq!(app.count_rows("media").await, 4);
     let bytes = app.counted_bytes().await;
     assert_eq!(bytes - (cap - 3 * largest), app.file_bytes().await - largest, "exactly the stored bytes");
     assert!(bytes <= cap);

@@ -123,7 +123,7 @@ async fn items_per_brand_are_capped(app: TestApp) {
     t.put(&path, json!({ "items": kept })).await.expect_error(402, "limit_reached");
     t.delete(&format!("{one}/{}", created["id"])).await.expect_error(404, "not_found");
     make(&t, json!([])).await.expect(201);
-    assert_eq!(app.count("content_plan_items").await, 5_000);
+    assert_eq!(app.count_rows("content_plan_items").await, 5_000);
 }
 
 async fn plan_lists_have_a_bounded_size(app: TestApp) {

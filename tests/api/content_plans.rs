@@ -147,7 +147,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(plan(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    assert_eq!(app.count("content_plans").await, 0);
+    assert_eq!(app.count_rows("content_plans").await, 0);
     plan(&t, json!({ "name": "x", "starts_on": "2030-02-01", "ends_on": "2030-02-01" })).await.expect(201);
     let (path, _) = item(&t, json!({ "title": "t" })).await;
     for (body, wrong) in [
@@ -179,7 +179,7 @@ async fn bulk_item_creation_is_atomic(app: TestApp) {
     ] {
         assert_eq!(bulk(items).await.invalid_fields(), [wrong]);
     }
-    assert_eq!(app.count("content_plan_items").await, 0);
+    assert_eq!(app.count_rows("content_plan_items").await, 0);
     let created = bulk(json!(many(500))).await.data(201);
     let titles: Vec<&str> = created.as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect();
     assert_eq!((titles.len(), titles[0], titles[499]), (500, "item 0", "item 499"), "in the request's order");
@@ -196,7 +196,7 @@ async fn items_per_plan_are_capped(app: TestApp) {
     assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid_fields(), ["items"]);
     t.post(&items, json!({ "title": "the last" })).await.expect(201);
     assert_eq!(t.post(&items, json!({ "title": "one more" })).await.invalid_fields(), ["items"]);
-    assert_eq!(app.count("content_plan_items").await, 1_000);
+    assert_eq!(app.count_rows("content_plan_items").await, 1_000);
 }
 
 async fn an_item_is_scheduled_as_a_post(app: TestApp) {
@@ -211,7 +211,7 @@ async fn an_item_is_scheduled_as_a_post(app: TestApp) {
     assert_eq!((&created["status"], &created["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
     assert_eq!((&created["scheduled_at"], &created["content"]), (&json!(at), &json!("Fresh bread")));
     assert_eq!((&created["accounts"], &created["plan_item_id"]), (&json!([account]), &json!(item)));
-    assert_eq!(app.count("jobs WHERE state = 'scheduled'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
     let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
     assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &created["id"]));
     created.as_object_mut().unwrap().remove("plan_item_id");
@@ -301,7 +301,7 @@ async fn scheduling_an_item_applies_the_post_rules(app: TestApp) {
         let invalid = t.post(&format!("{path}/schedule"), body.clone()).await.invalid_fields();
         assert_eq!(invalid, wrong, "{} with {body}", new.to_string().chars().take(80).collect::<String>());
     }
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
     let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": at })).await;
     let body = json!({ "account_ids": [account], "overrides": [{ "account_id": account, "content": "mine" }] });
     let created = t.post(&format!("{path}/schedule"), body).await.data(201);
@@ -354,7 +354,7 @@ async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
     for reply in replies.iter().filter(|r| r.status != 201) {
         reply.expect_error(409, "item_already_scheduled");
     }
-    assert_eq!(app.count("posts").await, 1);
+    assert_eq!(app.count_rows("posts").await, 1);
     assert_eq!(app.used_posts(t.workspace).await, i64::from(created[0].data(201)["status"] != "draft"));
 }
 
@@ -365,7 +365,7 @@ async fn approval_requires_a_plan_feature(app: TestApp) {
     let body = json!({ "account_ids": [account], "destination": "approval" });
     t.post(&format!("{path}/schedule"), body.clone()).await.expect_error(402, "feature_not_available");
     t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.expect_error(402, "feature_not_available");
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 }
 
 async fn deleting_a_plan_keeps_its_posts(app: TestApp) {

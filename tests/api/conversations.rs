@@ -211,7 +211,7 @@ async fn a_reply_is_accepted_once(app: TestApp) {
     assert_eq!(accepted.header("location"), Some(wanted.as_str()));
     let again = send().await;
     assert!(again.replayed() && again.data(202) == shown);
-    assert_eq!(app.count("jobs WHERE kind = 'send_reply'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
     let detail = t.get(&t.path(&format!("/conversations/{id}"))).await.data(200);
     assert_eq!(
         (detail["messages"].as_array().unwrap().len(), &detail["last_message_preview"]),
@@ -258,7 +258,7 @@ async fn rejected_replies_include_the_reason(app: TestApp) {
     let shown = t.get(&t.path(&format!("/conversations/{id}"))).await.data(200);
     assert_eq!(shown["can_reply"], false);
     assert!(shown["reply_refusal"].as_str().unwrap().contains("no longer connected"));
-    assert_eq!(app.count("jobs WHERE kind = 'send_reply'").await, 0);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 0);
 }
 
 async fn a_sync_is_requested(app: TestApp) {
@@ -267,9 +267,9 @@ async fn a_sync_is_requested(app: TestApp) {
     let path = t.path(&format!("/social-accounts/{account}/sync"));
     let accepted = t.post(&path, json!({})).await;
     assert_eq!(accepted.data(202), json!({ "account_id": account, "synced_at": null, "last_error": null }));
-    assert_eq!(app.count("jobs WHERE kind = 'sync_inbox' AND state = 'ready'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox' AND state = 'ready'").await, 1);
     t.post(&path, json!({})).await.expect(202);
-    assert_eq!(app.count("jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     app.expire_account(account).await;
     t.post(&path, json!({})).await.expect_error(409, "reconnect_required");
     app.sql(format!("UPDATE social_accounts SET status = 'active', platform = 'pinterest' WHERE id = {account}")).await;

@@ -138,7 +138,7 @@ async fn a_url_must_be_public(app: TestApp) {
         t.put(&path, json!({ "url": url })).await.expect_error(422, "invalid_source_url");
     }
     assert_eq!(t.get(&t.path("/feeds")).await.data(200).as_array().unwrap().len(), 1);
-    assert_eq!(app.count("jobs").await, 1, "nothing was enqueued");
+    assert_eq!(app.count_rows("jobs").await, 1, "nothing was enqueued");
 }
 
 async fn invalid_fields_are_reported(app: TestApp) {
@@ -176,7 +176,7 @@ async fn changing_the_url_resets_the_feed(app: TestApp) {
     // The same URL is not a change.
     let same = t.put(&path, json!({ "url": URL, "name": "Mine" })).await.data(200);
     assert_eq!((&same["status"], &same["articles_count"]), (&json!("active"), &json!(1)));
-    assert_eq!(app.count("jobs WHERE state = 'ready'").await, 0);
+    assert_eq!(app.count_rows("jobs WHERE state = 'ready'").await, 0);
     let moved = t.put(&path, json!({ "url": "https://8.8.4.4/other" })).await.data(200);
     assert_eq!(
         (&moved["url"], &moved["status"], &moved["name"]),
@@ -238,11 +238,11 @@ async fn an_article_becomes_a_draft(app: TestApp) {
     let other = make(&t, json!({ "url": URL })).await["id"].clone();
     let of_other = t.path(&format!("/feeds/{other}/articles/{whole}/draft"));
     t.request("POST", &of_other).send().await.expect_error(404, "not_found");
-    let posts = app.count("posts").await;
+    let posts = app.count_rows("posts").await;
     let again = async || t.request("POST", &path(whole)).idempotency_key("once").send().await;
     let (first, second) = (again().await, again().await);
     assert_eq!((first.data(201)["id"].clone(), second.replayed()), (second.data(201)["id"].clone(), true));
-    assert_eq!(app.count("posts").await, posts + 1);
+    assert_eq!(app.count_rows("posts").await, posts + 1);
     assert_eq!(app.used_posts(t.workspace).await, 0, "a draft does not count");
 }
 
@@ -254,7 +254,7 @@ async fn a_repeated_key_creates_one_feed_and_one_fetch(app: TestApp) {
     assert_eq!((first.data(201), second.replayed()), (second.data(201), true));
     let request = first.header("x-request-id").unwrap();
     let enqueued = format!("jobs WHERE kind = 'fetch_feed' AND trace = '{request}'");
-    assert_eq!((app.count("feeds").await, app.count(enqueued).await), (1, 1));
+    assert_eq!((app.count_rows("feeds").await, app.count_rows(enqueued).await), (1, 1));
 }
 
 async fn feeds_require_a_plan_feature(app: TestApp) {

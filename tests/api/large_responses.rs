@@ -75,7 +75,7 @@ async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
     let first = create.send().await;
     assert!(first.body.len() > 900_000);
     same(&first, &create.send().await);
-    assert_eq!(app.count("content_plans").await, 1);
+    assert_eq!(app.count_rows("content_plans").await, 1);
     // A small change of a large plan.
     let path = t.path(&format!("/content-plans/{}", id(&first)));
     for n in 0..5 {
@@ -83,7 +83,7 @@ async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
         same(&rename.send().await, &rename.send().await);
     }
     assert_eq!(largest(&app).await, 0, "only ids are stored");
-    assert_eq!(app.count("idempotency_keys WHERE records IS NOT NULL").await, 6);
+    assert_eq!(app.count_rows("idempotency_keys WHERE records IS NOT NULL").await, 6);
     // A replay returns the current state.
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
@@ -126,7 +126,7 @@ async fn replays_of_deleted_records_return_404(app: TestApp) {
         let reply = once.send().await;
         let error = reply.expect_error(404, "not_found");
         assert!(reply.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
-        assert_eq!(app.count(rows).await, 0);
+        assert_eq!(app.count_rows(rows).await, 0);
     }
 }
 

@@ -147,7 +147,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
         let invalid = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid_fields();
         assert_eq!(invalid, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
     }
-    assert_eq!(app.count("bio_pages").await, 0);
+    assert_eq!(app.count_rows("bio_pages").await, 0);
     let created = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let id = &created["links"][0]["id"];
@@ -271,7 +271,7 @@ async fn a_repeated_request_has_one_effect(app: TestApp) {
     let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
     assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
     twice("DELETE", &path, json!({}), "three").await.expect(204);
-    assert_eq!(app.count("bio_pages").await, 0);
+    assert_eq!(app.count_rows("bio_pages").await, 0);
 }
 
 async fn a_link_has_an_icon_and_one_stands_out(app: TestApp) {

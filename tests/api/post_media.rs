@@ -73,15 +73,15 @@ async fn images_keep_their_order(app: TestApp) {
         (&created["targets"][0]["media"], &created["targets"][1]["media"]),
         (&Value::Null, &json!([three, one]))
     );
-    assert_eq!(app.count("post_media").await, 3, "each once");
+    assert_eq!(app.count_rows("post_media").await, 3, "each once");
     let path = t.path(&format!("/posts/{}", created["id"]));
     let changed = t.put(&path, json!({ "media": [one, two] })).await.data(200);
     assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
     t.put(&path, json!({ "overrides": null })).await.expect(200);
-    assert_eq!(app.count(format!("post_media WHERE media_id = {three}")).await, 0);
+    assert_eq!(app.count_rows(format!("post_media WHERE media_id = {three}")).await, 0);
     assert_eq!(t.put(&path, json!({ "media": null })).await.invalid_fields(), ["content"]);
     let bare = t.put(&path, json!({ "media": [], "content": "x" })).await.data(200);
-    assert_eq!((&bare["media"], app.count("post_media").await), (&json!([]), 0));
+    assert_eq!((&bare["media"], app.count_rows("post_media").await), (&json!([]), 0));
 }
 
 async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
@@ -109,7 +109,7 @@ async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
     let error = create(&t, json!({ "media": [theirs] })).await.expect_error(422, "validation_failed");
     let message = format!("Media asset {theirs} does not exist in this brand.");
     assert_eq!(error["fields"]["media.0"], json!([message]));
-    assert_eq!(app.count("posts").await + app.count("post_media").await, 0);
+    assert_eq!(app.count_rows("posts").await + app.count_rows("post_media").await, 0);
 }
 
 async fn images_of_unpublished_posts_are_in_use(app: TestApp) {
@@ -153,7 +153,7 @@ async fn a_draft_with_a_deleted_image_cannot_be_published(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid_fields(), ["media.1"]);
     let other = json!([{ "account_id": account, "media": [two] }]);
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
-    assert_eq!(app.count("post_media").await, 1);
+    assert_eq!(app.count_rows("post_media").await, 1);
     let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
     assert_eq!(now["status"], "publishing", "a deleted image is not published");
 }
@@ -217,7 +217,7 @@ async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
     };
     let (reply, ()) = tokio::join!(posting, delete);
     assert_eq!(reply.invalid_fields(), ["media.0"]);
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 }
 
 async fn platform_image_limits_are_enforced(app: TestApp) {

@@ -52,7 +52,7 @@ async fn a_draft_is_stored_without_jobs(app: TestApp) {
     let status = t.get(&format!("{path}/status")).await.data(200);
     assert!(status.get("content").is_none() && status["targets"][0].get("content").is_none());
     assert_eq!(t.get(&format!("{path}/attempts")).await.data(200), json!([]));
-    assert_eq!(app.count("jobs").await, 0);
+    assert_eq!(app.count_rows("jobs").await, 0);
 }
 
 async fn a_scheduled_post_has_one_job_per_account(app: TestApp) {
@@ -62,8 +62,8 @@ async fn a_scheduled_post_has_one_job_per_account(app: TestApp) {
         json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": hours(&app, 2), "accounts": [two, one] });
     let created = create(&t, body).await.data(201);
     assert_eq!((&created["status"], &created["accounts"]), (&json!("scheduled"), &json!([two, one])));
-    assert_eq!(app.count("jobs WHERE state = 'scheduled'").await, 2);
-    assert_eq!(app.count(format!("jobs WHERE lane = 'account:{one}'")).await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'scheduled'").await, 2);
+    assert_eq!(app.count_rows(format!("jobs WHERE lane = 'account:{one}'")).await, 1);
     assert!(app.notifier.take().is_empty());
 }
 
@@ -138,7 +138,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
         assert_eq!(create(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
     for table in ["posts", "post_targets", "jobs", "usage_slots"] {
-        assert_eq!(app.count(table).await, 0, "{table}");
+        assert_eq!(app.count_rows(table).await, 0, "{table}");
     }
     assert!(app.notifier.take().is_empty());
 }
@@ -224,11 +224,11 @@ async fn rescheduling_replaces_the_job(app: TestApp) {
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
     let open = "jobs WHERE state IN ('scheduled', 'ready')";
     t.put(&path, json!({ "scheduled_at": hours(&app, 6) })).await.expect(200);
-    assert_eq!(app.count(open).await, 1);
+    assert_eq!(app.count_rows(open).await, 1);
     let draft = t.put(&path, json!({ "schedule_type": "draft" })).await.data(200);
-    assert_eq!((&draft["status"], app.count(open).await), (&json!("draft"), 0));
+    assert_eq!((&draft["status"], app.count_rows(open).await), (&json!("draft"), 0));
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
-    assert_eq!(app.count("jobs WHERE state = 'ready'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'ready'").await, 1);
 }
 
 async fn a_draft_is_submitted_and_approved(app: TestApp) {
@@ -355,7 +355,7 @@ async fn deleting_a_post_cancels_its_pending_jobs(app: TestApp) {
     t.delete(&path).await.expect(204);
     t.get(&path).await.expect_error(404, "not_found");
     assert_eq!(t.get(&t.path("/posts")).await.expect(200)["meta"]["total"], 0);
-    assert_eq!(app.count("jobs WHERE state <> 'cancelled'").await, 0);
+    assert_eq!(app.count_rows("jobs WHERE state <> 'cancelled'").await, 0);
 }
 
 async fn validating_writes_nothing(app: TestApp) {
@@ -370,5 +370,5 @@ async fn validating_writes_nothing(app: TestApp) {
     assert_eq!((&good["valid"], &good["targets"][0]["length"]), (&json!(true), &json!(5)));
     let bad = ask("x".repeat(60_000)).await;
     assert_eq!((&bad["valid"], &bad["targets"][0]["problems"][0]["code"]), (&json!(false), &json!("text_too_long")));
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 }

@@ -46,7 +46,7 @@ async fn a_post_with_a_running_job_cannot_be_edited(app: TestApp) {
     for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
         t.put(&path, body).await.expect_error(409, "post_not_editable");
     }
-    assert_eq!(app.count("jobs WHERE state = 'running'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'running'").await, 1);
 }
 
 async fn publishing_now_retries_only_failed_targets(app: TestApp) {
@@ -61,7 +61,7 @@ async fn publishing_now_retries_only_failed_targets(app: TestApp) {
     assert_eq!(statuses, ["published", "pending"]);
     assert_eq!(again["targets"][1]["content"], "better");
     let jobs = async |id: i64| {
-        app.count(format!("jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")).await
+        app.count_rows(format!("jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")).await
     };
     assert_eq!((jobs(done).await, jobs(failed).await), (0, 1));
     assert_eq!(app.used_posts(t.workspace).await, 1);
@@ -82,6 +82,6 @@ async fn deleting_a_post_does_not_stop_running_jobs(app: TestApp) {
     app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
     t.delete(&path).await.expect(204);
     t.get(&path).await.expect_error(404, "not_found");
-    assert_eq!(app.count(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
-    assert_eq!(app.count("jobs WHERE state = 'running'").await, 1);
+    assert_eq!(app.count_rows(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'running'").await, 1);
 }

@@ -133,7 +133,7 @@ async fn an_account_over_the_cap_claims_no_handle(s: TestStore) {
     }
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "wanted" } });
     t.post(&t.path("/social-accounts"), body.clone()).await.expect_error(402, "limit_reached");
-    assert_eq!(app.count("sandbox_handles").await, 3);
+    assert_eq!(app.count_rows("sandbox_handles").await, 3);
     other.post(&other.path("/social-accounts"), body).await.expect(201);
     // The three accounts now belong to another platform.
     app.sql(format!("UPDATE social_accounts SET platform = 'telegram' WHERE workspace_id = {}", t.workspace)).await;

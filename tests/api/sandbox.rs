@@ -94,7 +94,7 @@ async fn a_comment_is_shown_under_its_post(app: TestApp) {
     comment(&app, post, &"x".repeat(2_001)).await.assert_status(422);
     comment(&app, post, &"x".repeat(70_000)).await.assert_status(413);
     comment(&app, post + 1, "x").await.assert_status(404);
-    assert_eq!(app.count("sandbox_comments").await, 1);
+    assert_eq!(app.count_rows("sandbox_comments").await, 1);
 }
 
 async fn comments_are_rate_limited_by_address(app: TestApp) {
@@ -106,7 +106,7 @@ async fn comments_are_rate_limited_by_address(app: TestApp) {
     rejected.assert_status(429);
     assert_eq!((rejected.header("retry-after"), rejected.header("x-ratelimit-remaining")), (Some("1"), Some("0")));
     assert!(rejected.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{rejected:?}");
-    assert_eq!(app.count("sandbox_comments").await, 60);
+    assert_eq!(app.count_rows("sandbox_comments").await, 60);
     // Comments use the allowance of clients without a valid key. The page remains available.
     app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
     page(&app, "/sandbox/demo").await;

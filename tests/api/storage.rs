@@ -36,12 +36,12 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
     let long = format!("{posts}/{}", long["id"]);
     // The plan has 500 MiB.
     fill(&t, 400 * MIB, 100 * MIB - 20_000).await;
-    let count = app.count("posts").await;
+    let count = app.count_rows("posts").await;
     for content in ["y".repeat(40_000), "y".repeat(20_500)] {
         let error = draft(&t, &content).await.expect_error(402, "storage_limit_exceeded");
         assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     }
-    assert_eq!(app.count("posts").await, count, "nothing was stored");
+    assert_eq!(app.count_rows("posts").await, count, "nothing was stored");
     draft(&other, &"y".repeat(40_000)).await.expect(201);
     draft(&t, "short").await.expect(201);
     fill(&t, 400 * MIB, 100 * MIB).await;
@@ -145,7 +145,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         for table in
             ["posts", "media", "files", "media_jobs", "feeds", "content_plans", "bio_pages", "reports", "brands"]
         {
-            rows.push(app.count(table).await);
+            rows.push(app.count_rows(table).await);
         }
         rows
     };

@@ -55,7 +55,7 @@ async fn a_typo_never_publishes(app: TestApp) {
     let option = json!([{ "account_id": account, "options": { "visibilty": "private" } }]);
     let rejected = t.post(&t.path("/posts"), body("overrides", option)).await;
     assert_eq!(rejected.invalid_fields(), ["overrides.0.options.visibilty"]);
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 
     let draft = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201);
     let path = t.path(&format!("/posts/{}", draft["id"]));
@@ -173,7 +173,7 @@ async fn publishing_now_rejects_a_future_time(app: TestApp) {
     for path in ["/posts", "/posts/validate"] {
         assert_eq!(t.post(&t.path(path), body(at(2))).await.invalid_fields(), ["scheduled_at"], "{path}");
     }
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
     let past = t.post(&t.path("/posts"), body(at(-2))).await;
     assert_eq!((past.data(201)["status"].as_str(), ignored(&past)), (Some("publishing"), "scheduled_at"));
     let draft = json!({ "content": "x", "accounts": [account], "scheduled_at": at(5) });
@@ -228,7 +228,7 @@ async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
     let long = "x".repeat(10_000);
     let reply = send(&[(&long, Some("a"), b"x"), ("file", None, b"")]).await;
     assert!(reply.body.len() < 2_000, "{}", reply.body.len());
-    assert_eq!(app.count("media").await, 0);
+    assert_eq!(app.count_rows("media").await, 0);
     let reply = send(&[("file", Some("a.png"), &png), ("color", None, b"red")]).await;
     reply.expect(201);
     assert_eq!(ignored(&reply), "color");

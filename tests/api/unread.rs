@@ -69,7 +69,7 @@ async fn unread_responses_are_bounded(app: TestApp) {
     let again = t.request("POST", &posts).idempotency_key("unread").raw(body).send().await;
     again.expect(201);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
-    assert_eq!(app.count("posts").await, 22);
+    assert_eq!(app.count_rows("posts").await, 22);
 }
 
 async fn http2_is_not_supported(app: TestApp) {

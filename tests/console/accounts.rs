@@ -48,7 +48,7 @@ async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
         done.expect(200, "Account connected.").expect(200, "demo");
     }
     assert_eq!(app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
-    assert_eq!(app.count("social_accounts").await, 1);
+    assert_eq!(app.count_rows("social_accounts").await, 1);
 }
 
 async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
@@ -68,7 +68,7 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     }
     let long = "x".repeat(100_000);
     person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
-    assert_eq!(app.count("social_accounts").await, 0);
+    assert_eq!(app.count_rows("social_accounts").await, 0);
     person.get(&t.path("/accounts/connect/facebook")).await.expect(200, "Ask the operator to add an application");
     person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
 }
@@ -95,7 +95,7 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
     empty.expect(422, "Enter your server, such as mastodon.social.");
     let private = person.submit_from(&page, &path, &[("instance", "127.0.0.1")]).await;
     private.expect(422, "e-instance").expect(422, "value=\"127.0.0.1\"");
-    assert_eq!(app.count("authorizations").await, 0);
+    assert_eq!(app.count_rows("authorizations").await, 0);
     let mut opened = Vec::new();
     for _ in 0..2 {
         let next = person.submit_from(&page, &path, &[("instance", "8.8.8.8")]).await;
@@ -104,7 +104,7 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
         opened.push(next.path.clone());
     }
     assert_eq!(opened[0], opened[1]);
-    assert_eq!(app.count("authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
+    assert_eq!(app.count_rows("authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
 }
 
 async fn accounts_are_capped_by_the_plan(app: TestApp) {
@@ -117,5 +117,5 @@ async fn accounts_are_capped_by_the_plan(app: TestApp) {
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
     page.expect(422, "The workspace's plan allows 3 social accounts per brand. Disconnect one, or ask");
-    assert_eq!(app.count("authorizations").await, 0);
+    assert_eq!(app.count_rows("authorizations").await, 0);
 }

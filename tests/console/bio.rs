@@ -43,14 +43,14 @@ async fn a_page_is_created_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &new, &form).await;
         shown.expect(200, "Page created.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
     }
-    assert_eq!(app.count("bio_pages").await, 1);
+    assert_eq!(app.count_rows("bio_pages").await, 1);
     person.get(&list).await.expect(200, "Acme Bakery").expect(200, "Ocean");
     let id = app.newest_id("bio_pages").await;
     let path = t.path(&format!("/bio/{id}"));
     let form = [("title", "Acme"), ("slug", "acme"), ("theme", "dark"), ("bio", ""), ("avatar", "")];
     let shown = person.submit(&path, &path, &form).await;
     shown.expect(200, "Page saved.").expect(200, "/@acme").expect(200, "value=\"dark\" checked");
-    assert_eq!(app.count("bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
+    assert_eq!(app.count_rows("bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
     for library in ["0", "x", "7", "9223372036854775807"] {
         assert_eq!(person.get(&format!("{path}?library={library}")).await.status, 200);
     }
@@ -76,8 +76,8 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
     let new = t.path("/bio/new");
     let page = person.submit(&new, &new, &[("title", "Second"), ("slug", "acme-bakery")]).await;
     page.expect(422, "Another page already uses this URL.");
-    assert_eq!(app.count("bio_pages WHERE title = 'Acme Bakery'").await, 1);
-    assert_eq!(app.count("bio_pages").await, 1);
+    assert_eq!(app.count_rows("bio_pages WHERE title = 'Acme Bakery'").await, 1);
+    assert_eq!(app.count_rows("bio_pages").await, 1);
 }
 
 async fn links_are_added_changed_and_removed(app: TestApp) {
@@ -187,7 +187,7 @@ async fn other_pages_and_links_are_not_found(app: TestApp) {
     person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "Page not found");
     person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "Page not found");
     assert_eq!(stored_links(&t, &own).await, own["links"]);
-    assert_eq!(app.count("bio_pages").await, 2);
+    assert_eq!(app.count_rows("bio_pages").await, 2);
 }
 
 async fn a_plan_without_pages_has_none(app: TestApp) {

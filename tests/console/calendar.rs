@@ -106,7 +106,7 @@ async fn moving_keeps_the_local_time_of_day(app: TestApp) {
     let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
     assert_eq!((status, text.as_str()), (200, "Post moved to Monday 2 November, 09:30."));
     assert_eq!(read_schedule(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
-    assert_eq!(app.count("jobs WHERE state = 'scheduled'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
     let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
     let draft = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     assert_eq!(move_to(&app, &person, t.brand, draft, "2026-07-05").await.0, 200);

@@ -74,7 +74,7 @@ async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
-    assert_eq!(app.count("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
@@ -143,7 +143,7 @@ async fn errors_are_shown_beside_the_entered_values(app: TestApp) {
         .submit(&new_post_path(&t), &new_post_path(&t), &[("content", "Which button?")])
         .await
         .expect(200, "Which button?");
-    assert_eq!(app.count("posts").await, 1);
+    assert_eq!(app.count_rows("posts").await, 1);
 }
 
 async fn images_are_chosen_without_saving(app: TestApp) {
@@ -169,7 +169,7 @@ async fn images_are_chosen_without_saving(app: TestApp) {
         page.expect(200, "As typed");
         assert_eq!(chosen(&page), expected, "{action}: {}", page.text);
     }
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
     person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
@@ -236,7 +236,7 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
         locations.push(reply.header("location").unwrap_or_default().to_owned());
     }
     assert_eq!(locations[0], locations[1], "a form that is sent twice stores one image");
-    assert_eq!(app.count("media").await, 1);
+    assert_eq!(app.count_rows("media").await, 1);
     person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
     let page = person.get(&new_post_path(&t)).await;
     let reply = send_file(&app, &person, &page, &png, true).await;
@@ -251,7 +251,7 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
     let url = format!("{}{}", app.url, upload_url(&page));
     let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
     assert_eq!(request.send().await.status, 403);
-    assert_eq!(app.count("media").await, 2);
+    assert_eq!(app.count_rows("media").await, 2);
 }
 
 async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
@@ -324,7 +324,7 @@ async fn the_preview_is_a_fragment_for_the_script(app: TestApp) {
     let reply = request.header("x-requested-with", "fetch").send().await;
     let text = String::from_utf8_lossy(&reply.body);
     assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 }
 
 async fn a_published_post_cannot_be_edited(app: TestApp) {

@@ -47,7 +47,7 @@ async fn a_plan_is_created_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &new, &form).await;
         shown.expect(200, "Plan created.").expect(200, "1 Jan to 31 Jan 2030").expect(200, "No items here");
     }
-    assert_eq!(app.count("content_plans").await, 1);
+    assert_eq!(app.count_rows("content_plans").await, 1);
     person.get(&list).await.expect(200, "Spring").expect(200, "1 Jan to 31 Jan 2030");
     let path = t.path(&format!("/plans/{}", app.newest_id("content_plans").await));
     let edit = format!("{path}/edit");
@@ -123,14 +123,14 @@ async fn a_post_is_created_from_an_item_once(app: TestApp) {
         let to = t.path(&format!("/posts/{post}?note=post-scheduled"));
         assert_eq!((response.status, response.reply.header("location")), (303, Some(to.as_str())));
     }
-    assert_eq!(app.count("posts WHERE status = 'scheduled'").await, 1);
+    assert_eq!(app.count_rows("posts WHERE status = 'scheduled'").await, 1);
     person.get(&item).await.expect(200, "A post was created from this item.").expect(200, "Scheduled");
     person.get(&path).await.expect(200, "Scheduled");
     // A form from a page that was opened earlier.
     let response =
         person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
     response.expect(422, "was already created from this item");
-    assert_eq!(app.count("posts").await, 1);
+    assert_eq!(app.count_rows("posts").await, 1);
 }
 
 async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
@@ -142,7 +142,7 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
         let (path, item) = paths(&t, plan);
         let form = [("destination", destination), ("account_ids", account.as_str())];
         person.submit(&item, &format!("{item}/schedule"), &form).await;
-        assert_eq!(app.count(format!("posts WHERE status = '{status}'")).await, 1, "{destination}");
+        assert_eq!(app.count_rows(format!("posts WHERE status = '{status}'")).await, 1, "{destination}");
         assert!(!person.get(&path).await.has("Planned"));
     }
     let basic = app.tenant("pro").await;
@@ -172,7 +172,7 @@ async fn problems_of_scheduling_are_shown(app: TestApp) {
     person.submit(&item, &schedule, &form).await.expect(422, "The item has no planned time.");
     app.expire_account(account.parse().unwrap()).await;
     person.get(&item).await.expect(200, "Expired. Reconnect it to publish.").expect(200, "value=\"draft\" checked");
-    assert_eq!(app.count("posts").await, 0);
+    assert_eq!(app.count_rows("posts").await, 0);
 }
 
 async fn items_are_paged(app: TestApp) {
@@ -212,7 +212,7 @@ async fn other_plans_and_items_are_not_found(app: TestApp) {
         let response = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
         response.expect(404, "Page not found");
     }
-    assert_eq!(app.count("content_plan_items").await, 2);
+    assert_eq!(app.count_rows("content_plan_items").await, 2);
 }
 
 async fn a_plan_without_the_feature_has_no_page(app: TestApp) {

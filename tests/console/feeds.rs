@@ -51,7 +51,7 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &list, &[("url", URL), ("name", ""), ("type", "atom")]).await;
         shown.expect(200, "Feed added.").expect(200, "Waiting for first fetch").expect(200, "Atom");
     }
-    assert_eq!(app.count("feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
+    assert_eq!(app.count_rows("feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
     let path = t.path(&format!("/feeds/{}", app.newest_id("feeds").await));
     // A name that the user has not changed follows the feed.
     let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
@@ -59,7 +59,7 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &path, &form).await.expect(200, "Feed saved.");
     }
-    assert_eq!(app.count("feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
+    assert_eq!(app.count_rows("feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
     let form = [("name", "News"), ("url", "https://8.8.4.4/new.xml")];
     person.submit(&path, &path, &form).await.expect(200, "value=\"News\"");
     person.get(&list).await.expect(200, "News").expect(200, "https://8.8.4.4/new.xml");
@@ -81,8 +81,8 @@ async fn errors_in_a_feed_are_shown(app: TestApp) {
         person.submit(at, at, &[("url", URL), ("name", &long)]).await.expect(422, "e-name");
     }
     person.submit(&list, &list, &[("url", URL), ("type", "gopher")]).await.expect(422, "e-type");
-    assert_eq!(app.count("feeds WHERE name = '8.8.8.8'").await, 1);
-    assert_eq!(app.count("feeds").await, 1);
+    assert_eq!(app.count_rows("feeds WHERE name = '8.8.8.8'").await, 1);
+    assert_eq!(app.count_rows("feeds").await, 1);
 }
 
 async fn a_failing_feed_says_why(app: TestApp) {
@@ -136,7 +136,7 @@ async fn an_article_becomes_a_draft_once(app: TestApp) {
         let post_path = t.path(&format!("/posts/{post}?note=draft-made"));
         assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
-    assert_eq!(app.count("posts WHERE status = 'draft'").await, 1);
+    assert_eq!(app.count_rows("posts WHERE status = 'draft'").await, 1);
 }
 
 async fn other_feeds_are_not_found(app: TestApp) {
@@ -156,7 +156,7 @@ async fn other_feeds_are_not_found(app: TestApp) {
         }
     }
     person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "Page not found");
-    assert_eq!(app.count("feeds").await, 2);
+    assert_eq!(app.count_rows("feeds").await, 2);
 }
 
 async fn a_plan_without_feeds_has_no_page(app: TestApp) {

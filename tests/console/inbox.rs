@@ -78,7 +78,7 @@ async fn a_reply_is_sent_once(app: TestApp) {
         let response = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
         response.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
     }
-    assert_eq!(app.count("jobs WHERE kind = 'send_reply'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
     app.sql(
         r#"
         UPDATE messages
@@ -98,14 +98,14 @@ async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
     let form = [("status", "snoozed"), ("snoozed_until", "2999-01-01T08:00")];
     person.submit(&path, &set, &form).await.expect(200, "Snoozed").expect(200, "1 Jan 2999, 08:00");
     let until = "conversations WHERE snoozed_until IS NOT NULL";
-    assert_eq!(app.count(until).await, 1);
+    assert_eq!(app.count_rows(until).await, 1);
     let page = person.get(&path).await;
     page.expect(200, "name=\"snoozed_until\" value=\"2999-01-01T08:00\"");
     let later = [("status", "snoozed"), ("snoozed_until", "2999-02-01T08:00")];
     person.submit_from(&page, &set, &later).await.expect(200, "1 Feb 2999, 08:00");
     // The form sends a time with every status.
     person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
-    assert_eq!(app.count(until).await, 0);
+    assert_eq!(app.count_rows(until).await, 0);
 }
 
 /// The fields of the form for an unchanged conversation, with these changes.
@@ -127,7 +127,7 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     page.expect(200, "Conversation updated.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
     person.submit(&path, &edit, &edit_fields(&[])).await.expect(200, "value=\"\" selected");
-    assert_eq!(app.count("conversation_tags").await, 0);
+    assert_eq!(app.count_rows("conversation_tags").await, 0);
 }
 
 /// The form sends all fields, but only those that the user changed are written.
@@ -196,7 +196,7 @@ async fn the_inbox_can_be_synced(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(200, "Checking for new messages");
-    assert_eq!(app.count("jobs WHERE kind = 'sync_inbox'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     app.expire_account(account).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(409, "Refresh or reconnect it first.");
@@ -226,8 +226,8 @@ async fn errors_are_shown_at_their_fields(app: TestApp) {
     let page = person.submit(&path, &format!("{path}/edit"), &all).await;
     page.expect(422, "e-status").expect(422, "e-user_id").expect(422, "e-tags");
     let changed = "conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
-    assert_eq!(app.count(changed).await, 0);
-    assert_eq!(app.count("messages").await, 1);
+    assert_eq!(app.count_rows(changed).await, 0);
+    assert_eq!(app.count_rows("messages").await, 1);
 }
 
 async fn long_conversations_are_shown_in_parts(app: TestApp) {

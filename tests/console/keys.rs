@@ -34,7 +34,7 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let key = shown_key(&created);
     let again = person.submit_from(&page, &action, &form).await;
     assert_eq!(shown_key(&again), key, "the same form shows the same key");
-    assert_eq!(app.count(OWN).await, 2, "the tenant's own, and this one");
+    assert_eq!(app.count_rows(OWN).await, 2, "the tenant's own, and this one");
     app.request("GET", "/brands").key(&key).send().await.assert_status(200);
     let listed = person.get(&from).await;
     listed.expect(200, &key[key.len() - 4..]);
@@ -54,7 +54,7 @@ async fn a_key_has_the_chosen_scopes(app: TestApp) {
     }
     let page = person.submit(&from, &action, &[("mode", "x"), ("scopes", "posts:read")]).await;
     page.expect(422, "Choose live or test.").expect(422, "value=\"posts:read\" aria-label=\"Posts: Read\" checked");
-    assert_eq!(app.count(OWN).await, 1);
+    assert_eq!(app.count_rows(OWN).await, 1);
     let form = [("mode", "test"), ("scopes", "posts:read"), ("scopes", "brands:read")];
     let key = shown_key(&person.submit(&from, &action, &form).await);
     assert!(key.starts_with("svc_test_"), "{key}");
@@ -98,7 +98,7 @@ async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
     person.submit(&from, &action, &form).await.expect(200, "It is not shown again.");
     let page = person.get(&from).await;
     person.submit_from(&page, &action, &form).await.expect(422, "You have 50 API keys, the maximum. Revoke a key");
-    assert_eq!(app.count(OWN).await, 50, "the session's key does not count");
+    assert_eq!(app.count_rows(OWN).await, 50, "the session's key does not count");
     let id = app.newest_id(format!("api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
     person.submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[]).await.expect(200, "API key revoked");
     person.submit_from(&page, &action, &form).await.expect(200, "It is not shown again.");

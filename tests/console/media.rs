@@ -55,7 +55,7 @@ async fn an_image_is_uploaded_once(app: TestApp) {
     for _ in 0..2 {
         assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
     }
-    assert_eq!(app.count("media").await, 1);
+    assert_eq!(app.count_rows("media").await, 1);
     let page = person.get(&path).await;
     page.expect(200, "bread.png")
         .expect(200, "60 × 20")
@@ -96,7 +96,7 @@ async fn a_file_that_is_not_an_image_is_rejected_at_the_field(app: TestApp) {
         let (status, text) = upload(&t, &person, &form, bytes).await;
         assert!(status == 422 && text.contains("e-file"), "{status}: {text}");
     }
-    assert_eq!(app.count("media").await, 0);
+    assert_eq!(app.count_rows("media").await, 0);
 }
 
 async fn images_are_searched_and_paged(app: TestApp) {
@@ -130,7 +130,7 @@ async fn an_image_is_changed_and_deleted(app: TestApp) {
     page.expect(200, "Image saved.").expect(200, "Bread").expect(200, "value=\"logo\" selected");
     let page = person.submit(&path, &path, &[("filename", "Bread"), ("alt_text", ""), ("asset_type", "logo")]).await;
     page.expect(200, "Image saved.");
-    assert_eq!(app.count("media WHERE alt_text IS NULL").await, 1);
+    assert_eq!(app.count_rows("media WHERE alt_text IS NULL").await, 1);
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "Image deleted.");
     person.get(&path).await.expect(404, "Page not found");
 }
@@ -147,7 +147,7 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
         let done = person.submit_from(&page, &import, &[("url", "https://8.8.8.8/a.png"), ("alt_text", "")]).await;
         done.expect(200, "The image is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
     }
-    assert_eq!(app.count("media_jobs").await, 1);
+    assert_eq!(app.count_rows("media_jobs").await, 1);
     app.sql(
         "UPDATE media_jobs SET status = 'failed', error = '{\"code\":\"http_error\",\"message\":\"It returned 404.\"}'",
     )

@@ -68,10 +68,10 @@ async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
     let hidden = person.get("/operator").await.hidden_fields("/operator/jobs/retry-dead");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post(other, &fields).await.expect(303, "");
-    assert_eq!(app.count(dead).await, 1, "it is of another kind");
+    assert_eq!(app.count_rows(dead).await, 1, "it is of another kind");
     let page = person.submit(path, "/operator/jobs/retry-dead?kind=publish_target", &[]).await;
     page.expect(200, "Retrying the dead jobs.");
-    assert_eq!(app.count(dead).await, 0);
+    assert_eq!(app.count_rows(dead).await, 0);
 }
 
 async fn a_scheduled_job_is_cancelled(app: TestApp) {
@@ -86,8 +86,8 @@ async fn a_scheduled_job_is_cancelled(app: TestApp) {
         let done = person.submit_from(&page, &format!("/operator/jobs/{job}/cancel"), &[]).await;
         done.expect(200, "Job canceled.");
     }
-    assert_eq!(app.count("jobs WHERE state = 'cancelled'").await, 1);
-    assert_eq!(app.count("post_targets WHERE status = 'failed'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(app.count_rows("post_targets WHERE status = 'failed'").await, 1);
     person.get("/operator?state=cancelled").await.expect(200, "canceled by the operator").expect(200, "Retry");
 }
 
@@ -97,12 +97,12 @@ async fn a_kind_is_paused_and_resumed(app: TestApp) {
     let (pause, resume) = ("/operator/kinds/publish_target/pause", "/operator/kinds/publish_target/resume");
     let page = person.submit("/operator", pause, &[]).await;
     page.expect(200, "Job kind paused").expect(200, "Paused");
-    assert_eq!(app.count("paused_kinds").await, 1);
+    assert_eq!(app.count_rows("paused_kinds").await, 1);
     let hidden = page.hidden_fields(resume);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "Page not found");
     person.submit_from(&page, resume, &[]).await.expect(200, "Job kind resumed.");
-    assert_eq!(app.count("paused_kinds").await, 0);
+    assert_eq!(app.count_rows("paused_kinds").await, 0);
 }
 
 async fn jobs_are_filtered_and_paged(app: TestApp) {
@@ -165,5 +165,5 @@ async fn only_the_operator_has_access(app: TestApp) {
     let hidden = operator.get("/operator").await.hidden_fields("/operator/kinds/publish_target/pause");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(person.post("/operator/kinds/publish_target/pause", &fields).await.status, 403);
-    assert_eq!(app.count("paused_kinds").await, 0);
+    assert_eq!(app.count_rows("paused_kinds").await, 0);
 }

@@ -94,7 +94,7 @@ async fn a_post_is_published_once(app: TestApp) {
         person.submit_from(&page, &publish, &[]).await.expect(200, "data-moving");
     }
     person.submit_from(&another, &publish, &[]).await.expect(409, "cannot be scheduled, published");
-    assert_eq!(app.count("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn a_post_is_deleted_once(app: TestApp) {
@@ -137,7 +137,7 @@ async fn only_managers_approve(app: TestApp) {
         owner.submit_from(&page, &format!("{path}/approve"), &[]).await.expect(200, "Post approved.");
     }
     assert_eq!(read_post(&t, id).await["status"], "publishing");
-    assert_eq!(app.count("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn contributors_are_offered_drafts_only(app: TestApp) {
@@ -171,7 +171,7 @@ async fn failed_accounts_are_tried_again_once(app: TestApp) {
         page.expect(200, "Retrying the failed accounts.");
     }
     assert_eq!(read_post(&t, id).await["status"], "publishing");
-    assert_eq!(app.count("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
     app.end_post(id, "published", &["published"]).await;
     let page = person.submit_from(&page, &format!("{}/retry", page_of(&t, id)), &[]).await;
     page.expect(409, "has not failed on any account");
@@ -187,5 +187,5 @@ async fn an_unknown_outcome_is_confirmed_first(app: TestApp) {
     page.expect(409, "may already be published on some").expect(409, "Check there first").expect(409, "demo (Sandbox)");
     assert_eq!(read_post(&t, id).await["status"], "failed");
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
-    assert_eq!(app.count("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
 }

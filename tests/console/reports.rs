@@ -66,7 +66,7 @@ async fn errors_in_a_report_are_shown_at_their_rows(app: TestApp) {
     page.expect(422, "id=\"e-widgets.8.options.text\"").expect(422, "value=\"Typed\"");
     let form = [("name", "x"), ("widgets.1.type", "flight"), ("widgets.1.use", "true"), ("widgets.x.use", "true")];
     assert_eq!(person.submit(&new, &new, &form).await.status, 422);
-    assert_eq!(app.count("reports").await, 0);
+    assert_eq!(app.count_rows("reports").await, 0);
 }
 
 async fn a_report_is_copied(app: TestApp) {
@@ -121,7 +121,7 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let other = r.app.tenant("unlimited").await;
     let other_user = ConsoleUser::sign_in(&other).await;
     other_user.get(&download).await.expect(404, "not found");
-    assert_eq!(r.count("report_deliveries").await, 1);
+    assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
 async fn a_schedule_is_added_and_deleted(app: TestApp) {
@@ -148,7 +148,7 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     person.get(&t.path("/reports")).await.expect(200, "2 schedules");
     let id = app.number("SELECT min(id) FROM report_schedules").await;
     person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "Schedule deleted.");
-    assert_eq!(app.count("report_schedules").await, 1);
+    assert_eq!(app.count_rows("report_schedules").await, 1);
 }
 
 async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
@@ -175,8 +175,8 @@ async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     let form = [("frequency", "cron"), ("cron", "61 9 * * 1"), ("recipients", "ann@acme.example")];
     person.submit(&path, &schedules, &form).await.expect(422, "Invalid cron expression: ");
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
-    assert_eq!(app.count("report_deliveries").await, 0);
-    assert_eq!(app.count("report_schedules").await, 0);
+    assert_eq!(app.count_rows("report_deliveries").await, 0);
+    assert_eq!(app.count_rows("report_schedules").await, 0);
 }
 
 async fn a_plan_without_reports_has_no_page(app: TestApp) {

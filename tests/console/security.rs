@@ -84,7 +84,7 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
         "jobs",
         "brand_members",
     ] {
-        counts.push(app.count(table).await);
+        counts.push(app.count_rows(table).await);
     }
     counts
 }
@@ -113,7 +113,7 @@ async fn forged_forms_are_rejected(app: TestApp) {
         let fields: Vec<_> = fields.into_iter().chain([("name", "Forged")]).collect();
         person.post("/brands/new", &fields).await.expect(403, "You cannot do this");
     }
-    assert_eq!(app.count("brands").await, 2);
+    assert_eq!(app.count_rows("brands").await, 2);
 }
 
 async fn pages_are_limited_by_session(app: TestApp) {

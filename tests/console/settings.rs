@@ -33,7 +33,7 @@ async fn a_brand_is_created_once(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, "/brands/new", &form).await.expect(200, "Brand created.").expect(200, "Café");
     }
-    assert_eq!(app.count("brands").await, 2);
+    assert_eq!(app.count_rows("brands").await, 2);
     let free = app.tenant("free").await;
     let person = ConsoleUser::sign_in(&free).await;
     let page = person.submit("/brands/new", "/brands/new", &form).await;
@@ -53,7 +53,7 @@ async fn errors_in_a_brand_are_shown(app: TestApp) {
             page.expect(422, field);
         }
     }
-    assert_eq!(app.count("brands WHERE name = 'Bakery'").await, 1);
+    assert_eq!(app.count_rows("brands WHERE name = 'Bakery'").await, 1);
 }
 
 async fn a_brand_is_changed(app: TestApp) {
@@ -129,7 +129,7 @@ async fn members_are_added_changed_and_removed(app: TestApp) {
         let done = person.submit_from(&page, &format!("{path}/{bob}/remove"), &[]).await;
         done.expect(200, "Member removed.");
     }
-    assert_eq!(app.count(format!("brand_members WHERE brand_id = {}", t.brand)).await, 1);
+    assert_eq!(app.count_rows(format!("brand_members WHERE brand_id = {}", t.brand)).await, 1);
     submit_without_form(&person, &format!("{path}/{MISSING_ID}/remove"), &[])
         .await
         .expect(404, "The member does not exist.");
@@ -166,7 +166,7 @@ async fn users_are_invited_with_a_link(app: TestApp) {
     // A new link replaces the first one.
     let link = invite(&person, &t, "eve@example.com", "editor").await;
     app.page(&first).await.assert_status(410);
-    assert_eq!(app.count("invitations").await, 1);
+    assert_eq!(app.count_rows("invitations").await, 1);
     for _ in 0..2 {
         let page = String::from_utf8_lossy(&app.page(&link).await.body).into_owned();
         assert!(page.contains("Bakery") && page.contains("eve@example.com") && page.contains("Ann"), "{page}");
@@ -217,7 +217,7 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
         .await
         .expect(200, "Invitation canceled");
     app.page(&link).await.assert_status(410);
-    assert_eq!(app.count("users WHERE email = 'eve@example.com'").await, 0);
+    assert_eq!(app.count_rows("users WHERE email = 'eve@example.com'").await, 0);
 }
 
 async fn invitations_are_mailed_and_limited(app: TestApp) {
@@ -225,7 +225,7 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     invite(&person, &t, "eve@example.com", "editor").await;
-    assert_eq!(app.count("mails").await, 0, "no mail server is configured");
+    assert_eq!(app.count_rows("mails").await, 0, "no mail server is configured");
     let url = app.replica_with_mail().await;
     let send_invitation = async |email: &str| {
         let page = person.get(&path).await;
@@ -250,8 +250,8 @@ async fn invitations_are_mailed_and_limited(app: TestApp) {
     let rejected = send_invitation("dan@example.com").await;
     rejected.assert_status(422);
     assert!(String::from_utf8_lossy(&rejected.body).contains("The workspace has sent 50 invitations today"));
-    assert_eq!(app.count("mails").await, 1);
-    assert_eq!(app.count("invitations").await, 2, "nothing is left of those");
+    assert_eq!(app.count_rows("mails").await, 1);
+    assert_eq!(app.count_rows("invitations").await, 2, "nothing is left of those");
 
     app.sql(
         "

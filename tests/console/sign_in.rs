@@ -94,7 +94,7 @@ async fn a_session_ends_with_its_user(app: TestApp) {
     let email = users::list(&mut app.conn().await).await.unwrap()[0].email.clone();
     app.write(async |tx| users::delete(tx, &email).await).await;
     assert_eq!(person.get(&format!("/brands/{}", t.brand)).await.status, 303);
-    assert_eq!(app.count("sessions").await, 0);
+    assert_eq!(app.count_rows("sessions").await, 0);
 }
 
 /// The response is the same if no user has the address. A user receives at most three links at a time.
@@ -115,7 +115,7 @@ async fn only_users_receive_a_link(app: TestApp) {
         assert!(text(response).contains("If this address belongs to a user"), "{}", text(response));
     }
     wait_for_mails(&app, 1).await;
-    assert_eq!(app.count("jobs WHERE kind = 'send_mail'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'send_mail'").await, 1);
     let mail: String = app.value("SELECT body_text FROM mails").await;
     let link = mail.split_whitespace().find(|word| word.starts_with(&app.url)).expect("a link").to_owned();
     let path = link.strip_prefix(&app.url).unwrap();
@@ -133,13 +133,13 @@ async fn only_users_receive_a_link(app: TestApp) {
     }
     let other_site = app.visit("POST", &format!("{url}/sign-in")).raw("email=x").header("sec-fetch-site", "cross-site");
     other_site.send().await.assert_status(400);
-    assert_eq!(app.count("mails").await, 4, "three of them are valid");
+    assert_eq!(app.count_rows("mails").await, 4, "three of them are valid");
     drop(t);
 }
 
 /// Waits for a number of emails, because they are stored after the response.
 async fn wait_for_mails(app: &TestApp, number: i64) {
-    until("the mails are stored", || async { (app.count("mails").await == number).then_some(()) }).await;
+    until("the mails are stored", || async { (app.count_rows("mails").await == number).then_some(()) }).await;
 }
 
 /// Older browsers, and all browsers on sites without TLS, send only the origin of the form's page.
@@ -160,8 +160,8 @@ async fn expired_sessions_and_links_are_deleted(app: TestApp) {
     ConsoleUser::sign_in(&t).await;
     let deleted = app.write(async |tx| sessions::purge(tx, 100).await).await;
     assert_eq!(deleted, 2);
-    assert_eq!(app.count("sessions").await, 1);
-    assert_eq!(app.count("api_keys").await, 2, "the session's and the tenant's");
+    assert_eq!(app.count_rows("sessions").await, 1);
+    assert_eq!(app.count_rows("api_keys").await, 2, "the session's and the tenant's");
 }
 
 async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {

@@ -46,7 +46,7 @@ async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
     let listed = person.get(&list).await;
     listed.expect(200, "https://8.8.8.8/hook").expect(200, "2 events").expect(200, "Production").expect(200, "Active");
     assert!(!listed.has("whsec_"));
-    assert_eq!(app.count("webhooks").await, 1);
+    assert_eq!(app.count_rows("webhooks").await, 1);
 }
 
 async fn errors_in_a_webhook_are_shown(app: TestApp) {
@@ -59,7 +59,7 @@ async fn errors_in_a_webhook_are_shown(app: TestApp) {
     page.expect(422, "Use a public https:// URL.").expect(422, "value=\"post.failed\" checked");
     let page = person.submit(&new, &new, &[("url", "https://8.8.8.8/x"), ("events", "post.flown")]).await;
     page.expect(422, "e-events");
-    assert_eq!(app.count("webhooks").await, 0);
+    assert_eq!(app.count_rows("webhooks").await, 0);
 }
 
 async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
@@ -81,7 +81,7 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
         .expect(200, "post.failed")
         .expect(200, "Shop");
     person.submit(&path, &format!("{path}/pause"), &[]).await.expect(200, "Paused");
-    assert_eq!(app.count("webhooks WHERE is_active").await, 0);
+    assert_eq!(app.count_rows("webhooks WHERE is_active").await, 0);
     app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
     person.get(&path).await.expect(200, "Disabled").expect(200, "It failed for 3 days.");
     person.submit(&path, &format!("{path}/activate"), &[]).await.expect(200, "Active");
@@ -166,9 +166,9 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
     let later = local(created_at + TimeDelta::minutes(10));
     person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.count(pending).await, 0, "it was made before that");
+    assert_eq!(app.count_rows(pending).await, 0, "it was made before that");
     person.submit(&path, &recover, &[("since", &local(created_at))]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.count(pending).await, 1);
+    assert_eq!(app.count_rows(pending).await, 1);
 }
 
 async fn other_webhooks_are_not_found(app: TestApp) {
@@ -191,7 +191,7 @@ async fn other_webhooks_are_not_found(app: TestApp) {
         }
     }
     person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "not found");
-    assert_eq!(app.count("webhooks WHERE is_active").await, 2);
+    assert_eq!(app.count_rows("webhooks WHERE is_active").await, 2);
 }
 
 async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
@@ -218,6 +218,6 @@ async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "Webhook deleted");
     }
-    assert_eq!(app.count("webhooks").await, 0);
+    assert_eq!(app.count_rows("webhooks").await, 0);
     person.get(&list).await.expect(402, "Not in your plan");
 }

@@ -48,7 +48,7 @@ async fn reply_with_killed_worker(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -
     doomed.start(w.notified_job());
     gate.wait_until_entered().await;
     doomed.kill().await;
-    assert_eq!(w.state(w.newest_job(JobKind::SendReply, id).await).await, JobState::Running);
+    assert_eq!(w.state(w.newest_job_of(JobKind::SendReply, id).await).await, JobState::Running);
     (conversation, id)
 }
 

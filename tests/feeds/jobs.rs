@@ -292,7 +292,7 @@ async fn start_fetch(w: &TestWorker, server: &Server, id: i64) -> (Arc<Semaphore
         "/feed",
         FeedResponse::Held(gate.clone(), Box::new(FeedResponse::ok(rss(&[("old", "From the old URL")])))),
     );
-    let job = w.newest_job(JobKind::FetchFeed, id).await;
+    let job = w.newest_job_of(JobKind::FetchFeed, id).await;
     w.s.notifier.take();
     let engine = w.engine.clone();
     let run = tokio::spawn(async move { engine.run(job).await });
@@ -378,7 +378,7 @@ async fn a_fetch_that_lost_its_lease_writes_nothing(w: TestWorker) {
     let server = Server::start().await;
     let id = create_feed(&w, &server.url("/feed"), FeedType::Rss, None).await;
     let (gate, run) = start_fetch(&w, &server, id).await;
-    w.take_over(w.newest_job(JobKind::FetchFeed, id).await).await;
+    w.take_over(w.newest_job_of(JobKind::FetchFeed, id).await).await;
     gate.add_permits(1);
     run.await.unwrap();
     assert_eq!((feed(&w, id).await.status, list_articles(&w, id).await.len()), (FeedStatus::Pending, 0));

@@ -95,7 +95,7 @@ async fn a_rejected_reply_fails(w: TestWorker) {
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::PlatformRejected)));
     assert_eq!(
-        (w.events().await, w.state(w.newest_job(JobKind::SendReply, id).await).await),
+        (w.events().await, w.state(w.newest_job_of(JobKind::SendReply, id).await).await),
         (vec!["message.failed".to_owned()], JobState::Done)
     );
 }

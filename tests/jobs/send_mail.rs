@@ -1,7 +1,7 @@
 //! `send_mail`: the effects of the mail server's replies, over every kind of connection that works without a trusted
 //! certificate.
 
-use crier_domain::job::JobState;
+use crier_domain::job::{JobKind, JobState};
 use crier_domain::mail::{Mail, MailStatus};
 use crier_store::mails::{self, NewMail};
 
@@ -61,7 +61,7 @@ async fn with_email(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
 
 /// Returns the state, attempts and last error of the email's job.
 async fn job(w: &TestWorker, mail: i64) -> (JobState, i32, Option<String>) {
-    let row = w.show(w.newest_job(JobKind::SendMail, mail).await).await;
+    let row = w.show(w.newest_job_of(JobKind::SendMail, mail).await).await;
     (row.state, row.attempt, row.last_error)
 }
 

@@ -426,7 +426,7 @@ async fn a_backlog_does_not_delay_other_endpoints(w: TestWorker) {
     let live = Receiver::start().await;
     w.listen_at(&live.url()).await;
     let id = emit_event(&w).await;
-    let job = w.newest_job(JobKind::DeliverWebhook, id).await;
+    let job = w.newest_job_of(JobKind::DeliverWebhook, id).await;
     assert!(w.engine.run(job).await);
     assert_eq!((w.delivery(id).await.status, w.state(job).await), (DeliveryStatus::Succeeded, JobState::Done));
     doomed.kill().await;

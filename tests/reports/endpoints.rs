@@ -59,7 +59,7 @@ async fn invalid_reports_are_rejected(app: TestApp) {
     }
     let report = create(&t, "R", json!([summary])).await;
     assert_eq!(t.put(&report, json!({ "name": null })).await.invalid_fields(), ["name"]);
-    assert_eq!(app.count("reports").await, 1);
+    assert_eq!(app.count_rows("reports").await, 1);
 }
 
 async fn invalid_exports_are_rejected(app: TestApp) {
@@ -78,7 +78,7 @@ async fn invalid_exports_are_rejected(app: TestApp) {
     t.post(&t.path(&format!("/reports/{MISSING_ID}/export")), json!({ "format": "pdf" }))
         .await
         .expect_error(404, "not_found");
-    assert_eq!(app.count("report_deliveries").await, 0);
+    assert_eq!(app.count_rows("report_deliveries").await, 0);
     // The default period is the last 30 days in the brand's time zone, where it is already tomorrow.
     app.set_time_zone(t.brand, "Pacific/Kiritimati").await;
     let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
@@ -121,7 +121,7 @@ async fn invalid_schedules_are_rejected(app: TestApp) {
         let reply = t.post(&format!("{report}/schedules"), body).await;
         assert_eq!(reply.invalid_fields(), fields, "{change}");
     }
-    assert_eq!(app.count("report_schedules").await, 0);
+    assert_eq!(app.count_rows("report_schedules").await, 0);
 }
 
 async fn a_schedule_has_its_next_run_time(app: TestApp) {

@@ -36,7 +36,7 @@ async fn create_report(r: &TestInstallation) -> (Tenant<'_>, String) {
 
 /// Returns the data of all events with this name.
 async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
-    let count = r.count(format!("events WHERE name = '{name}'")).await;
+    let count = r.count_rows(format!("events WHERE name = '{name}'")).await;
     let mut found = Vec::new();
     for n in 0..count {
         let sql = format!("SELECT payload FROM events WHERE name = '{name}' ORDER BY id LIMIT 1 OFFSET {n}");
@@ -177,11 +177,11 @@ async fn deleting_a_report_deletes_its_files(s: TestStore) {
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     t.delete(&report).await.expect(204);
     download(&t, &created).await.expect_error(404, "not_found");
-    assert_eq!(r.count("report_schedules").await, 0);
+    assert_eq!(r.count_rows("report_schedules").await, 0);
     assert_eq!(r.counted_bytes().await, 0);
     sweep(&r).await;
     assert!(r.stored_files().is_empty());
-    assert_eq!(r.count("files").await, 0);
+    assert_eq!(r.count_rows("files").await, 0);
 }
 
 async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {

@@ -185,7 +185,7 @@ async fn a_deferred_email_is_retried_with_the_same_message_id(s: TestStore) {
     }
     assert_eq!(mails(&t, &report).await, ["ann@example.com: sent"]);
     assert!(server.mails().iter().all(|mail| header(mail, "Message-ID").as_ref() == Some(&id)));
-    assert_eq!(r.count("mails").await, 1);
+    assert_eq!(r.count_rows("mails").await, 1);
 }
 
 async fn a_recipient_can_unsubscribe(s: TestStore) {
@@ -200,12 +200,12 @@ async fn a_recipient_can_unsubscribe(s: TestStore) {
     let text = String::from_utf8(confirmation.body.clone()).unwrap();
     assert!(text.contains("<button>Unsubscribe</button>") && text.contains("R &#60;b&#62;"), "{text}");
     assert_eq!(confirmation.header("cache-control"), Some("no-cache"));
-    assert_eq!(r.count("report_mail_stops").await, 0);
+    assert_eq!(r.count_rows("report_mail_stops").await, 0);
     for _ in 0..2 {
         let done = r.visit("POST", &format!("{}{path}", r.url)).raw("List-Unsubscribe=One-Click").send().await;
         done.assert_status(200);
     }
-    assert_eq!(r.count("report_mail_stops").await, 1);
+    assert_eq!(r.count_rows("report_mail_stops").await, 1);
     next_week(&r).await;
     assert_eq!(mails(&t, &report).await, ["Ann@example.com: failed, unsubscribed", "bob@example.com: sent"]);
     assert_eq!(server.mails().len(), 3);
@@ -240,7 +240,7 @@ async fn emails_of_a_deleted_report_are_not_sent(s: TestStore) {
     r.advance(3_600);
     r.run_jobs().await;
     assert!(server.mails().is_empty());
-    assert_eq!(r.count("mails").await, 0);
+    assert_eq!(r.count_rows("mails").await, 0);
 }
 
 async fn hostile_names_stay_in_the_body(s: TestStore) {

@@ -74,15 +74,15 @@ async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestSto
         let now = r.store.now().max(at("2026-06-12T00:00:00Z")).to_rfc3339();
         let (t, report) = create_schedule(&r, "Pacific/Auckland", &now, schedule.clone()).await;
         fire_at(&r, &before).await;
-        assert_eq!(r.count("report_deliveries").await, 0, "{schedule} before its time");
+        assert_eq!(r.count_rows("report_deliveries").await, 0, "{schedule} before its time");
         fire_at(&r, &due).await;
-        assert_eq!(r.count("report_deliveries").await, 1, "{schedule}");
+        assert_eq!(r.count_rows("report_deliveries").await, 1, "{schedule}");
         assert_eq!(covered(&t, &report).await, (start, end), "{schedule}");
         let shown = t.get(&report).await.data(200)["schedules"][0].clone();
         assert_eq!(shown["last_run_at"].as_str().map(at), Some(at(&due)), "{schedule}");
         assert!(at(shown["next_run_at"].as_str().unwrap()) > at(&due), "{schedule}");
         r.fire().await;
-        assert_eq!(r.count("report_deliveries").await, 1, "{schedule} fires once");
+        assert_eq!(r.count_rows("report_deliveries").await, 1, "{schedule} fires once");
     }
 }
 
@@ -98,18 +98,26 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
         (2, "2026-10-26T01:30:00Z", "2026-10-25"),
     ] {
         fire_at(&r, due).await;
-        assert_eq!((r.count("report_deliveries").await, covered(&t, &report).await.1), (n, covers.to_owned()), "{due}");
+        assert_eq!(
+            (r.count_rows("report_deliveries").await, covered(&t, &report).await.1),
+            (n, covers.to_owned()),
+            "{due}"
+        );
     }
     // After a winter without a scheduler, one report covers the last missed time.
     fire_at(&r, "2027-03-27T12:00:00Z").await;
-    assert_eq!((r.count("report_deliveries").await, covered(&t, &report).await.1), (3, "2027-03-26".to_owned()));
+    assert_eq!((r.count_rows("report_deliveries").await, covered(&t, &report).await.1), (3, "2027-03-26".to_owned()));
     for (n, due, covers) in [
         (3, "2027-03-28T00:59:59Z", "2027-03-26"),
         (4, "2027-03-28T01:00:00Z", "2027-03-27"),
         (5, "2027-03-29T00:30:00Z", "2027-03-28"),
     ] {
         fire_at(&r, due).await;
-        assert_eq!((r.count("report_deliveries").await, covered(&t, &report).await.1), (n, covers.to_owned()), "{due}");
+        assert_eq!(
+            (r.count_rows("report_deliveries").await, covered(&t, &report).await.1),
+            (n, covers.to_owned()),
+            "{due}"
+        );
     }
 }
 
@@ -118,7 +126,7 @@ async fn missed_times_fire_once(s: TestStore) {
     let every_minute = json!({ "frequency": "cron", "cron": "* * * * *" });
     let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
     fire_at(&r, "2026-09-12T12:34:30Z").await;
-    assert_eq!((r.count("report_deliveries").await, covered(&t, &report).await.1), (1, "2026-09-12".to_owned()));
+    assert_eq!((r.count_rows("report_deliveries").await, covered(&t, &report).await.1), (1, "2026-09-12".to_owned()));
     let next = t.get(&report).await.data(200)["schedules"][0]["next_run_at"].clone();
     assert_eq!(next, "2026-09-12T12:35:00Z");
 }
@@ -134,7 +142,7 @@ async fn two_schedulers_fire_once(s: TestStore) {
         async move { tasks::reports::run(&one).await.unwrap() }
     })
     .await;
-    assert_eq!(r.count("report_deliveries").await, 1);
+    assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
 async fn an_unfinished_export_prevents_another(s: TestStore) {
@@ -144,13 +152,13 @@ async fn an_unfinished_export_prevents_another(s: TestStore) {
         r.clock.advance(at(due) - r.store.now());
         tasks::reports::run(&r.scheduler).await.unwrap();
     }
-    assert_eq!(r.count("report_deliveries").await, 1, "no worker ran");
+    assert_eq!(r.count_rows("report_deliveries").await, 1, "no worker ran");
     let shown = t.get(&report).await.data(200)["schedules"][0].clone();
     assert_eq!(shown["next_run_at"], "2026-06-14T09:00:00Z");
     assert_eq!(shown["last_run_at"], "2026-06-12T09:00:00.000000Z");
     fire_at(&r, "2026-06-13T10:00:00Z").await;
     fire_at(&r, "2026-06-14T09:00:00Z").await;
-    assert_eq!(r.count("report_deliveries").await, 2);
+    assert_eq!(r.count_rows("report_deliveries").await, 2);
 }
 
 async fn a_plan_without_reports_fires_none(s: TestStore) {
@@ -158,10 +166,10 @@ async fn a_plan_without_reports_fires_none(s: TestStore) {
     let (t, _) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.set_plan(t.workspace, "free").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
-    assert_eq!(r.count("report_deliveries").await, 0);
+    assert_eq!(r.count_rows("report_deliveries").await, 0);
     r.set_plan(t.workspace, "unlimited").await;
     fire_at(&r, "2026-06-13T09:00:00Z").await;
-    assert_eq!(r.count("report_deliveries").await, 1);
+    assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
 async fn an_unreadable_schedule_does_not_block_others(s: TestStore) {
@@ -171,7 +179,7 @@ async fn an_unreadable_schedule_does_not_block_others(s: TestStore) {
     t.post(&format!("{report}/schedules"), readable).await.expect(201);
     r.sql("UPDATE report_schedules SET recipients = '{}' WHERE id = (SELECT min(id) FROM report_schedules)").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
-    assert_eq!(r.count("report_deliveries").await, 1);
+    assert_eq!(r.count_rows("report_deliveries").await, 1);
     let waits = "report_schedules WHERE last_run_at IS NULL AND next_run_at > '2026-06-13 08:59'";
-    assert_eq!(r.count(waits).await, 1, "the readable schedule waits for a day");
+    assert_eq!(r.count_rows(waits).await, 1, "the readable schedule waits for a day");
 }

@@ -102,7 +102,7 @@ pub async fn reply(w: &TestWorker, conversation: i64, text: &str) -> i64 {
 /// Runs the job of a reply once, if it is due.
 pub async fn run_reply(w: &TestWorker, message: i64) {
     w.scheduler.tick().await.unwrap();
-    w.engine.run(w.newest_job(JobKind::SendReply, message).await).await;
+    w.engine.run(w.newest_job_of(JobKind::SendReply, message).await).await;
 }
 
 /// A connected account with an inbox.

@@ -35,7 +35,6 @@ pub mod process;
 pub mod receiver;
 pub mod reports;
 pub mod request;
-pub mod rows;
 pub mod s3;
 pub mod scripted;
 pub mod servers;

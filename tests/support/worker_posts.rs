@@ -118,7 +118,7 @@ impl TestWorker {
 
     /// Returns the newest job of a target.
     pub async fn job_of(&self, target: i64) -> jobs::operate::JobRow {
-        self.show(self.newest_job(JobKind::PublishTarget, target).await).await
+        self.show(self.newest_job_of(JobKind::PublishTarget, target).await).await
     }
 
     /// Runs the scheduled job of a target before it is due.

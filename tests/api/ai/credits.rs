@@ -177,7 +177,7 @@ async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
         }
         app.clock.advance(TimeDelta::seconds(-1));
     }
-    assert_eq!(app.count("ai_usage").await, 1);
+    assert_eq!(app.count_rows("ai_usage").await, 1);
 }
 
 /// A change of the time zone, or of the clock to an earlier time, moves the end of a month. The credits of each month

@@ -149,5 +149,5 @@ async fn without_a_provider_no_credits_are_charged(s: TestStore) {
         // Invalid fields are reported before the missing provider.
         assert_eq!(post_text(&t, operation, "nope").await.invalid_fields(), [field]);
     }
-    assert_eq!(app.count("ai_usage").await, 0);
+    assert_eq!(app.count_rows("ai_usage").await, 0);
 }

@@ -41,8 +41,8 @@ async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
     assert_eq!((&media["mime_type"], &media["width"], &media["height"]), (&json!("image/png"), &json!(30), &json!(20)));
     assert_eq!((&media["filename"], &media["asset_type"]), (&json!("ai-20260609-101320.png"), &json!("image")));
     assert_eq!(media["alt_text"].as_str().unwrap().chars().count(), 2_000);
-    assert_eq!(app.count(format!("media WHERE brand_id = {}", t.brand)).await, 1);
-    assert_eq!(app.count("files WHERE state = 'stored'").await, 1);
+    assert_eq!(app.count_rows(format!("media WHERE brand_id = {}", t.brand)).await, 1);
+    assert_eq!(app.count_rows("files WHERE state = 'stored'").await, 1);
     let request = app.ai.request_bodies().await.remove(0);
     assert_eq!(request, json!({ "model": "painter", "prompt": prompt, "n": 1, "size": "1024x1536", "quality": "low" }));
     assert_eq!(app.ai.first().await.0, "/v1/images/generations");
@@ -138,7 +138,7 @@ async fn an_invalid_image_is_a_provider_error(s: TestStore) {
         generate_image(&t, json!({})).await.expect_error(502, "ai_provider_unavailable");
         assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
     }
-    assert_eq!(app.count("files WHERE state <> 'doomed'").await, 0);
+    assert_eq!(app.count_rows("files WHERE state <> 'doomed'").await, 0);
 }
 
 async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
@@ -159,7 +159,7 @@ async fn full_storage_is_checked_before_the_provider_call(s: TestStore) {
     app.set_storage_usage(t.workspace, full, 0).await;
     let error = generate_image(&t, json!({})).await.expect_error(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("20480 MiB"), "{error}");
-    assert_eq!(app.count("ai_usage").await, 0);
+    assert_eq!(app.count_rows("ai_usage").await, 0);
     assert_eq!(
         generate_image(&t, json!({ "size": "9x9" })).await.invalid_fields(),
         ["options.size"],
@@ -176,7 +176,7 @@ async fn full_storage_refunds_the_credits(s: TestStore) {
     app.ai.queue_responses([image_response(&png(9, 9))]);
     generate_image(&t, json!({})).await.expect_error(402, "storage_limit_exceeded");
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
-    assert_eq!((app.count("media").await, app.ai.request_bodies().await.len()), (0, 1));
+    assert_eq!((app.count_rows("media").await, app.ai.request_bodies().await.len()), (0, 1));
 }
 
 /// The image is stored, but the write to the database fails.
@@ -188,7 +188,7 @@ async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
     generate_image(&t, json!({})).await.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
     assert_eq!((app.used(t.workspace).await, app.held().await), (0, 0));
-    assert_eq!(app.count("files WHERE state = 'doomed'").await, 1);
+    assert_eq!(app.count_rows("files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.counted_bytes().await, 0);
     generate_image(&t, json!({})).await.expect(201);
 }

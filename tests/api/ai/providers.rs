@@ -179,7 +179,7 @@ async fn every_image_encoding_is_accepted(s: TestStore) {
         app.ai.queue_responses([json_response(200, json!({ "created": 1, "data": [data] }))]);
         generate_image(&t, json!({})).await.expect(201);
     }
-    assert_eq!(app.count("media").await, 4);
+    assert_eq!(app.count_rows("media").await, 4);
 }
 
 /// OpenAI's `dall-e-3` has other sizes, and other values for the quality.

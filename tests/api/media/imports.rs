@@ -14,8 +14,8 @@ on_one_app!(invalid_fields_are_reported_and_create_nothing, only_public_urls_are
 const SOURCE: &str = "https://8.8.8.8/bread.png?size=large#top";
 
 async fn imports(app: &TestApp) -> (i64, i64) {
-    let jobs = app.count("jobs WHERE kind = 'import_media'").await;
-    (app.count("media_jobs").await, jobs)
+    let jobs = app.count_rows("jobs WHERE kind = 'import_media'").await;
+    (app.count_rows("media_jobs").await, jobs)
 }
 
 async fn accepted(t: &Tenant<'_>, body: Value) -> Value {

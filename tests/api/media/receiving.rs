@@ -126,8 +126,8 @@ async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app:
     assert!(response.to_lowercase().contains("idempotent-replayed: true"), "{response}");
     let (_, replayed) = response.split_once("\r\n\r\n").unwrap();
     assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], created);
-    assert_eq!(app.count("media").await, 1);
-    assert_eq!(app.count("files").await, 1);
+    assert_eq!(app.count_rows("media").await, 1);
+    assert_eq!(app.count_rows("files").await, 1);
     until_true("nothing is held", || spools.held() == 0).await;
 }
 

@@ -197,7 +197,7 @@ async fn unavailable_storage_returns_503_until_it_recovers(s: TestStore) {
     let rejected = t.upload("b.png", &images::png(8, 8), &[]).await;
     rejected.expect_error(503, "service_unavailable");
     assert!(rejected.header("retry-after").is_some());
-    assert_eq!(app.count("media WHERE filename = 'b.png'").await, 0);
+    assert_eq!(app.count_rows("media WHERE filename = 'b.png'").await, 0);
     let room = t.get(&t.path("/media")).await.expect(200);
     assert_eq!(room["meta"]["total"], 0, "the library itself does not need the storage");
     app.set_storage_unavailable(false);

@@ -29,8 +29,8 @@ on_one_app!(
 /// Asserts that nothing is stored after a rejected request.
 async fn assert_nothing_stored(app: &TestApp) {
     assert_eq!(app.stored_files(), Vec::<String>::new());
-    assert_eq!(app.count("media").await, 0);
-    assert_eq!(app.count("files WHERE state <> 'doomed'").await, 0);
+    assert_eq!(app.count_rows("media").await, 0);
+    assert_eq!(app.count_rows("files WHERE state <> 'doomed'").await, 0);
     assert_eq!(app.counted_bytes().await, 0);
 }
 
@@ -194,7 +194,7 @@ async fn a_repeated_upload_is_replayed(app: TestApp) {
     assert!(again.replayed());
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     assert_eq!(again.header("location"), first.header("location"));
-    assert_eq!(app.count("media").await, 1);
+    assert_eq!(app.count_rows("media").await, 1);
 }
 
 async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
@@ -233,9 +233,9 @@ async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
                 reply.expect(201);
             }
         }
-        assert_eq!(app.count("media").await, i64::from(round) + 1);
-        assert_eq!(app.count("files WHERE state = 'stored'").await, i64::from(round) + 1);
-        assert_eq!(app.count("files").await, i64::from(round) + 1);
+        assert_eq!(app.count_rows("media").await, i64::from(round) + 1);
+        assert_eq!(app.count_rows("files WHERE state = 'stored'").await, i64::from(round) + 1);
+        assert_eq!(app.count_rows("files").await, i64::from(round) + 1);
     }
 }
 
@@ -266,7 +266,7 @@ async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
     assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
     assert_eq!(app.stored_files(), Vec::<String>::new());
     assert_eq!(app.counted_bytes().await, used);
-    assert_eq!(app.count("files").await, 0);
+    assert_eq!(app.count_rows("files").await, 0);
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
 }
@@ -278,7 +278,7 @@ async fn a_failed_write_releases_its_storage(app: TestApp) {
     let reply = upload(&t, &images::png(16, 16)).await;
     reply.expect_error(500, "internal_error");
     app.sql("ALTER TABLE hidden RENAME TO media").await;
-    assert_eq!(app.count("files WHERE state = 'doomed'").await, 1);
+    assert_eq!(app.count_rows("files WHERE state = 'doomed'").await, 1);
     assert_eq!(app.counted_bytes().await, 0);
     // The stored bytes are discarded; the same bytes can be uploaded again.
     upload(&t, &images::png(16, 16)).await.expect(201);

@@ -111,7 +111,7 @@ async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
     for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
         reply.expect_error(404, "not_found");
     }
-    assert_eq!(app.count("events").await, 1, "no sample was stored");
+    assert_eq!(app.count_rows("events").await, 1, "no sample was stored");
 }
 
 async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {

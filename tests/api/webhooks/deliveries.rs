@@ -131,7 +131,7 @@ async fn a_delivery_can_be_retried(app: TestApp) {
     let retry = format!("{path}/{}/retry", delivery["id"]);
     let again = t.request("POST", &retry).send().await.data(200);
     assert_eq!((&again["id"], &again["max_attempts"]), (&delivery["id"], &json!(9)));
-    assert_eq!(app.count("jobs").await, 1);
+    assert_eq!(app.count_rows("jobs").await, 1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     t.request("POST", &retry).send().await.expect_error(409, "webhook_inactive");
     let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);

@@ -211,12 +211,12 @@ async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
     for change in [json!({ "events": ["post.failed"] }), json!({ "is_active": false })] {
         let after = t.put(&path, change).await.data(200);
         assert_eq!(after["disabled_reason"], shown["disabled_reason"], "the reason is kept while disabled");
-        assert_eq!(app.count(failing).await, 1);
+        assert_eq!(app.count_rows(failing).await, 1);
     }
     let after = t.put(&path, json!({ "is_active": true })).await.data(200);
     assert_eq!((&after["is_active"], &after["disabled_reason"]), (&json!(true), &Value::Null));
     assert_eq!(t.get(&path).await.data(200), after);
-    assert_eq!(app.count(failing).await, 0);
+    assert_eq!(app.count_rows(failing).await, 0);
     // An endpoint that its owner disables has no `disabled_reason`.
     let off = t.put(&path, json!({ "is_active": false })).await.data(200);
     assert_eq!((&off["is_active"], &off["disabled_reason"]), (&json!(false), &Value::Null));
@@ -236,7 +236,7 @@ async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
         .await
         .expect_error(404, "not_found");
     t.delete(&hook).await.expect_error(404, "not_found");
-    assert_eq!(app.count("webhook_deliveries").await, 0);
+    assert_eq!(app.count_rows("webhook_deliveries").await, 0);
     assert_eq!(ids(&t.get("/webhooks").await.data(200)).len(), 1);
     t.get(&other).await.expect(200);
 }

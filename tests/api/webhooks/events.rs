@@ -26,7 +26,7 @@ async fn list_payloads(t: &Tenant<'_>, hook: &str) -> Vec<String> {
     for payload in &shown {
         assert!(text.contains(&format!("\"payload\":{payload},")), "{text}");
         let stored = payload.replace('\'', "''");
-        assert!(t.app.count(format!("events WHERE payload = '{stored}'")).await > 0, "{payload}");
+        assert!(t.app.count_rows(format!("events WHERE payload = '{stored}'")).await > 0, "{payload}");
     }
     shown
 }
@@ -105,5 +105,5 @@ async fn rejected_requests_send_no_events(app: TestApp) {
     t.post(&t.path("/social-accounts"), body).await.expect_error(422, "invalid_credentials");
     t.delete(&t.path("/social-accounts/999999")).await.expect_error(404, "not_found");
     t.get(&format!("{hook}/deliveries")).await.expect_error(402, "feature_not_available");
-    assert_eq!(app.count("events").await, 0);
+    assert_eq!(app.count_rows("events").await, 0);
 }

@@ -41,7 +41,7 @@ fn ids(list: &Value) -> Vec<i64> {
 /// Returns the number of unfinished jobs of a delivery.
 async fn open_jobs(t: &Tenant<'_>, delivery: i64) -> i64 {
     let open = "kind = 'deliver_webhook' AND state IN ('scheduled', 'ready', 'running')";
-    t.app.count(format!("jobs WHERE {open} AND subject_id = {delivery}")).await
+    t.app.count_rows(format!("jobs WHERE {open} AND subject_id = {delivery}")).await
 }
 
 /// Formats the time of a past event.

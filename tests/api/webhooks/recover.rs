@@ -81,7 +81,7 @@ async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
     app.notifier.take();
     assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": places + 2 }));
     assert_eq!(app.notifier.take().len(), usize::try_from(places).unwrap());
-    assert_eq!(app.count("jobs WHERE state = 'ready' AND waiting").await, 2);
+    assert_eq!(app.count_rows("jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
 async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
@@ -95,7 +95,7 @@ async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
     for id in &all {
         assert_eq!(open_jobs(&t, *id).await, 1, "delivery {id}");
     }
-    assert_eq!(app.count("jobs").await, 7, "two of the five had finished");
+    assert_eq!(app.count_rows("jobs").await, 7, "two of the five had finished");
 }
 
 async fn since_must_be_within_the_last_two_weeks(app: TestApp) {

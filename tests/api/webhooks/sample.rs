@@ -33,7 +33,7 @@ async fn every_event_has_a_sample_delivery(app: TestApp) {
         assert_eq!(app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
         assert_eq!(app.notifier.take().len(), 1, "it is sent now");
     }
-    assert_eq!(app.count("events WHERE brand_id IS NULL").await, 14);
+    assert_eq!(app.count_rows("events WHERE brand_id IS NULL").await, 14);
 }
 
 async fn a_sample_ignores_the_endpoint_subscriptions(app: TestApp) {
@@ -66,7 +66,7 @@ async fn a_repeated_key_sends_one_sample(app: TestApp) {
         .await
         .expect_error(400, "idempotency_key_required");
     for table in ["events", "webhook_deliveries", "jobs"] {
-        assert_eq!(app.count(table).await, 1, "{table}");
+        assert_eq!(app.count_rows(table).await, 1, "{table}");
     }
 }
 
@@ -81,7 +81,7 @@ async fn unknown_events_are_rejected(app: TestApp) {
     assert_eq!(t.post(&test, json!({})).await.invalid_fields(), ["event"]);
     t.request("POST", &test).send().await.expect_error(400, "invalid_json");
     t.post("/webhooks/999999/test", json!({ "event": "nope" })).await.expect_error(404, "not_found");
-    assert_eq!(app.count("events").await, 0);
+    assert_eq!(app.count_rows("events").await, 0);
 }
 
 async fn samples_to_an_inactive_endpoint_are_rejected(app: TestApp) {
@@ -90,7 +90,7 @@ async fn samples_to_an_inactive_endpoint_are_rejected(app: TestApp) {
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     let body = json!({ "event": "brand.created" });
     t.post(&format!("{hook}/test"), body.clone()).await.expect_error(409, "webhook_inactive");
-    assert_eq!(app.count("events").await, 0);
+    assert_eq!(app.count_rows("events").await, 0);
     t.put(&hook, json!({ "is_active": true })).await.expect(200);
     t.post(&format!("{hook}/test"), body).await.expect(202);
 }

@@ -48,7 +48,7 @@ async fn import_status(w: &TestWorker, id: i64) -> (Status, Option<Code>) {
 }
 
 async fn job(w: &TestWorker, id: i64) -> jobs::operate::JobRow {
-    w.show(w.newest_job(JobKind::ImportMedia, id).await).await
+    w.show(w.newest_job_of(JobKind::ImportMedia, id).await).await
 }
 
 /// Returns the state of an import's job and its attempts.

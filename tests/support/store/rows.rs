@@ -3,6 +3,8 @@
 use std::fmt::Display;
 
 use crier_domain::job::JobKind;
+use crier_store::jobs::operate::JobRow;
+use crier_store::{brands, files, usage, users};
 use serde_json::Value;
 
 use super::TestStore;
@@ -18,8 +20,17 @@ impl TestStore {
         self.number(format!("SELECT CAST(coalesce(sum({column}), 0) AS bigint) FROM {rows}")).await
     }
 
+    /// Returns the largest id of these rows (see `count_rows`).
+    pub async fn newest_id(&self, rows: impl Display) -> i64 {
+        self.number(format!("SELECT max(id) FROM {rows}")).await
+    }
+
+    pub async fn newest_job(&self) -> JobRow {
+        self.show(self.newest_id("jobs").await).await
+    }
+
     /// Returns the id of the newest job of this kind for a subject.
-    pub async fn newest_job(&self, kind: JobKind, subject: i64) -> i64 {
+    pub async fn newest_job_of(&self, kind: JobKind, subject: i64) -> i64 {
         self.number(format!("SELECT max(id) FROM jobs WHERE kind = '{kind}' AND subject_id = {subject}")).await
     }
 
@@ -59,5 +70,99 @@ impl TestStore {
         let sql = "SELECT string_agg(payload, '\n') FROM (SELECT payload FROM events ORDER BY id) e";
         let all = self.value::<Option<String>>(sql).await.unwrap_or_default();
         all.lines().map(|payload| serde_json::from_str(payload).expect("JSON")).collect()
+    }
+
+    pub async fn email(&self, user: i64) -> String {
+        self.value(format!("SELECT email FROM users WHERE id = {user}")).await
+    }
+
+    pub async fn set_plan(&self, workspace: i64, plan: &str) {
+        self.write(async |tx| users::set_plan(tx, workspace, plan).await).await;
+    }
+
+    /// Sets the time zone of a brand, an IANA name.
+    pub async fn set_time_zone(&self, brand: i64, zone: &str) {
+        self.write(async |tx| brands::set_timezone(tx, brand, zone).await).await;
+    }
+
+    /// Expires the credentials of an account.
+    pub async fn expire_account(&self, account: i64) {
+        self.sql(format!("UPDATE social_accounts SET status = 'expired' WHERE id = {account}")).await;
+    }
+
+    /// Returns the number of posts that count against this month's cap.
+    pub async fn used_posts(&self, workspace: i64) -> i64 {
+        usage::posts(&mut self.conn().await, workspace, self.clock.now()).await.expect("the usage can be read")
+    }
+
+    /// Sets the number of posts that count against this month's cap.
+    pub async fn set_used_posts(&self, workspace: i64, posts: i64) {
+        self.set_monthly_usage("usage", "posts", workspace, posts).await;
+    }
+
+    /// Sets the number of AI credits that are used this month.
+    pub async fn set_used_credits(&self, workspace: i64, credits: i64) {
+        self.set_monthly_usage("ai_usage", "used", workspace, credits).await;
+    }
+
+    async fn set_monthly_usage(&self, table: &str, column: &str, workspace: i64, used: i64) {
+        let month = self.clock.now().format("%Y-%m").to_string();
+        self.sql(format!(
+            "INSERT INTO {table} (workspace_id, month, {column}) VALUES ({workspace}, '{month}', {used}) \
+             ON CONFLICT (workspace_id, month) DO UPDATE SET {column} = excluded.{column}"
+        ))
+        .await;
+    }
+
+    /// Sets the storage that a workspace uses, in bytes of files and of texts.
+    pub async fn set_storage_usage(&self, workspace: i64, files: i64, texts: i64) {
+        self.sql(format!(
+            "INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES ({workspace}, {files}, {texts}) \
+             ON CONFLICT (workspace_id) DO UPDATE SET bytes = excluded.bytes, texts = excluded.texts"
+        ))
+        .await;
+    }
+
+    /// Returns the storage that is counted for the files of all workspaces, in bytes.
+    pub async fn counted_bytes(&self) -> i64 {
+        files::totals(&mut self.conn().await).await.expect("the totals can be read").bytes
+    }
+
+    /// Returns the total size of the files that are not marked for deletion, in bytes.
+    pub async fn file_bytes(&self) -> i64 {
+        self.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'").await
+    }
+
+    /// Ends the jobs of a post, as a worker does. Its targets get these statuses, by position.
+    pub async fn end_post(&self, post: i64, status: &str, targets: &[&str]) {
+        let error = r#"{"code":"platform_rejected","message":"No.","category":"platform_rejected"}"#;
+        for (position, target) in targets.iter().enumerate() {
+            let error = if *target == "failed" { format!("'{error}'") } else { "NULL".to_owned() };
+            self.sql(format!(
+                "UPDATE post_targets SET status = '{target}', error = {error} \
+                 WHERE post_id = {post} AND position = {position}"
+            ))
+            .await;
+        }
+        self.sql(format!("UPDATE posts SET status = '{status}' WHERE id = {post}")).await;
+        let targets = format!("SELECT id FROM post_targets WHERE post_id = {post}");
+        let done = "UPDATE jobs SET state = 'done', finished_at = created_at WHERE kind = 'publish_target'";
+        self.sql(format!("{done} AND subject_id IN ({targets})")).await;
+    }
+
+    /// Fails a post with one target at its second attempt, with an error of this category.
+    pub async fn fail_post(&self, post: i64, category: &str, message: &str) {
+        self.end_post(post, "failed", &["failed"]).await;
+        let error = serde_json::json!({ "code": "x", "message": message, "category": category });
+        self.sql(format!("UPDATE post_targets SET attempts = 2, error = '{error}' WHERE post_id = {post}")).await;
+    }
+
+    /// Fails deliveries of webhooks, as a worker does after the last attempt.
+    pub async fn fail_deliveries(&self, deliveries: &[i64]) {
+        let list = deliveries.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        let failed = "status = 'failed', attempts = 8, response_code = 500, next_attempt_at = NULL";
+        self.sql(format!("UPDATE webhook_deliveries SET {failed} WHERE id IN ({list})")).await;
+        let done = "UPDATE jobs SET state = 'done', finished_at = created_at WHERE kind = 'deliver_webhook'";
+        self.sql(format!("{done} AND subject_id IN ({list})")).await;
     }
 }
