@@ -166,7 +166,7 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
 
     /// Sets the status of a success response, if it is neither 200 nor 204.
     pub fn status(self, status: u16) -> Self {
-        self.with(|spec| spec.status = status)
+        Self { spec: EndpointSpec { status, ..self.spec }, ..self }
     }
 
     /// Adds a type of a download.

@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn check(request: &SampleRequest, fields: &Fields<'_>) {
-        if request.owner == request.parent.clone().value() {
+        if request.owner.is_some() && request.owner == request.parent.clone().value() {
             fields.problem("parent", "Must not be the owner.");
         }
     }
