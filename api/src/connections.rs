@@ -14,12 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crier_endpoints::runner::body_reader::{MinRate, TimeBudget};
 use crier_telemetry::metrics;
 use salvo::conn::ConnCtrl;
 use salvo::fuse::{ArcConnObserver, ConnObserver, FuseAction, FuseConfig, FuseInfo, FusePolicy};
 use tokio_util::sync::CancellationToken;
-
-use crate::runner::body_reader::{MinRate, TimeBudget};
 
 /// The divisor for the share of the limit that is kept free by closing idle connections.
 const HEADROOM_SHARE: usize = 16;

@@ -7,6 +7,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crier_endpoints::PREFIX;
+use crier_endpoints::admission;
+use crier_endpoints::app::App;
+use crier_endpoints::error::{ApiError, ErrorCode};
+use crier_endpoints::limits::RateLimitSubject;
+use crier_endpoints::outgoing;
+use crier_endpoints::outgoing::{BudgetExceeded, CallerHolders, Holder};
+use crier_endpoints::reply;
+use crier_endpoints::runner::{RequestId, RouteLabel};
 use crier_telemetry::{metrics, traces};
 use futures::{FutureExt, StreamExt};
 use http::header::{
@@ -17,21 +26,7 @@ use percent_encoding::percent_decode_str;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
 
-use crate::PREFIX;
-use crate::app::App;
 use crate::connections::Connections;
-use crate::error::{ApiError, ErrorCode};
-use crate::limits::RateLimitSubject;
-use crate::outgoing::{BudgetExceeded, CallerHolders, Holder};
-use crate::{admission, outgoing, pages, reply};
-
-/// The id of a request: in its response, in the log, and in the jobs that it causes.
-#[derive(Clone)]
-pub struct RequestId(pub String);
-
-/// The path template, a metric label with a bounded number of values.
-#[derive(Clone, Copy)]
-pub struct RouteLabel(pub &'static str);
 
 /// The label if no path matched.
 const NO_ROUTE: &str = "(none)";

@@ -6,6 +6,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crier_endpoints::ai::{Ai, PROVIDER_TIMEOUT};
+use crier_endpoints::limits::Limiter;
+use crier_endpoints::limits::memory::MemoryLimiter;
+use crier_endpoints::limits::redis::RedisLimiter;
+use crier_endpoints::runner::body_reader::MinRate;
 use crier_mail::Mailer;
 use crier_runtime::{Process, StartError, descriptors};
 use salvo::Server;
@@ -14,12 +19,7 @@ use salvo::fuse::FuseConfig;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::ai::{Ai, PROVIDER_TIMEOUT};
 use crate::connections::Connections;
-use crate::limits::Limiter;
-use crate::limits::memory::MemoryLimiter;
-use crate::limits::redis::RedisLimiter;
-use crate::runner::body_reader::MinRate;
 use crate::{App, AppDeps, service};
 
 /// The timeout for receiving a request head, from the start of the connection or the previous request.

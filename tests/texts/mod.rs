@@ -20,12 +20,13 @@ use serde_json::Value;
 use crate::support::page;
 
 const LIST: &str = "tests/texts/visible.txt";
-const OPENAPI: &str = "api/src/openapi/snapshots/crier_api__openapi__tests__the_document_is_what_was_promised.snap";
+const OPENAPI: &str =
+    "api/endpoints/src/openapi/snapshots/crier_endpoints__openapi__tests__the_document_is_what_was_promised.snap";
 const ALERTS: &str = "ops/prometheus/crier.rules.yml";
 
 /// Each surface with its files and directories, without `tests` in them. A path belongs to the first surface that has it.
 const SURFACES: [(&str, &[&str]); 6] = [
-    ("Pages and emails", &["api/src/pages", "api/templates", "common/mail/src", "worker/templates"]),
+    ("Pages and emails", &["api/pages/src", "api/pages/templates", "common/mail/src", "worker/templates"]),
     ("Command line", &["src"]),
     ("Configuration", &["common/config/src"]),
     ("Reports", &["worker/reports/src"]),
@@ -33,6 +34,7 @@ const SURFACES: [(&str, &[&str]); 6] = [
     (
         "Errors, messages and logs",
         &[
+            "api/endpoints/src",
             "api/src",
             "common/base/src",
             "common/domain/src",

@@ -4,12 +4,12 @@ use chrono::{DateTime, Utc};
 use unicode_normalization::UnicodeNormalization;
 
 crier_base::text_enum! {
-    /// The color scheme of a page; `api/templates/bio.css` defines the colors.
+    /// The color scheme of a page; `api/pages/templates/bio.css` defines the colors.
     pub enum Theme { Light = "light", Dark = "dark", Ocean = "ocean", Sunset = "sunset", Forest = "forest" }
 }
 
 crier_base::text_enum! {
-    /// The icon of a link; `api/src/pages/bio/icons.rs` contains the drawings.
+    /// The icon of a link; `api/pages/src/bio/icons.rs` contains the drawings.
     pub enum LinkIcon {
         Book = "book",
         Calendar = "calendar",

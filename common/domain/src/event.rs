@@ -1,7 +1,7 @@
 //! The events that an endpoint can subscribe to, each with a description and a sample payload.
 //!
 //! **To add one:** add its variant with its name, its arms in [`EventName::description`] and [`EventName::sample`], and
-//! the schema of its data in `api/src/routes/webhooks/payloads.rs`.
+//! the schema of its data in `api/endpoints/src/routes/webhooks/payloads.rs`.
 
 use serde_json::{Value, json};
 

@@ -1,0 +1,158 @@
+//! The state shared by all requests, created once.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use crier_domain::plan::Plans;
+use crier_http::Guard;
+use crier_mail::Mailer;
+use crier_media::Library;
+use crier_platforms::ConnectorRegistry;
+use crier_store::keys::{self, Caller};
+use crier_store::{Store, StoreError};
+use ipnet::IpNet;
+
+use crate::ai::Ai;
+use crate::bio::Bio;
+use crate::limits::Limiter;
+use crate::limits::memory::MemoryLimiter;
+use crate::outgoing::OutgoingBudget;
+use crate::runner::body_reader::MinRate;
+use crate::runner::in_flight::InFlightKeys;
+use crate::runner::large_bodies::LargeBodySemaphore;
+
+/// Low enough for a slow mobile connection.
+const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
+
+/// The dependencies of [`App`].
+pub struct AppDeps {
+    pub store: Store,
+    pub platforms: Arc<ConnectorRegistry>,
+    pub plans: Arc<Plans>,
+    pub library: Library,
+    pub ai: Ai,
+    /// `None` if no mail server is configured.
+    pub mailer: Option<Arc<Mailer>>,
+    pub guard: Guard,
+    pub public_url: String,
+    pub limiter: Arc<dyn Limiter>,
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// The API's state.
+pub struct App {
+    pub store: Store,
+    pub platforms: Arc<ConnectorRegistry>,
+    pub plans: Arc<Plans>,
+    pub library: Library,
+    pub ai: Ai,
+    /// `None` if no mail server is configured.
+    pub mailer: Option<Arc<Mailer>>,
+    /// Checks the URLs that users enter.
+    pub guard: Guard,
+    /// The public base URL, without a trailing slash.
+    pub public_url: String,
+    pub limiter: Arc<dyn Limiter>,
+    /// The proxies whose `X-Forwarded-For` is trusted.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Whether the warning about an untrusted proxy was logged.
+    pub has_warned_of_proxy: AtomicBool,
+    /// The minimum transfer rate of request bodies.
+    pub min_rate: MinRate,
+    /// The minimum transfer rate of large responses.
+    pub response_rate: MinRate,
+    /// Limits the memory and files of responses that are being sent.
+    pub outgoing: OutgoingBudget,
+    /// Processes large bodies one at a time.
+    pub large_bodies: LargeBodySemaphore,
+    pub in_flight: InFlightKeys,
+    /// Counts visits of public pages. In this process only, because a page must not wait for Redis.
+    pub visits: MemoryLimiter,
+    /// The cache of link-in-bio pages, and their view and click counts.
+    pub bio: Bio,
+    /// The times at which this process last wrote each key's `last_used_at`.
+    touched: Mutex<HashMap<i64, DateTime<Utc>>>,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").field("public_url", &self.public_url).finish_non_exhaustive()
+    }
+}
+
+impl App {
+    pub fn new(parts: AppDeps) -> Self {
+        let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies } =
+            parts;
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        let visits = MemoryLimiter::new(store.clock().clone());
+        Self {
+            store,
+            platforms,
+            plans,
+            library,
+            ai,
+            mailer,
+            guard,
+            public_url,
+            limiter,
+            trusted_proxies,
+            has_warned_of_proxy: AtomicBool::new(false),
+            min_rate: MinRate::default(),
+            response_rate: RESPONSE_RATE,
+            outgoing: OutgoingBudget::default(),
+            large_bodies: LargeBodySemaphore::default(),
+            in_flight: InFlightKeys::default(),
+            visits,
+            bio: Bio::default(),
+            touched: Mutex::default(),
+        }
+    }
+
+    /// Sets the minimum transfer rate of request bodies.
+    #[must_use]
+    pub fn with_min_rate(self, rate: MinRate) -> Self {
+        Self { min_rate: rate, ..self }
+    }
+
+    /// Sets the minimum transfer rate of large responses.
+    #[must_use]
+    pub fn with_response_rate(self, rate: MinRate) -> Self {
+        Self { response_rate: rate, ..self }
+    }
+
+    /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.
+    pub async fn write_counts(&self) -> Result<(), StoreError> {
+        self.bio.counts.write(&self.store).await
+    }
+
+    /// Writes `last_used_at` at most once per minute, in a background task.
+    pub fn touch(self: &Arc<Self>, caller: &Caller) {
+        let now = self.store.now();
+        if !keys::should_touch(caller.last_used_at, now) {
+            return;
+        }
+        {
+            let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
+            if !keys::should_touch(touched.get(&caller.key_id).copied(), now) {
+                return;
+            }
+            touched.insert(caller.key_id, now);
+        }
+        let (app, key_id) = (self.clone(), caller.key_id);
+        tokio::spawn(async move {
+            let write = async {
+                let mut tx = app.store.begin().await?;
+                keys::touch(&mut tx, key_id).await?;
+                tx.commit().await
+            };
+            let written: Result<(), StoreError> = write.await;
+            if let Err(error) = written {
+                tracing::debug!(%error, key_id, "last_used_at was not written");
+            }
+        });
+    }
+}

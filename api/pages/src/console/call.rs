@@ -1,0 +1,118 @@
+//! Calls of the API's endpoints from a page, as the user of the session. The call does not count against the rate limit,
+//! because the request of the page has been counted.
+
+use crier_endpoints::admission;
+use crier_endpoints::endpoint::Endpoint;
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::fields::{Problems, ReadContext};
+use crier_endpoints::request::{Parsed, Request};
+use crier_endpoints::response::{File, Output};
+use crier_endpoints::runner::call::{InProcessCall, WriteKey, Written};
+use crier_endpoints::runner::send_file;
+use crier_store::keys::Authenticated;
+use salvo::{Request as HttpRequest, Response};
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+
+use super::visit::Visit;
+
+/// A builder for a call. The IDs in its path are those in the path of the page, unless they are set.
+pub struct PageCall<'v> {
+    visit: &'v Visit,
+    ids: Vec<(&'static str, i64)>,
+    /// Distinguishes several writes of one form.
+    part: &'v str,
+}
+
+impl Visit {
+    /// Returns a builder for a call of an endpoint.
+    pub fn call(&self) -> PageCall<'_> {
+        PageCall { visit: self, ids: Vec::new(), part: "" }
+    }
+
+    /// Reads a request from fields, such as those of the form. The endpoint reports its problems.
+    pub fn parse<Q: Request>(&self, fields: &Map<String, Value>) -> Parsed<Q> {
+        let zone = self.zone();
+        Parsed::read(Problems::default(), fields, ReadContext::new(zone.name(), self.now))
+    }
+}
+
+impl<'v> PageCall<'v> {
+    pub fn id(mut self, name: &'static str, id: i64) -> Self {
+        self.ids.push((name, id));
+        self
+    }
+
+    /// Sets what distinguishes this write from others of the form.
+    pub fn part(self, part: &'v str) -> Self {
+        Self { part, ..self }
+    }
+
+    /// Calls an endpoint that changes nothing.
+    pub async fn read<Q: Request, R: Output>(
+        self,
+        endpoint: Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+    ) -> Result<R::Value> {
+        Box::pin(self.in_process().read(&endpoint, request)).await
+    }
+
+    /// Calls an endpoint that writes. If the form was sent before, the result is that of the first time.
+    pub async fn write<Q: Request, R: Output>(
+        self,
+        endpoint: Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+    ) -> Result<Written<R::Value>> {
+        let key = WriteKey { key: self.key()?, fingerprint: self.fingerprint(endpoint.spec.id) };
+        Box::pin(self.in_process().write(&endpoint, request, key)).await
+    }
+
+    /// Forwards the multipart form of the page.
+    pub async fn upload<Q: Request, R: Output>(self, endpoint: Endpoint<Q, R>) -> Result<Written<R::Value>> {
+        let (headers, body) = self.visit.take_multipart();
+        let mut form = HttpRequest::new();
+        form.headers_mut().extend(headers);
+        form.replace_body(body);
+        let key = self.key()?;
+        Box::pin(self.in_process().upload(&endpoint, &mut form, key)).await
+    }
+
+    /// Gets a file, and returns the response that contains it.
+    pub async fn download(self, endpoint: Endpoint<(), File>) -> Result<Response> {
+        let app = self.visit.app.clone();
+        let found = Box::pin(self.in_process().download(&endpoint)).await?;
+        let mut res = Response::new();
+        send_file(&app, &HttpRequest::new(), &found, &mut res).await?;
+        Ok(res)
+    }
+
+    fn in_process(&self) -> InProcessCall<'v> {
+        let visit = self.visit;
+        let ids = self.ids.iter().chain(&visit.ids).copied().collect();
+        let authenticated = Authenticated::clone(&visit.authenticated);
+        InProcessCall { app: &visit.app, authenticated, ids, request_id: &visit.request_id }
+    }
+
+    fn key(&self) -> Result<String> {
+        let key = format!("{}{}", self.visit.form.get("_key"), self.part);
+        if admission::is_idempotency_key(&key) {
+            return Ok(key);
+        }
+        let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
+        Err(ApiError::new(ErrorCode::IdempotencyKeyInvalid, message))
+    }
+
+    /// Returns a hash of the call and of the form, whose fields determine the request.
+    fn fingerprint(&self, operation: &str) -> Vec<u8> {
+        let mut hash = Sha256::new();
+        let ids = self.ids.iter().map(|(name, id)| ((*name).to_owned(), id.to_string()));
+        for (name, value) in ids.chain([(String::new(), operation.to_owned())]) {
+            for part in [name, value] {
+                hash.update((part.len() as u64).to_be_bytes());
+                hash.update(part);
+            }
+        }
+        hash.update(super::form_write::fingerprint(self.visit));
+        hash.finalize().to_vec()
+    }
+}

@@ -1,0 +1,259 @@
+//! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check` and
+//! `/brands/{brand}/posts/upload`.
+//!
+//! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled` or `now`. `_action` is `save`
+//! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
+//! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
+//! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
+//! the post for an account). "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
+//! script sends `attach:ID`, so that unsaved input is kept.
+
+use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::routes::media;
+use crier_endpoints::routes::posts::create::CreatePostRequest;
+use crier_endpoints::routes::posts::edit::PostChange;
+use crier_endpoints::routes::posts::{self, create, update};
+use crier_endpoints::runner::call::Written;
+use http::StatusCode;
+
+use super::composer_check::show_check;
+use super::composer_input::{ComposerInput, SaveMode, Stored};
+use super::composer_view::{Contents, check_editable, load_accounts, show};
+use super::form::Form;
+use super::route::PageRoute;
+use super::shared::FieldErrors;
+use super::visit::{PageReply, Visit, form_errors};
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/posts/new", show_new),
+        PageRoute::post("/brands/{brand}/posts/new", submit_form),
+        PageRoute::get("/brands/{brand}/posts/{post}/edit", show_edit),
+        PageRoute::post("/brands/{brand}/posts/{post}/edit", submit_form),
+        PageRoute::post("/brands/{brand}/posts/check", check),
+        PageRoute::post("/brands/{brand}/posts/upload", upload),
+    ]
+}
+
+/// The action of a button of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Button {
+    Save(SaveMode),
+    Submit,
+    Attach(i64),
+    First(i64),
+    Library(i64),
+    Images(i64),
+    SameImages(i64),
+    /// The form has no known action.
+    Unknown,
+}
+
+impl Button {
+    fn of(form: &Form) -> Self {
+        let (word, id) = form.get("_action").split_once(':').unwrap_or((form.get("_action"), ""));
+        match (word, id.parse().ok().filter(|id| *id > 0)) {
+            ("save", None) => Self::Save(SaveMode::Save),
+            ("submit", None) => Self::Submit,
+            ("attach", Some(id)) => Self::Attach(id),
+            ("first", Some(id)) => Self::First(id),
+            ("library", Some(page)) => Self::Library(page),
+            ("pictures", Some(account)) => Self::Images(account),
+            ("same-pictures", Some(account)) => Self::SameImages(account),
+            ("", None) => match form.get("schedule_type") {
+                "draft" => Self::Save(SaveMode::Draft),
+                "scheduled" => Self::Save(SaveMode::Schedule),
+                "now" => Self::Save(SaveMode::Now),
+                _ => Self::Unknown,
+            },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Applies an action that shows the form again.
+    fn change(self, input: &mut ComposerInput) {
+        match self {
+            Self::Attach(id) => input.attach(id),
+            Self::First(id) => input.put_first(id),
+            Self::Library(page) => input.library_page = page,
+            Self::Images(account) => input.choose_images(account),
+            Self::SameImages(account) => input.use_post_images(account),
+            Self::Save(_) | Self::Submit | Self::Unknown => {}
+        }
+    }
+
+    /// Returns the key of the message that is shown after the action ([`super::flash`]).
+    const fn flash_key(self) -> &'static str {
+        match self {
+            Self::Save(SaveMode::Draft) => "draft-saved",
+            Self::Save(SaveMode::Schedule) => "post-scheduled",
+            Self::Save(SaveMode::Now) => "post-publishing",
+            Self::Submit => "post-submitted",
+            _ => "post-saved",
+        }
+    }
+}
+
+/// Shows a new post, with the image in the query if there is one.
+async fn show_new(visit: &Visit) -> Result<PageReply> {
+    let mut input = ComposerInput::default();
+    attach_uploaded(visit, &mut input);
+    show(visit, None, input, FieldErrors::default(), Contents::Stored).await
+}
+
+async fn show_edit(visit: &Visit) -> Result<PageReply> {
+    let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
+    check_editable(&stored)?;
+    let mut input = ComposerInput::of_post(&stored, visit.zone());
+    attach_uploaded(visit, &mut input);
+    show(visit, Some(&stored), input, FieldErrors::default(), Contents::Stored).await
+}
+
+fn attach_uploaded(visit: &Visit, input: &mut ComposerInput) {
+    if let Some(id) = visit.query.get("media").and_then(|id| id.parse().ok()) {
+        input.attach(id);
+    }
+}
+
+/// Checks the submitted values. Responds to the script with the panel, and to a form with the whole page.
+async fn check(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.form.text("_post").and_then(|id| id.parse().ok()) {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let input = ComposerInput::of_form(&visit.form);
+    if visit.is_fetch {
+        return show_check(visit, stored.as_ref(), &input).await;
+    }
+    show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await
+}
+
+/// Executes the action of the button.
+async fn submit_form(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.id("post") {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let mut input = ComposerInput::of_form(&visit.form);
+    let button = Button::of(&visit.form);
+    let mode = match button {
+        Button::Save(mode) => mode,
+        Button::Submit => SaveMode::Draft,
+        other => {
+            other.change(&mut input);
+            return show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await;
+        }
+    };
+    match save(visit, stored.as_ref(), &input, mode).await {
+        Ok(id) if button == Button::Submit => submit(visit, id, input).await,
+        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
+        Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
+    }
+}
+
+/// Creates or updates the post, and returns its ID.
+async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, input).await?;
+    drop(conn);
+    let request = input.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let saved = match stored {
+        Some(_) => visit.call().write(update::endpoint(), visit.parse::<PostChange>(&request.body)).await,
+        None => visit.call().write(create::endpoint(), visit.parse::<CreatePostRequest>(&request.body)).await,
+    };
+    let shown: Vec<i64> = accounts.iter().map(|account| account.id).collect();
+    let saved = saved.and_then(Written::into_value);
+    saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
+}
+
+/// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
+async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
+    match visit.call().id("post", id).part("-submit").write(posts::submit::endpoint(), ()).await {
+        Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_key()),
+        Err(error) => {
+            let stored = Stored::load(visit, id).await?;
+            let errors = form_errors(error)?;
+            show(visit, Some(&stored), input, errors, Contents::Input).await
+        }
+    }
+}
+
+/// Changes the paths of errors in overrides to those of the form's fields: the form has fields for all accounts
+/// (`shown`), and the request only has overrides for some (`sent`).
+fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
+    let rename = |path: String| {
+        let place = path.strip_prefix("overrides.").and_then(|rest| rest.split_once('.'));
+        let place = place.and_then(|(index, field)| Some((index.parse::<usize>().ok()?, field)));
+        let Some((index, field)) = place else { return path };
+        let index = sent.get(index).and_then(|id| shown.iter().position(|other| other == id));
+        index.map_or_else(|| "overrides".to_owned(), |index| format!("overrides.{index}.{field}"))
+    };
+    error.fields = std::mem::take(&mut error.fields).into_iter().map(|(path, found)| (rename(path), found)).collect();
+    error
+}
+
+/// Uploads an image. Responds to the script with the ID, and to a form with a redirect to the composer. `post` in the
+/// query is the ID of the post that is edited.
+async fn upload(visit: &Visit) -> Result<PageReply> {
+    let stored = match visit.form.text("post").and_then(|id| id.parse().ok()) {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    let id = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+        Ok(image) => image.id,
+        Err(error) if visit.is_fetch => return Err(error),
+        Err(error) => {
+            let errors = form_errors(error)?;
+            let input = match &stored {
+                Some(stored) => ComposerInput::of_post(stored, visit.zone()),
+                None => ComposerInput::default(),
+            };
+            return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
+        }
+    };
+    if visit.is_fetch {
+        return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
+    }
+    match stored {
+        Some(stored) => visit.to(&format!("posts/{}/edit?media={id}", stored.post.id), "media-uploaded"),
+        None => visit.to(&format!("posts/new?media={id}"), "media-uploaded"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn button(form: &str) -> Button {
+        Button::of(&Form::parse(form.as_bytes()))
+    }
+
+    #[test]
+    fn a_form_does_what_its_button_says() {
+        for (form, wanted) in [
+            ("schedule_type=draft", Button::Save(SaveMode::Draft)),
+            ("schedule_type=now", Button::Save(SaveMode::Now)),
+            ("_action=submit", Button::Submit),
+            ("_action=attach:7", Button::Attach(7)),
+            ("_action=library:2&schedule_type=now", Button::Library(2)),
+            ("_action=same-pictures:3", Button::SameImages(3)),
+            ("_action=check&schedule_type=now", Button::Unknown),
+            ("_action=attach:0", Button::Unknown),
+            ("_action=first:x", Button::Unknown),
+            ("schedule_type=later", Button::Unknown),
+            ("", Button::Unknown),
+        ] {
+            assert_eq!(button(form), wanted, "{form}");
+        }
+    }
+
+    #[test]
+    fn problems_of_overrides_are_shown_at_their_accounts() {
+        let problems =
+            [("overrides.0.content", "a"), ("overrides.5.content", "b"), ("content", "c"), ("overrides", "d")];
+        let problems = problems.map(|(path, text)| (path.to_owned(), vec![text.to_owned()]));
+        let error = at_fields(ApiError::validation(problems.into()), &[88], &[91, 90, 88]);
+        let paths: Vec<&str> = error.fields.keys().map(String::as_str).collect();
+        assert_eq!(paths, ["content", "overrides", "overrides.2.content"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! The composer's panel "Preview": the results of checking the post against the rules of the platforms, and a preview.
+
+use askama::Template;
+use crier_domain::account::SocialAccount;
+use crier_endpoints::error::Result;
+use crier_endpoints::routes::posts::create::CreatePostRequest;
+use crier_endpoints::routes::posts::validate;
+
+use super::composer_input::{ComposerInput, SaveMode, Stored};
+use super::composer_view::{Chosen, load_accounts};
+use super::post_rows::chip;
+use super::shared::{AccountChip, Image};
+use super::visit::{PageReply, Visit};
+
+/// The maximum number of accounts that are checked.
+const MAX_CHECKED: usize = 30;
+/// The maximum number of problems that are shown for the post as a whole.
+const MAX_PROBLEMS: usize = 10;
+/// The maximum length of a text in the preview, in characters.
+const MAX_PREVIEW: usize = 600;
+
+/// The panel. `posts/check` returns it as an HTML fragment.
+#[derive(Default, Template)]
+#[template(path = "console/check.html")]
+pub struct Check {
+    /// Problems of the post as a whole.
+    problems: Vec<String>,
+    rows: Vec<CheckRow>,
+    /// The number of accounts that were not checked.
+    more: usize,
+}
+
+/// The result for one account.
+struct CheckRow {
+    account: AccountChip,
+    length: u32,
+    limit: Option<u32>,
+    problems: Vec<String>,
+    notes: Vec<String>,
+    /// The beginning of the text for this account.
+    text: String,
+    images: Vec<Image>,
+}
+
+impl Check {
+    fn count(&self) -> usize {
+        self.problems.len() + self.rows.iter().map(|row| row.problems.len()).sum::<usize>()
+    }
+}
+
+impl CheckRow {
+    /// Returns the maximum of the meter.
+    fn top(&self) -> u32 {
+        self.length.max(self.limit.unwrap_or_default()).max(1)
+    }
+
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.length > limit)
+    }
+}
+
+/// Returns the panel as an HTML fragment.
+pub async fn show_check(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput) -> Result<PageReply> {
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, input).await?;
+    let chosen = Chosen::load(visit, &mut conn, input).await?;
+    drop(conn);
+    visit.page(&check(visit, input, stored, &accounts, &chosen).await?)
+}
+
+/// Checks the post against the rules of the platforms of the chosen accounts.
+pub async fn check(
+    visit: &Visit,
+    input: &ComposerInput,
+    stored: Option<&Stored>,
+    accounts: &[SocialAccount],
+    chosen: &Chosen,
+) -> Result<Check> {
+    let connected = |id: &i64| accounts.iter().any(|account| account.id == *id);
+    let mut account_ids: Vec<i64> = input.accounts.iter().copied().filter(connected).collect();
+    if account_ids.is_empty() || input.content.is_empty() && chosen.of(&input.media).is_empty() {
+        return Ok(Check::default());
+    }
+    let more = account_ids.len().saturating_sub(MAX_CHECKED);
+    account_ids.truncate(MAX_CHECKED);
+    let mut input = input.clone();
+    (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
+    let request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let post = visit.parse::<CreatePostRequest>(&request.body);
+    let found = match visit.call().read(validate::endpoint(), post).await {
+        Ok(found) => found,
+        Err(error) if error.code.status().is_client_error() => {
+            let mut problems: Vec<String> = error.fields.into_values().flatten().take(MAX_PROBLEMS).collect();
+            if problems.is_empty() {
+                problems.push(error.message.into_owned());
+            }
+            return Ok(Check { problems, ..Check::default() });
+        }
+        Err(error) => return Err(error),
+    };
+    let rows = found.targets.into_iter().filter_map(|target| {
+        let account = accounts.iter().find(|account| account.id == target.account_id)?;
+        let account_override = input.override_for(account.id);
+        let own = account_override
+            .map(|account_override| account_override.content.as_str())
+            .filter(|text| !text.trim().is_empty());
+        let media =
+            account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&input.media);
+        Some(CheckRow {
+            account: chip(account),
+            length: target.length,
+            limit: target.limit,
+            problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
+            notes: target.notes,
+            text: own.unwrap_or(&input.content).chars().take(MAX_PREVIEW).collect(),
+            images: chosen.of(media),
+        })
+    });
+    Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
+}
+
+/// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.
+fn without_account(account: &SocialAccount, message: &str) -> String {
+    let prefix = format!("Account {} ({}): ", account.id, account.name);
+    let rest = message.strip_prefix(&prefix).unwrap_or(message);
+    let mut letters = rest.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

@@ -1,0 +1,349 @@
+//! The page of the composer.
+
+use std::collections::{BTreeSet, HashMap};
+
+use askama::Template;
+use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::catalogue::descriptor;
+use crier_domain::media::AssetType;
+use crier_domain::plan::Feature;
+use crier_domain::post::{PostStatus, TargetStatus};
+use crier_endpoints::admission::plan;
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_platforms::options::{self, OptionKind};
+use crier_store::media::{self, MediaFilter};
+use crier_store::{Conn, PageRequest, accounts};
+use http::StatusCode;
+
+use super::composer_check::{Check, check};
+use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
+use super::post_options::{choice_label, label_and_hint};
+use super::post_rows::{chip, image};
+use super::shared::{AccountChip, Choice, FieldErrors, Image};
+use super::shell::{Section, Shell};
+use super::visit::{PageReply, Visit};
+
+/// The maximum number of accounts to choose from, in addition to those of the post.
+const MAX_ACCOUNTS: i64 = 100;
+/// If the brand has more accounts than this, only the chosen ones have a section in the form.
+const MAX_PARTS: usize = 40;
+/// The maximum number of chosen images that are shown, for the post and all its accounts.
+const MAX_CHOSEN: usize = 200;
+/// The number of images per page of the library.
+const LIBRARY_PAGE: i64 = 12;
+
+#[derive(Template)]
+#[template(path = "console/composer.html")]
+pub struct Composer {
+    shell: Shell,
+    errors: FieldErrors,
+    /// The ID of the post that is edited. `None` for a new post.
+    post: Option<i64>,
+    /// The reason why parts of the post can no longer be changed.
+    locked: Option<&'static str>,
+    accounts: Vec<ComposerAccount>,
+    /// Whether some accounts have no section in the form.
+    has_more_parts: bool,
+    /// Whether the accounts can no longer be changed.
+    is_fixed: bool,
+    /// The field `_accounts`.
+    known_accounts: String,
+    /// The field `_keep`.
+    omit_accounts: &'static str,
+    /// The field `_time`.
+    known_time: String,
+    content: String,
+    /// The chosen images, in order.
+    chosen: Vec<Image>,
+    /// A page of the library without the chosen images, newest first.
+    library: Vec<Image>,
+    library_page: i64,
+    library_prev: Option<i64>,
+    library_next: Option<i64>,
+    /// The account for which the user is choosing images.
+    picking: Option<i64>,
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
+    scheduled_at: String,
+    earliest: String,
+    buttons: Buttons,
+    /// Whether the form has unsaved input.
+    is_unsaved: bool,
+    check: Check,
+}
+
+/// The buttons of the form. They depend on the status of the post. Some have a label.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Buttons {
+    pub time: bool,
+    pub schedule: Option<&'static str>,
+    pub publish: bool,
+    pub draft: Option<&'static str>,
+    /// Saves the post and keeps its status.
+    pub save: bool,
+    pub submit: bool,
+}
+
+/// An account to choose.
+struct ComposerAccount {
+    id: i64,
+    account: AccountChip,
+    checked: bool,
+    /// The reason why the account should not be chosen.
+    problem: Option<&'static str>,
+    /// The position in the list. The names of the fields contain it: `overrides.INDEX.content`.
+    index: usize,
+    /// The text for this account. Empty for the text of the post.
+    content: String,
+    images: AccountImages,
+    options: Vec<PostOption>,
+    /// Whether the account has a section in the form.
+    has_part: bool,
+    /// Whether the section is open, because it has values.
+    is_open: bool,
+}
+
+/// The images of an account.
+enum AccountImages {
+    /// The images of the post.
+    Same,
+    Own(Vec<Image>),
+    /// The user is choosing them: the current ones, and others.
+    Picking {
+        own: Vec<Image>,
+        others: Vec<Image>,
+    },
+}
+
+/// An option of a platform, in addition to text and images.
+struct PostOption {
+    name: &'static str,
+    label: String,
+    hint: &'static str,
+    required: bool,
+    value: OptionValue,
+}
+
+enum OptionValue {
+    Text {
+        value: String,
+        max: usize,
+    },
+    Link(String),
+    /// The first choice is the default, with an empty value.
+    OneOf(Vec<Choice>),
+    Boolean(bool),
+}
+
+impl ComposerAccount {
+    fn is_picking(&self) -> bool {
+        matches!(self.images, AccountImages::Picking { .. })
+    }
+
+    fn path(&self, field: impl std::fmt::Display) -> String {
+        format!("overrides.{}.{field}", self.index)
+    }
+
+    fn new(index: usize, account: &SocialAccount, input: &ComposerInput, offered: &Offered) -> Self {
+        let none = AccountOverride::default();
+        let account_override = input.override_for(account.id).unwrap_or(&none);
+        let required = descriptor(account.platform).capabilities.required_options;
+        let option = |option: &options::PostOption| {
+            let (label, hint) = label_and_hint(option.name);
+            let value = account_override.option(option.name).to_owned();
+            let value = match option.kind {
+                OptionKind::Text(max) => OptionValue::Text { value, max },
+                OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
+                OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
+                OptionKind::Link => OptionValue::Link(value),
+                OptionKind::Boolean => OptionValue::Boolean(value == "true"),
+                OptionKind::OneOf(words) => {
+                    let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
+                    let none = Choice::new("", "Platform or account default", value.is_empty());
+                    OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
+                }
+            };
+            PostOption { name: option.name, label, hint, required: required.contains(&option.name), value }
+        };
+        let is_expired = account.status == AccountStatus::Expired;
+        let checked = input.accounts.contains(&account.id);
+        Self {
+            id: account.id,
+            account: chip(account),
+            checked,
+            has_part: offered.accounts <= MAX_PARTS || checked || !account_override.is_empty(),
+            problem: is_expired.then_some("Expired. Reconnect it to publish."),
+            index,
+            content: account_override.content.clone(),
+            images: offered.for_account(account_override, input),
+            options: options::of(account.platform).iter().map(option).collect(),
+            is_open: !account_override.is_empty(),
+        }
+    }
+}
+
+impl Buttons {
+    fn of(stored: Option<&Stored>, has_approvals: bool, can_publish: bool) -> Self {
+        let base = Self { time: true, ..Self::default() };
+        match stored.map(|stored| stored.post.status) {
+            None | Some(PostStatus::Draft) if !can_publish => {
+                Self { draft: Some("Save draft"), submit: has_approvals, ..base }
+            }
+            None | Some(PostStatus::Draft) => Self {
+                schedule: Some("Schedule"),
+                publish: true,
+                draft: Some("Save draft"),
+                submit: has_approvals,
+                ..base
+            },
+            Some(PostStatus::Scheduled) => {
+                Self { schedule: Some("Save changes"), publish: true, draft: Some("Return to draft"), ..base }
+            }
+            Some(PostStatus::PendingApproval) => Self { save: true, ..base },
+            Some(_) => Self { save: true, time: false, ..base },
+        }
+    }
+}
+
+/// Returns the accounts that the page shows: those of the brand, and those of the post that are connected.
+pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Vec<SocialAccount>> {
+    let brand = visit.brand()?.0.id;
+    let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
+    let missing = |id: &i64| !found.iter().any(|account| account.id == *id);
+    let others: Vec<i64> = input.accounts.iter().copied().filter(missing).collect();
+    found.extend(accounts::find_many(conn, brand, &others).await?);
+    Ok(found)
+}
+
+/// The chosen images of the post and of its accounts, by ID.
+pub struct Chosen(HashMap<i64, Image>);
+
+impl Chosen {
+    pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
+        let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
+        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
+        let ids: Vec<i64> = ids.into_iter().collect();
+        let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
+        Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
+    }
+
+    /// Returns the images with these IDs, in order. Deleted images are omitted.
+    pub fn of(&self, ids: &[i64]) -> Vec<Image> {
+        ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
+    }
+}
+
+/// The accounts and images to choose from.
+struct Offered {
+    /// The number of accounts.
+    accounts: usize,
+    chosen: Chosen,
+    /// A page of the library.
+    library: Vec<Image>,
+}
+
+impl Offered {
+    /// Returns the images of the library's page without those with these IDs.
+    fn library_without(&self, ids: &[i64]) -> Vec<Image> {
+        self.library.iter().filter(|image| !ids.contains(&image.id)).cloned().collect()
+    }
+
+    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountImages {
+        let Some(ids) = &account_override.media else { return AccountImages::Same };
+        let own = self.chosen.of(ids);
+        if input.picking != Some(account_override.account_id) {
+            return AccountImages::Own(own);
+        }
+        let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
+        let mut others = self.chosen.of(&of_post);
+        others.extend(self.library_without(&[&ids[..], &of_post].concat()));
+        AccountImages::Picking { own, others }
+    }
+}
+
+/// The source of the values in the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// The stored post, or a new one.
+    Stored,
+    /// Unsaved input.
+    Input,
+}
+
+/// Shows the composer.
+pub async fn show(
+    visit: &Visit,
+    stored: Option<&Stored>,
+    input: ComposerInput,
+    errors: FieldErrors,
+    contents: Contents,
+) -> Result<PageReply> {
+    let brand = visit.brand()?.0.id;
+    let mut conn = visit.app.store.read().await?;
+    let accounts = load_accounts(visit, &mut conn, &input).await?;
+    let chosen = Chosen::load(visit, &mut conn, &input).await?;
+    let page = input.library_page.max(1);
+    let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
+    let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
+    drop(conn);
+    let targets = stored.map_or(&[][..], |stored| &stored.targets);
+    let check = check(visit, &input, stored, &accounts, &chosen).await?;
+    let shown = targets.iter().map(|target| target.account_id);
+    let shown = shown.filter(|id| accounts.iter().any(|account| account.id == *id));
+    let is_last = page.saturating_mul(LIBRARY_PAGE) >= library.total;
+    let library = library.rows.into_iter().map(|asset| image(visit, asset)).collect();
+    let offered = Offered { accounts: accounts.len(), chosen, library };
+    let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
+    let page = Composer {
+        shell: visit.shell(Section::Posts, if stored.is_some() { "Edit post" } else { "New post" }),
+        post: stored.map(|stored| stored.post.id),
+        locked: stored.and_then(lock_notice),
+        accounts: accounts
+            .iter()
+            .enumerate()
+            .map(|(index, account)| ComposerAccount::new(index, account, &input, &offered))
+            .collect(),
+        has_more_parts: accounts.len() > MAX_PARTS,
+        is_fixed: stored.is_some_and(|stored| stored.omit_accounts() == OmitAccounts::Always),
+        known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
+        omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
+        known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
+        content: input.content.clone(),
+        chosen: offered.chosen.of(&input.media),
+        library_prev: (page > 1).then(|| page - 1),
+        library_next: (!is_last).then(|| page + 1),
+        library_page: page,
+        library: offered.library_without(&input.media),
+        picking: input.picking,
+        scheduled_at: input.scheduled_at.clone(),
+        earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
+        buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
+        is_unsaved: contents == Contents::Input,
+        check,
+        errors,
+    };
+    let status = if page.errors.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+    visit.page_with(status, &page)
+}
+
+/// Returns a notice about what cannot be changed if publishing has begun.
+fn lock_notice(stored: &Stored) -> Option<&'static str> {
+    let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
+    match stored.post.status {
+        PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => None,
+        _ if published => Some(
+            "This post is already published on some accounts and cannot be changed there. Change the text for the \
+             other accounts below, save, and retry them from the post's page.",
+        ),
+        _ => Some("The accounts and time of this post can no longer be changed. Save, and retry from the post's page."),
+    }
+}
+
+/// Returns an error if the post can no longer be edited.
+pub fn check_editable(stored: &Stored) -> Result<()> {
+    let why = match stored.post.status {
+        PostStatus::Publishing => "The post is being published. It can be edited only if publishing fails.",
+        PostStatus::Published => "The post is published. It can only be changed on the platforms.",
+        _ => return Ok(()),
+    };
+    Err(ApiError::new(ErrorCode::PostNotEditable, why))
+}

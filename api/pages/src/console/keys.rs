@@ -1,0 +1,202 @@
+//! `/brands/{brand}/developers`: the API keys of the user.
+
+use askama::Template;
+use crier_domain::access::{KeyMode, MAX_KEYS, Scope, Scopes};
+use crier_endpoints::PREFIX;
+use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crier_store::keys;
+use http::StatusCode;
+use secrecy::ExposeSecret;
+
+use super::developers::{NewSecret, tabs};
+use super::form_write::{FormWrite, Submission};
+use super::lists;
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors, Link, Pages, Time};
+use super::shell::{Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+
+/// The form value for all scopes.
+const ALL_SCOPES: &str = "all";
+
+#[derive(Template)]
+#[template(path = "console/keys.html")]
+struct Keys {
+    shell: Shell,
+    errors: FieldErrors,
+    keys: Vec<ApiKey>,
+    pages: Pages,
+    /// The mode in the form: `live` or `test`.
+    mode: String,
+    all_scopes: bool,
+    scopes: Vec<ScopeGroup>,
+    /// The base URL of the API.
+    api: String,
+}
+
+struct ApiKey {
+    id: i64,
+    is_live: bool,
+    prefix: String,
+    last4: String,
+    /// "All", or the scopes separated by commas.
+    scopes: String,
+    last_used: Option<Time>,
+    created: Time,
+}
+
+/// The scopes of one kind of resource.
+struct ScopeGroup {
+    label: &'static str,
+    scopes: Vec<Choice>,
+}
+
+impl Keys {
+    fn tabs(&self) -> Vec<Choice> {
+        tabs(&self.shell, "keys")
+    }
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/developers", list),
+        PageRoute::post("/brands/{brand}/developers/keys", create),
+        PageRoute::post("/brands/{brand}/developers/keys/{key}/revoke", revoke),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let mut all = keys::list(&mut visit.app.store.read().await?, Some(visit.user_id())).await?;
+    all.reverse();
+    let shell = visit.shell(Section::Developers, "Developers");
+    let (rows, pages) = lists::paginate(visit, &shell.at("developers"), all);
+    let every_scope = Scopes::all().to_string();
+    let key = |row: keys::KeyRow| ApiKey {
+        id: row.id,
+        is_live: row.mode == KeyMode::Live,
+        prefix: row.prefix,
+        last4: row.last4,
+        scopes: if row.scopes == every_scope { "All".to_owned() } else { row.scopes.replace(',', ", ") },
+        last_used: row.last_used_at.map(|at| visit.time(at)),
+        created: visit.time(row.created_at),
+    };
+    let chosen: Vec<&str> = visit.form.all("scopes").collect();
+    let page = Keys {
+        errors,
+        keys: rows.into_iter().map(key).collect(),
+        pages,
+        mode: visit.form.text("mode").unwrap_or(KeyMode::Live.as_str()).to_owned(),
+        // The default is all scopes.
+        all_scopes: chosen.contains(&ALL_SCOPES) || !visit.form.has("_key"),
+        scopes: groups(&chosen),
+        api: format!("{}{PREFIX}", visit.app.public_url),
+        shell,
+    };
+    visit.page_with(status, &page)
+}
+
+/// Returns the scopes by kind of resource, in order.
+fn groups(chosen: &[&str]) -> Vec<ScopeGroup> {
+    let mut groups: Vec<ScopeGroup> = Vec::new();
+    for scope in Scope::ALL {
+        let (kind, verb) = scope.as_str().split_once(':').unwrap_or((scope.as_str(), ""));
+        let choice = Choice::new(
+            scope.as_str(),
+            if verb == "read" { "Read" } else { "Write" },
+            chosen.contains(&scope.as_str()),
+        );
+        let label = label(kind);
+        match groups.last_mut().filter(|group| group.label == label) {
+            Some(group) => group.scopes.push(choice),
+            None => groups.push(ScopeGroup { label, scopes: vec![choice] }),
+        }
+    }
+    groups
+}
+
+fn label(kind: &'static str) -> &'static str {
+    match kind {
+        "brands" => "Brands",
+        "accounts" => "Accounts",
+        "posts" => "Posts",
+        "media" => "Media",
+        "analytics" => "Analytics",
+        "linkinbio" => "Link in bio",
+        "content" => "Plans",
+        "feeds" => "Feeds",
+        "webhooks" => "Webhooks",
+        "ai" => "AI",
+        "reports" => "Reports",
+        "inbox" => "Inbox",
+        other => other,
+    }
+}
+
+/// Creates a key. Only this response contains it.
+async fn create(visit: &Visit) -> Result<PageReply> {
+    let (mode, scopes) = match read(visit) {
+        Ok(new) => new,
+        Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+    };
+    let key = match FormWrite::begin(visit).await? {
+        Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
+        Submission::First(mut write) => {
+            let Some(key) = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes).await? else {
+                let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
+                return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
+            };
+            write.finish(key.expose_secret().as_bytes()).await?;
+            key.expose_secret().to_owned()
+        }
+    };
+    let shell = visit.shell(Section::Developers, "Your new key");
+    let which = if scopes == Scopes::all() { "all scopes".to_owned() } else { scopes.to_string().replace(',', ", ") };
+    let page = NewSecret {
+        lead: format!("A {mode} key with {which}. Send it with each request."),
+        label: "API key",
+        secret: key,
+        example: Some(format!(
+            "read -rs KEY   # paste the key and press Enter\ncurl -H \"Authorization: Bearer $KEY\" {}{PREFIX}/brands",
+            visit.app.public_url
+        )),
+        done: Link::new("Go to API keys", &shell.at("developers")),
+        shell,
+    };
+    visit.page(&page)
+}
+
+fn too_many_keys() -> ApiError {
+    let message = format!(
+        "You have {MAX_KEYS} API keys, the maximum. Revoke a key that you no longer use, then create the new one."
+    );
+    ApiError::new(ErrorCode::LimitReached, message)
+}
+
+fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
+    let mut problems = FieldProblems::new();
+    let mut problem = |field: &str, text: &str| problems.insert(field.to_owned(), vec![text.to_owned()]);
+    let mode: Option<KeyMode> = visit.form.get("mode").parse().ok();
+    if mode.is_none() {
+        problem("mode", "Choose live or test.");
+    }
+    let chosen: Vec<&str> = visit.form.all("scopes").collect();
+    let list = if chosen.contains(&ALL_SCOPES) { ALL_SCOPES.to_owned() } else { chosen.join(",") };
+    let scopes: Option<Scopes> = list.parse().ok().filter(|_| !chosen.is_empty());
+    if scopes.is_none() {
+        problem("scopes", "Choose at least one scope, or all.");
+    }
+    mode.zip(scopes).ok_or_else(|| ApiError::validation(problems))
+}
+
+async fn revoke(visit: &Visit) -> Result<PageReply> {
+    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+        let id = visit.id("key").unwrap_or_default();
+        let is_deleted = keys::delete_of(&mut write.tx, visit.user_id(), id).await?;
+        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("key"))).await?;
+    }
+    visit.to("developers", "key-revoked")
+}

@@ -1,0 +1,222 @@
+//! `/brands/{brand}/media`: the images of the brand, and the forms to upload and import images.
+
+use askama::Template;
+use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::routes::media;
+use crier_endpoints::routes::media::from_url::ImportMediaRequest;
+use crier_store::media::{self as assets, MediaFilter};
+use crier_store::{PageRequest, brands, files, media_jobs};
+use http::StatusCode;
+use unicode_normalization::UnicodeNormalization;
+
+use super::lists;
+use super::paging;
+use super::route::PageRoute;
+use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
+use super::shell::{Section, Shell};
+use super::visit::{PageReply, Visit, form_errors};
+use crate::numbers::{counted, number};
+
+/// The maximum number of imports that are shown, newest first.
+const MAX_IMPORTS: i64 = 10;
+/// The maximum length of the search text, in characters. The rest is ignored, as in the API.
+const MAX_SEARCH: usize = 200;
+
+#[derive(Template)]
+#[template(path = "console/media.html")]
+struct MediaPage {
+    shell: Shell,
+    /// Errors of the upload form.
+    errors: FieldErrors,
+    /// Errors of the import form.
+    import_errors: FieldErrors,
+    images: Vec<ImageTile>,
+    pages: Pages,
+    search: String,
+    types: Vec<Choice>,
+    is_filtered: bool,
+    /// The description in the upload form. Always empty: the submitted value is not known, because the body is
+    /// forwarded.
+    alt_text: &'static str,
+    asset_types: Vec<Choice>,
+    /// The submitted values of the import form.
+    url: String,
+    import_alt_text: String,
+    imports: Vec<ImportRow>,
+    /// The storage in use. Empty if there is no limit.
+    storage: String,
+    max_size: String,
+}
+
+struct ImageTile {
+    id: i64,
+    src: String,
+    filename: String,
+    alt: String,
+    facts: String,
+}
+
+struct ImportRow {
+    source_url: String,
+    status: Badge,
+    error: Option<String>,
+    /// The ID of the imported image. `None` until the import succeeds.
+    media: Option<i64>,
+    at: Time,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/media", list),
+        PageRoute::post("/brands/{brand}/media", upload),
+        PageRoute::post("/brands/{brand}/media/import", import),
+    ]
+}
+
+async fn list(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default(), FieldErrors::default()).await
+}
+
+async fn render(
+    visit: &Visit,
+    status: StatusCode,
+    errors: FieldErrors,
+    import_errors: FieldErrors,
+) -> Result<PageReply> {
+    let brand = visit.brand()?.0;
+    let page = paging::number(visit);
+    let search = search(visit);
+    let asset_type: Option<AssetType> = visit.query.get("asset_type").and_then(|word| word.parse().ok());
+    let filter = MediaFilter { asset_type, search: Some(search.as_str()).filter(|text| !text.is_empty()) };
+    let mut conn = visit.app.store.read().await?;
+    let found = assets::list(&mut conn, brand.id, &filter, PageRequest { page, per_page: paging::PER_PAGE }).await?;
+    let imports = media_jobs::newest(&mut conn, brand.id, MAX_IMPORTS).await?;
+    let plan = brands::plan_of(&mut conn, brand.id).await?;
+    let used = files::usage(&mut conn, brand.workspace_id).await?;
+    drop(conn);
+    let limit = plan.and_then(|(_, plan)| visit.app.plans.get(&plan)?.storage_mib);
+    let chosen = asset_type.map_or("", AssetType::as_str);
+    let shell = visit.shell(Section::Media, "Media");
+    let filters = [("search", search.as_str()), ("asset_type", chosen)];
+    let view = MediaPage {
+        errors,
+        import_errors,
+        pages: lists::links(&shell.at("media"), &filters, page, found.rows.len(), found.total),
+        images: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
+        types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(types(chosen)).collect(),
+        is_filtered: !search.is_empty() || asset_type.is_some(),
+        alt_text: "",
+        asset_types: types(AssetType::Image.as_str()),
+        url: visit.form.get("url").to_owned(),
+        import_alt_text: visit.form.get("alt_text").to_owned(),
+        imports: imports.into_iter().map(|job| import_row(visit, job)).collect(),
+        storage: limit.map_or_else(String::new, |limit| {
+            format!("The workspace uses {} of {} MiB.", number(used.mib()), number(limit))
+        }),
+        max_size: size(i64::try_from(visit.app.library.limits().max_bytes).unwrap_or(i64::MAX)),
+        search,
+        shell,
+    };
+    visit.page_with(status, &view)
+}
+
+/// Returns the search text without what the API would reject.
+fn search(visit: &Visit) -> String {
+    let typed = visit.query.get("search").unwrap_or_default().trim();
+    typed.nfc().filter(|c| *c != '\0').take(MAX_SEARCH).collect()
+}
+
+/// Returns the choices of the asset type.
+pub fn types(chosen: &str) -> Vec<Choice> {
+    let label = |one: AssetType| match one {
+        AssetType::Image => "Image",
+        AssetType::Icon => "Icon",
+        AssetType::Logo => "Logo",
+    };
+    AssetType::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
+}
+
+/// Formats a file size with its largest suitable unit.
+pub fn size(bytes: i64) -> String {
+    match bytes {
+        ..=1_023 => counted(bytes, "byte", "bytes"),
+        1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
+        // With one decimal, unless it is 0.
+        _ => {
+            let tenths = bytes.saturating_mul(10) >> 20;
+            match tenths % 10 {
+                0 => format!("{} MiB", tenths / 10),
+                rest => format!("{}.{rest} MiB", tenths / 10),
+            }
+        }
+    }
+}
+
+/// Returns the path of a file on this host.
+pub fn src(visit: &Visit, key: &str) -> String {
+    visit.own_path(&visit.app.library.url(key))
+}
+
+fn tile(visit: &Visit, asset: Asset) -> ImageTile {
+    ImageTile {
+        id: asset.id,
+        src: src(visit, &asset.thumbnail_key),
+        alt: asset.alt_text.unwrap_or_default(),
+        facts: format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes)),
+        filename: asset.filename,
+    }
+}
+
+fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
+    let status = match job.status {
+        MediaJobStatus::Pending if job.error.is_some() => Badge::new(Tone::Warn, "Retrying"),
+        MediaJobStatus::Pending => Badge::new(Tone::Plain, "Waiting"),
+        MediaJobStatus::Processing => Badge::new(Tone::Info, "Importing"),
+        MediaJobStatus::Completed => Badge::new(Tone::Good, "Done"),
+        MediaJobStatus::Failed => Badge::new(Tone::Bad, "Failed"),
+    };
+    ImportRow {
+        source_url: job.source_url,
+        status,
+        error: job.error.map(|error| error.message),
+        media: job.media_id,
+        at: visit.time(job.updated_at),
+    }
+}
+
+async fn upload(visit: &Visit) -> Result<PageReply> {
+    let error = match visit.call().upload(media::upload::endpoint()).await {
+        Ok(_) => return visit.to("media", "media-uploaded"),
+        Err(error) => error,
+    };
+    let is_file = matches!(error.code, ErrorCode::UnsupportedMediaType | ErrorCode::PayloadTooLarge);
+    let errors = if is_file { at_field("file", &error) } else { form_errors(error)? };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default()).await
+}
+
+/// Returns the error of a request as an error of the field that caused it.
+fn at_field(field: &str, error: &ApiError) -> FieldErrors {
+    FieldErrors::new([(field, vec![error.message.to_string()])])
+}
+
+async fn import(visit: &Visit) -> Result<PageReply> {
+    let request = visit.parse::<ImportMediaRequest>(&visit.form.texts(&["url", "alt_text"]));
+    let error = match visit.call().write(media::from_url::endpoint(), request).await {
+        Ok(_) => return visit.to("media", "media-importing"),
+        Err(error) => error,
+    };
+    let errors = if error.code == ErrorCode::InvalidSourceUrl { at_field("url", &error) } else { form_errors(error)? };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, FieldErrors::default(), errors).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_have_their_largest_suitable_unit() {
+        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 byte", "180 KiB", "25 MiB"]);
+        assert_eq!(size((25 << 20) / 10), "2.5 MiB");
+    }
+}

@@ -1,0 +1,139 @@
+//! The console: pages for signed-in users.
+//!
+//! A page reads and writes through the endpoints of the API, called in this process ([`call`]), so it has the same rules
+//! and the same errors. Resources without endpoints (keys, members, sessions) use the same functions of the store as
+//! the commands. Pages work without JavaScript; the script only adds convenience.
+//!
+//! **To add a page:** a file here with its view and `pub fn routes() -> Vec<PageRoute>`, its template in
+//! `api/pages/templates/console/`, a line in [`routes`], and a test in `tests/console/`. The macro `guard` writes the hidden
+//! fields `_csrf` and `_key` of a form. `_key` is the `Idempotency-Key` of its write, so a form that is sent twice is
+//! executed once.
+
+use std::sync::Arc;
+
+use crier_endpoints::app::App;
+use http::Method;
+use salvo::Router;
+
+mod assets;
+mod call;
+mod cookie;
+mod error;
+mod flash;
+mod form;
+mod route;
+mod shared;
+mod shell;
+mod sign_in;
+mod visit;
+
+mod accounts;
+mod analytics;
+mod best_times;
+mod bio;
+mod bio_link;
+mod brand_new;
+mod calendar;
+mod calendar_period;
+mod charts;
+mod composer;
+mod composer_check;
+mod composer_input;
+mod composer_view;
+mod connect;
+mod content_plan;
+mod content_plans;
+mod conversation;
+mod days;
+mod developers;
+mod feed;
+mod feeds;
+mod form_write;
+mod home;
+mod inbox;
+mod invitation;
+mod keys;
+mod lists;
+mod media;
+mod media_item;
+mod members;
+mod operator;
+mod operator_plans;
+mod operator_system;
+mod operator_users;
+mod paging;
+mod plan_item;
+mod post;
+mod post_filters;
+mod post_options;
+mod post_rows;
+mod post_view;
+mod posts;
+mod report;
+mod reports;
+mod requests;
+mod session_list;
+mod settings;
+mod webhook;
+mod webhook_form;
+mod webhooks;
+
+use route::{PageRoute, PageRunner};
+
+fn routes() -> Vec<PageRoute> {
+    [
+        home::routes(),
+        posts::routes(),
+        calendar::routes(),
+        composer::routes(),
+        post::routes(),
+        reports::routes(),
+        report::routes(),
+        bio::routes(),
+        bio_link::routes(),
+        content_plans::routes(),
+        content_plan::routes(),
+        plan_item::routes(),
+        feeds::routes(),
+        feed::routes(),
+        accounts::routes(),
+        connect::routes(),
+        keys::routes(),
+        requests::routes(),
+        webhooks::routes(),
+        webhook_form::routes(),
+        webhook::routes(),
+        settings::routes(),
+        members::routes(),
+        session_list::routes(),
+        brand_new::routes(),
+        media::routes(),
+        media_item::routes(),
+        inbox::routes(),
+        conversation::routes(),
+        analytics::routes(),
+        operator::routes(),
+        operator_users::routes(),
+        operator_plans::routes(),
+        operator_system::routes(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Returns the method and the path of every page, with IDs in braces.
+pub fn paths() -> Vec<(Method, &'static str)> {
+    routes().iter().map(PageRoute::shape).collect()
+}
+
+/// Returns the routes of the console, relative to the root of the host.
+pub fn router(app: &Arc<App>) -> Router {
+    let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());
+    for route in routes() {
+        let path = route.pattern();
+        let runner = PageRunner::new(app.clone(), route);
+        router = router.push(runner.router(&path));
+    }
+    router
+}

@@ -1,0 +1,133 @@
+//! `/brands/{brand}/posts/{post}` and the actions on a post: delete, submit, approve, reject, publish now, reschedule,
+//! return to draft, and retry failed accounts.
+
+use crier_domain::post::{PostStatus, ScheduleType};
+use crier_endpoints::endpoint::Endpoint;
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::fields::PatchField;
+use crier_endpoints::request::{Parsed, Request};
+use crier_endpoints::response::Output;
+use crier_endpoints::routes::posts::edit::PostChange;
+use crier_endpoints::routes::posts::reject::Rejection;
+use crier_endpoints::routes::posts::{self, update};
+use crier_jobs::publishing::{self, RetryPostOutcome};
+use crier_store::posts::find_for_update;
+use http::StatusCode;
+
+use super::composer_input::Stored;
+use super::post_view::show;
+use super::route::{Access, PageRoute};
+use super::shared::FieldErrors;
+use super::visit::{PageReply, Visit, form_errors};
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/posts/{post}", read),
+        PageRoute::post("/brands/{brand}/posts/{post}/delete", delete),
+        PageRoute::post("/brands/{brand}/posts/{post}/submit", submit),
+        PageRoute::post("/brands/{brand}/posts/{post}/approve", approve).access(Access::Manager),
+        PageRoute::post("/brands/{brand}/posts/{post}/reject", reject).access(Access::Manager),
+        PageRoute::post("/brands/{brand}/posts/{post}/publish", publish),
+        PageRoute::post("/brands/{brand}/posts/{post}/reschedule", reschedule),
+        PageRoute::post("/brands/{brand}/posts/{post}/unschedule", unschedule),
+        PageRoute::post("/brands/{brand}/posts/{post}/retry", retry),
+    ]
+}
+
+fn id(visit: &Visit) -> i64 {
+    visit.id("post").unwrap_or_default()
+}
+
+async fn read(visit: &Visit) -> Result<PageReply> {
+    let stored = Stored::load(visit, id(visit)).await?;
+    show(visit, stored, StatusCode::OK, FieldErrors::default()).await
+}
+
+/// Calls an endpoint of the post, and shows the page with a message or with the errors.
+async fn write<Q: Request, R: Output>(
+    visit: &Visit,
+    endpoint: Endpoint<Q, R>,
+    request: impl Into<Parsed<Q>>,
+    note: &'static str,
+) -> Result<PageReply> {
+    match visit.call().write(endpoint, request).await {
+        Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
+        Err(error) => render_error(visit, error).await,
+    }
+}
+
+async fn render_error(visit: &Visit, error: ApiError) -> Result<PageReply> {
+    let status = error.code.status();
+    let errors = form_errors(error)?;
+    show(visit, Stored::load(visit, id(visit)).await?, status, errors).await
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    match visit.call().write(posts::delete::endpoint(), ()).await {
+        Ok(_) => visit.to("posts", "post-deleted"),
+        Err(error) => render_error(visit, error).await,
+    }
+}
+
+async fn submit(visit: &Visit) -> Result<PageReply> {
+    write(visit, posts::submit::endpoint(), (), "post-submitted").await
+}
+
+async fn approve(visit: &Visit) -> Result<PageReply> {
+    write(visit, posts::approve::endpoint(), (), "post-approved").await
+}
+
+async fn reject(visit: &Visit) -> Result<PageReply> {
+    let rejection = visit.parse::<Rejection>(&visit.form.texts(&["reason"]));
+    write(visit, posts::reject::endpoint(), rejection, "post-rejected").await
+}
+
+/// Returns the change that publishes the post immediately or returns it to draft.
+fn change_to(schedule_type: ScheduleType) -> PostChange {
+    PostChange { schedule_type: PatchField::Value(schedule_type), ..PostChange::default() }
+}
+
+async fn publish(visit: &Visit) -> Result<PageReply> {
+    write(visit, update::endpoint(), change_to(ScheduleType::Now), "post-publishing").await
+}
+
+async fn reschedule(visit: &Visit) -> Result<PageReply> {
+    let mut fields = visit.form.texts(&["scheduled_at"]);
+    fields.insert("schedule_type".to_owned(), ScheduleType::Scheduled.as_str().into());
+    write(visit, update::endpoint(), visit.parse::<PostChange>(&fields), "post-scheduled").await
+}
+
+async fn unschedule(visit: &Visit) -> Result<PageReply> {
+    write(visit, update::endpoint(), change_to(ScheduleType::Draft), "post-unscheduled").await
+}
+
+/// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
+/// checked them.
+async fn retry(visit: &Visit) -> Result<PageReply> {
+    let is_confirmed = visit.form.get("outcome_unknown") == "true";
+    let platforms = visit.app.platforms.clone();
+    let can_reconcile = |platform| platforms.get(platform).is_some_and(|connector| connector.can_reconcile());
+    let mut tx = visit.app.store.begin().await?;
+    let found = find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
+    let post = found.ok_or_else(|| ApiError::not_found("post"))?;
+    let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
+    if let RetryPostOutcome::Started(_) = outcome {
+        tx.commit().await?;
+        return visit.to(&format!("posts/{}", post.id), "post-retried");
+    }
+    tx.rollback().await?;
+    let why = match outcome {
+        RetryPostOutcome::NotFound => return Err(ApiError::not_found("post")),
+        // The form was sent twice.
+        RetryPostOutcome::NothingFailed if post.status == PostStatus::Publishing => {
+            return visit.to(&format!("posts/{}", post.id), "post-retried");
+        }
+        RetryPostOutcome::NothingFailed | RetryPostOutcome::Started(_) => "This post has not failed on any account.",
+        RetryPostOutcome::Busy => "The post is being processed. Retry in a moment.",
+        RetryPostOutcome::OutcomeUnknown(_) => {
+            "The post may already be published on some of the failed accounts. “Retry failed accounts” shows which \
+             accounts to check first."
+        }
+    };
+    render_error(visit, ApiError::new(ErrorCode::PostNotEditable, why)).await
+}

@@ -1,0 +1,107 @@
+//! The rows of lists of posts, with the accounts, the first image and the error of each.
+
+use std::collections::HashMap;
+
+use crier_domain::account::SocialAccount;
+use crier_domain::media::Asset;
+use crier_domain::post::{Post, PostStatus};
+use crier_endpoints::error::Result;
+use crier_store::targets::{self, TargetSummary};
+use crier_store::{Conn, accounts, media};
+
+use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
+use super::visit::Visit;
+
+const MAX_TEXT: usize = 200;
+
+/// The targets, accounts and images of several posts.
+#[derive(Default)]
+pub struct Related {
+    targets: Vec<TargetSummary>,
+    accounts: HashMap<i64, AccountChip>,
+    images: HashMap<i64, Image>,
+}
+
+impl Related {
+    pub async fn load(visit: &Visit, conn: &mut Conn, posts: &[Post]) -> Result<Self> {
+        if posts.is_empty() {
+            return Ok(Self::default());
+        }
+        let brand = visit.brand()?.0.id;
+        let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
+        let targets = targets::target_summaries(conn, &ids).await?;
+        let mut account_ids: Vec<i64> = targets.iter().map(|target| target.account_id).collect();
+        account_ids.sort_unstable();
+        account_ids.dedup();
+        let accounts = accounts::find_many(conn, brand, &account_ids).await?;
+        let first: Vec<i64> = posts.iter().filter_map(|post| post.media.first().copied()).collect();
+        let assets = media::find_many(conn, brand, &first).await?;
+        Ok(Self {
+            targets,
+            accounts: accounts.into_iter().map(|account| (account.id, chip(&account))).collect(),
+            images: assets.into_iter().map(|asset| (asset.id, image(visit, asset))).collect(),
+        })
+    }
+
+    /// Returns the accounts of a post. Disconnected accounts are omitted.
+    pub fn chips(&self, post_id: i64) -> Vec<AccountChip> {
+        let own = self.targets.iter().filter(|target| target.post_id == post_id);
+        own.filter_map(|target| self.accounts.get(&target.account_id).cloned()).collect()
+    }
+
+    fn error(&self, post: &Post) -> Option<String> {
+        let failed = matches!(post.status, PostStatus::Failed | PostStatus::PartiallyPublished);
+        let mut own = self.targets.iter().filter(|target| target.post_id == post.id);
+        own.find_map(|target| target.error.as_ref()).filter(|_| failed).map(|error| error.message.clone())
+    }
+}
+
+/// Returns the rows of a list.
+pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Vec<PostRow>> {
+    let related = Related::load(visit, conn, &posts).await?;
+    let row = |post: Post| {
+        let (when_label, when) = match post.status {
+            PostStatus::Published | PostStatus::PartiallyPublished => ("Published", post.published_at),
+            PostStatus::Scheduled => ("Scheduled for", post.scheduled_at),
+            PostStatus::Draft | PostStatus::PendingApproval if post.scheduled_at.is_some() => {
+                ("Planned for", post.scheduled_at)
+            }
+            _ => ("Updated", None),
+        };
+        PostRow {
+            id: post.id,
+            text: beginning(&post.content, MAX_TEXT),
+            status: Badge::post(post.status.as_str()),
+            when_label: when_label.to_owned(),
+            when: Some(visit.time(when.unwrap_or(post.updated_at))),
+            accounts: related.chips(post.id),
+            image: post.media.first().and_then(|id| related.images.get(id).cloned()),
+            error: related.error(&post),
+        }
+    };
+    Ok(posts.into_iter().map(row).collect())
+}
+
+/// Returns at most `max` characters of a text, on one line.
+pub fn beginning(text: &str, max: usize) -> String {
+    let mut words = text.split_whitespace().flat_map(|word| word.chars().chain([' ']));
+    let mut start: String = words.by_ref().take(max).collect();
+    if words.next().is_some() {
+        start.push('…');
+    }
+    start.trim_end().to_owned()
+}
+
+pub fn chip(account: &SocialAccount) -> AccountChip {
+    let name = account.username.clone().unwrap_or_else(|| account.name.clone());
+    AccountChip { platform: Platform::of(account.platform.as_str()), name }
+}
+
+pub fn image(visit: &Visit, asset: Asset) -> Image {
+    Image {
+        id: asset.id,
+        src: visit.own_path(&visit.app.library.url(&asset.thumbnail_key)),
+        filename: asset.filename,
+        alt: asset.alt_text.unwrap_or_default(),
+    }
+}

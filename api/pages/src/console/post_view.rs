@@ -1,0 +1,295 @@
+//! The page of a post.
+
+use std::collections::HashMap;
+
+use askama::Template;
+use crier_domain::account::SocialAccount;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::plan::Feature;
+use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
+use crier_endpoints::admission::plan;
+use crier_endpoints::error::Result;
+use crier_store::{Conn, accounts, media, posts, targets};
+use http::StatusCode;
+
+use super::composer_input::Stored;
+use super::post_options::{label_and_hint, value_text};
+use super::post_rows::{beginning, chip, image};
+use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
+use super::shell::{Section, Shell};
+use super::visit::{PageReply, Visit};
+use crate::numbers::counted;
+
+/// The maximum length of the text, in characters, unless `?full=1` requests all of it.
+const MAX_TEXT: usize = 5_000;
+const MAX_OWN_TEXT: usize = 500;
+const MAX_TARGETS: usize = 100;
+const MAX_ATTEMPTS: usize = 100;
+
+#[derive(Template)]
+#[template(path = "console/post.html")]
+struct PostPage {
+    shell: Shell,
+    /// Errors of `scheduled_at`, `reason`.
+    errors: FieldErrors,
+    id: i64,
+    status: Badge,
+    /// The text, or its beginning if it is long.
+    text: String,
+    /// The URL of the page with the whole text, if `text` is truncated.
+    full_text: Option<String>,
+    images: Vec<Image>,
+    targets: Vec<TargetRow>,
+    more_targets: usize,
+    attempts: Vec<Attempt>,
+    /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
+    times: Vec<(&'static str, Time)>,
+    author: Option<String>,
+    /// The reason why the draft was rejected.
+    rejection: Option<String>,
+    /// The submitted reason.
+    reason: String,
+    actions: Actions,
+    /// What to check before a retry, if the outcome of some accounts is unknown.
+    retry_question: Option<String>,
+    /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
+    scheduled_at: String,
+    earliest: String,
+    /// Whether the post is being published.
+    is_publishing: bool,
+}
+
+/// The possible actions, by the status of the post and the role of the user.
+#[derive(Clone, Copy, Debug, Default)]
+struct Actions {
+    edit: bool,
+    /// Schedule or reschedule.
+    reschedule: bool,
+    publish: bool,
+    retry: bool,
+    submit: bool,
+    /// Approve and reject.
+    decide: bool,
+    unschedule: bool,
+    delete: bool,
+}
+
+struct TargetRow {
+    account: AccountChip,
+    status: Badge,
+    /// The URL of the post on the platform.
+    url: Option<String>,
+    error: Option<String>,
+    /// The link "Reconnect".
+    fix: Option<Link>,
+    /// The beginning of the text for this account, if it has one.
+    content: Option<String>,
+    /// Labels and values.
+    options: Vec<(String, String)>,
+    published: Option<Time>,
+    next_attempt: Option<Time>,
+    /// The number of attempts, if there are several.
+    note: Option<String>,
+}
+
+struct Attempt {
+    number: i32,
+    account: AccountChip,
+    at: Time,
+    /// "1.2 s".
+    duration: String,
+    outcome: Badge,
+    status_code: Option<i32>,
+    error: Option<String>,
+}
+
+impl Actions {
+    fn of(visit: &Visit, stored: &Stored, has_approvals: bool) -> Self {
+        let has_account = !stored.targets.is_empty();
+        let can_publish = visit.can_publish();
+        let base = Self { delete: can_publish, ..Self::default() };
+        match stored.post.status {
+            PostStatus::Draft => Self {
+                edit: true,
+                reschedule: has_account && can_publish,
+                publish: has_account && can_publish,
+                submit: has_approvals && has_account,
+                delete: true,
+                ..base
+            },
+            PostStatus::PendingApproval if !can_publish => Self { delete: true, ..base },
+            _ if !can_publish => base,
+            PostStatus::PendingApproval => Self { edit: true, decide: visit.can_manage(), ..base },
+            PostStatus::Scheduled => Self { edit: true, reschedule: true, publish: true, unschedule: true, ..base },
+            PostStatus::Failed | PostStatus::PartiallyPublished => Self { edit: true, retry: true, ..base },
+            PostStatus::Publishing | PostStatus::Published => base,
+        }
+    }
+}
+
+/// Shows the post. If there are errors, the forms contain the submitted values.
+pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let brand = visit.brand()?.0.id;
+    let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
+    let mut conn = visit.app.store.read().await?;
+    let chips = account_chips(visit, &mut conn, &stored).await?;
+    let images = images(visit, &mut conn, &stored).await?;
+    let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
+    let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
+    let rejection = match post.status {
+        PostStatus::Draft => posts::reject_reason(&mut conn, brand, post.id).await?,
+        _ => None,
+    };
+    drop(conn);
+    let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let is_draft = post.status == PostStatus::Draft;
+    let page = PostPage {
+        id: post.id,
+        status: Badge::post(post.status.as_str()),
+        text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
+        full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
+        images,
+        targets: stored
+            .targets
+            .iter()
+            .take(MAX_TARGETS)
+            .map(|t| TargetRow::new(visit, &shell, &chips, is_draft, t))
+            .collect(),
+        more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
+        attempts,
+        times: times(visit, post),
+        author: post.author_name.clone(),
+        rejection: rejection.filter(|reason| !reason.is_empty()),
+        reason: visit.form.get("reason").to_owned(),
+        actions: Actions::of(visit, &stored, has_approvals),
+        retry_question: retry_question(&stored, &chips),
+        scheduled_at: match visit.form.text("scheduled_at") {
+            Some(typed) => typed.to_owned(),
+            None => stored.local_time(visit.zone()),
+        },
+        earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
+        is_publishing: post.status == PostStatus::Publishing,
+        errors,
+        shell,
+    };
+    visit.page_with(status, &page)
+}
+
+type Chips = HashMap<i64, AccountChip>;
+
+/// Returns the accounts of the post. A disconnected account has a name only if another brand of the workspace has it.
+async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
+    let ids: Vec<i64> = stored.targets.iter().map(|target| target.account_id).collect();
+    let found = accounts::find_many(conn, visit.brand()?.0.id, &ids).await?;
+    let mut chips: Chips = found.iter().map(|account| (account.id, chip(account))).collect();
+    let missing: Vec<_> = stored.targets.iter().filter(|target| !chips.contains_key(&target.account_id)).collect();
+    for (index, target) in missing.into_iter().enumerate() {
+        let account =
+            if index < MAX_TARGETS { other_brands_account(visit, conn, target.account_id).await? } else { None };
+        let name = account.map(|account| format!("{} (disconnected)", chip(&account).name));
+        let platform = Platform::of(target.platform.as_str());
+        let name = name.unwrap_or_else(|| "Disconnected account".to_owned());
+        chips.insert(target.account_id, AccountChip { platform, name });
+    }
+    Ok(chips)
+}
+
+/// Returns an account of the workspace that is no longer connected to the brand.
+async fn other_brands_account(visit: &Visit, conn: &mut Conn, account_id: i64) -> Result<Option<SocialAccount>> {
+    let found = accounts::find_any(conn, account_id).await?;
+    Ok(found.filter(|account| account.workspace_id == visit.authenticated.caller.workspace_id))
+}
+
+async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Image>> {
+    let order = &stored.post.media;
+    let mut found = media::find_many(conn, visit.brand()?.0.id, order).await?;
+    found.sort_by_key(|asset| order.iter().position(|id| *id == asset.id));
+    Ok(found.into_iter().map(|asset| image(visit, asset)).collect())
+}
+
+async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips) -> Result<Vec<Attempt>> {
+    let accounts: HashMap<i64, i64> = stored.targets.iter().map(|target| (target.id, target.account_id)).collect();
+    let attempt = |attempt: post::Attempt| {
+        let (tone, word) = match attempt.outcome {
+            AttemptOutcome::Published => (Tone::Good, "Published"),
+            AttemptOutcome::Retried => (Tone::Warn, "Retried"),
+            AttemptOutcome::Failed => (Tone::Bad, "Failed"),
+            AttemptOutcome::Unknown => (Tone::Warn, "Unknown"),
+        };
+        let ms = attempt.duration_ms;
+        Attempt {
+            number: attempt.number,
+            account: accounts.get(&attempt.target_id).and_then(|id| chips.get(id)).cloned().unwrap_or_default(),
+            at: visit.time(attempt.started_at),
+            duration: format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+            outcome: Badge::new(tone, word),
+            status_code: attempt.status_code,
+            error: attempt.error.map(|error| error.message),
+        }
+    };
+    Ok(targets::attempts(conn, stored.post.id).await?.into_iter().take(MAX_ATTEMPTS).map(attempt).collect())
+}
+
+fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
+    let planned = match post.status {
+        PostStatus::Scheduled => "Scheduled for",
+        PostStatus::Draft | PostStatus::PendingApproval => "Planned for",
+        _ => "Was scheduled for",
+    };
+    let mut times = Vec::new();
+    times.extend(post.scheduled_at.map(|at| (planned, visit.time(at))));
+    times.extend(post.published_at.map(|at| ("Published", visit.time(at))));
+    times.push(("Created", visit.time(post.created_at)));
+    times.push(("Updated", visit.time(post.updated_at)));
+    times
+}
+
+impl TargetRow {
+    fn new(visit: &Visit, shell: &Shell, chips: &Chips, is_draft: bool, target: &post::Target) -> Self {
+        let failed = target.status == TargetStatus::Failed;
+        let needs_access =
+            |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
+        let connect = shell.at(&format!("accounts/connect/{}", target.platform));
+        let waits = target.status == TargetStatus::Pending && target.attempts > 0;
+        let option = |(name, value): (&String, &serde_json::Value)| {
+            (label_and_hint(name).0, beginning(&value_text(target.platform, name, value), MAX_OWN_TEXT))
+        };
+        let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
+        Self {
+            account: chips.get(&target.account_id).cloned().unwrap_or_default(),
+            status: if is_draft && target.status == TargetStatus::Pending {
+                Badge::new(Tone::Plain, "Not published")
+            } else {
+                Badge::post(target.status.as_str())
+            },
+            url: target.url.clone().filter(is_web),
+            error: target.error.as_ref().map(|error| error.message.clone()),
+            fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
+            content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
+            options: target.options.iter().map(option).collect(),
+            published: target.published_at.map(|at| visit.time(at)),
+            next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
+            note: match target.attempts {
+                0 | 1 => None,
+                n => Some(counted(n, "attempt", "attempts")),
+            },
+        }
+    }
+}
+
+/// Returns what to check before a retry. `None` if no outcome is unknown.
+fn retry_question(stored: &Stored, chips: &Chips) -> Option<String> {
+    let unknown: Vec<i64> =
+        stored.targets.iter().filter(|target| target.may_be_published()).map(|target| target.account_id).collect();
+    (!unknown.is_empty()).then(|| unknown_outcome(&unknown, chips))
+}
+
+/// Returns a message about the accounts on which the post may have been published.
+fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
+    let name = |id: &i64| chips.get(id).map(|chip| format!("{} ({})", chip.name, chip.platform.name));
+    let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");
+    format!(
+        "The post may already be on {names}: the connection ended before the outcome was known. Check there first. If \
+         the post is there, do not retry, or it is published twice."
+    )
+}
