@@ -13,7 +13,7 @@ use crier_endpoints::app::App;
 use crier_endpoints::error::{ApiError, ErrorCode};
 use crier_endpoints::limits::RateLimitSubject;
 use crier_endpoints::outgoing;
-use crier_endpoints::outgoing::{BudgetExceeded, CallerHolders, Holder};
+use crier_endpoints::outgoing::{CallerHolders, Holder};
 use crier_endpoints::reply;
 use crier_endpoints::runner::{RequestId, RouteLabel};
 use crier_telemetry::{metrics, traces};
@@ -108,7 +108,7 @@ impl RequestMiddleware {
         if req.uri().path().starts_with(PREFIX) {
             admission::count_unauthenticated(&self.app, req, res).await;
         }
-        if status == StatusCode::NOT_FOUND && pages::not_found(req, res) {
+        if status == StatusCode::NOT_FOUND && crier_pages::not_found(req, res) {
             return;
         }
         reply::write_error(&self.app, res, &error_for_status(status), id);
@@ -145,15 +145,6 @@ impl RequestMiddleware {
 
 fn client_of(req: &Request) -> Option<SocketAddr> {
     req.remote_addr().clone().into_std()
-}
-
-impl From<BudgetExceeded> for ApiError {
-    fn from(exceeded: BudgetExceeded) -> Self {
-        match exceeded {
-            BudgetExceeded::Holder => Self::unread_responses(),
-            BudgetExceeded::Process => Self::busy_sending(),
-        }
-    }
 }
 
 /// Returns the error for a status without a body.

@@ -3,7 +3,7 @@
 //! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its
 //! workspace and of its API key. If a budget is used up, a read is rejected before anything is sent, and the connection
 //! of a write is closed: the client retries the write with its `Idempotency-Key`. A client that reads too slowly is
-//! disconnected ([`Connections::close_slow`](crate::connections::Connections::close_slow)), so no lease lasts for long.
+//! disconnected by the server, so no lease lasts for long.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -18,7 +18,7 @@ use http::header::CONTENT_LENGTH;
 use salvo::Response;
 use salvo::http::ResBody;
 
-use crate::connections::SendingGuard;
+use crate::error::ApiError;
 use crate::limits::RateLimitSubject;
 
 /// The maximum number of bytes that all responses of a process hold.
@@ -164,9 +164,18 @@ impl Drop for Lease {
     }
 }
 
-/// Sends a body in parts that hold the lease until the last one is sent.
-pub fn send(res: &mut Response, lease: Lease, sending: Option<SendingGuard>) {
-    let guards = (lease, sending);
+impl From<BudgetExceeded> for ApiError {
+    fn from(exceeded: BudgetExceeded) -> Self {
+        match exceeded {
+            BudgetExceeded::Holder => Self::unread_responses(),
+            BudgetExceeded::Process => Self::busy_sending(),
+        }
+    }
+}
+
+/// Sends a body in parts that hold the lease, and the guard of the connection, until the last one is sent.
+pub fn send(res: &mut Response, lease: Lease, connection: impl Send + Sync + 'static) {
+    let guards = (lease, connection);
     let body = match std::mem::take(&mut res.body) {
         ResBody::Stream(body) => {
             let body = body.into_inner();

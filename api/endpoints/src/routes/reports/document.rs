@@ -1,8 +1,6 @@
 //! The schema of a report's JSON file. The worker writes the file (`worker/reports/src/json.rs`); a test validates one
 //! against this schema.
 
-#![expect(dead_code, reason = "only their schemas are used")]
-
 use chrono::NaiveDate;
 use crier_domain::report::WidgetType;
 use schemars::JsonSchema;

@@ -1,8 +1,6 @@
 //! The schemas of the events' `data`. Crier builds these objects where it emits the events; a test compares the samples
 //! with the schemas.
 
-#![expect(dead_code, reason = "only their schemas are used")]
-
 use crier_domain::account::DisconnectResult;
 use crier_domain::event::EventName;
 use crier_domain::platform::{ConversationType, Platform};
