@@ -31,12 +31,10 @@ impl PageBody {
         Self { compressed: shrunk(compress(&text)), plain: shrunk(text), tag }
     }
 
-    #[cfg(test)]
     pub fn plain(&self) -> &[u8] {
         &self.plain
     }
 
-    #[cfg(test)]
     pub fn compressed(&self) -> &[u8] {
         &self.compressed
     }

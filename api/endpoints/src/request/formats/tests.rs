@@ -177,6 +177,9 @@ fn validation_stops_after_a_hundred_problems() {
     let (_, steps) = steps::count_steps(|| objects::<Named>(5_000).read(&fields(&body, &problems), "list"));
     assert!(problems.is_full() && problems.has("whatever"));
     assert!(steps < 10 * MAX_PROBLEMS as u64, "{steps}");
+    let one = json!({ "list": [{ "n": 7 }] });
+    let read = objects::<Named>(1).read(&fields(&one, &Problems::default()), "list").value().unwrap();
+    assert_eq!(read[0].n, 7);
     problems.add("late", "Is told no more.");
     let error = problems.into_result().unwrap_err();
     assert_eq!(error.fields.len(), MAX_PROBLEMS);
