@@ -12,7 +12,8 @@
 -- record and makes concurrent requests of one user, brand or webhook share the lock. Triggers delete the children
 -- instead. A key is omitted only in these cases:
 --
--- * No code deletes the parent: workspaces, brands and events.
+-- * No code deletes the parent: workspaces and brands.
+-- * The transaction that inserts the child also inserts the parent: events.
 -- * The statement that inserts the child also updates the parent, or the parent is locked.
 -- * A child that is inserted while its parent is deleted can remain, and does no harm. Members and authors are always
 --   read together with their users. A response is deleted after a day. The job of a delivery without an endpoint
@@ -1192,8 +1193,10 @@ create table webhook_deliveries (
     updated_at      timestamptz not null
 ) with (fillfactor = 70);
 -- deliveries::list, deliveries::recover, deliveries::undelivered, webhooks::activity; trigger
--- delete_webhook_deliveries. No index has the event: no code deletes events.
+-- delete_webhook_deliveries.
 create index webhook_deliveries_webhook on webhook_deliveries (webhook_id, id);
+-- events::purge; trigger delete_webhook_deliveries.
+create index webhook_deliveries_event on webhook_deliveries (event_id);
 -- The job of a delivery without an endpoint deletes the delivery.
 create trigger delete_webhook_deliveries after delete on events
     for each row execute function delete_children('webhook_deliveries', 'event_id');

@@ -1191,9 +1191,10 @@ create table webhook_deliveries (
     created_at      timestamptz not null,
     updated_at      timestamptz not null
 );
--- deliveries::list, deliveries::recover, deliveries::undelivered, webhooks::activity; fk. No index has the event: no
--- code deletes events.
+-- deliveries::list, deliveries::recover, deliveries::undelivered, webhooks::activity; fk.
 create index webhook_deliveries_webhook on webhook_deliveries (webhook_id, id);
+-- events::purge; fk.
+create index webhook_deliveries_event on webhook_deliveries (event_id);
 
 -- Attempts of a delivery.
 create table webhook_attempts (

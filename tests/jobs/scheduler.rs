@@ -87,7 +87,10 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     assert_eq!(w.attempts(kept).await.len(), 1, "the history for users is kept");
     w.clock.advance(TimeDelta::days(1_000));
     clean_up::run(&w.scheduler).await.unwrap();
-    assert_eq!(count("events").await, 2, "events and their deliveries are kept too");
+    assert_eq!(count("events").await, 2, "unfinished deliveries and their events are kept");
+    w.sql("UPDATE webhook_deliveries SET status = 'succeeded'").await;
+    clean_up::run(&w.scheduler).await.unwrap();
+    assert_eq!((count("webhook_deliveries").await, count("events").await), (0, 0));
 }
 
 /// Workers can finish thousands of jobs per second, so the cleanup continues immediately while expired rows remain.

@@ -21,6 +21,7 @@ on_both![
     an_unhealthy_endpoint_is_not_settled_in_one_statement,
     a_deletion_undoes_the_whole_statement,
     a_settle_in_one_statement_wakes_a_waiting_job,
+    old_deliveries_that_have_ended_are_deleted_in_batches,
 ];
 
 const EVENTS: [EventName; 2] = [EventName::PostPublished, EventName::BrandCreated];
@@ -282,4 +283,50 @@ async fn a_settle_in_one_statement_wakes_a_waiting_job(s: TestStore) {
     s.notifier.take();
     assert!(settle(&s, &runs).await.unwrap());
     assert_eq!(s.notifier.take(), [next]);
+}
+
+async fn delivery_ids(s: &TestStore) -> Vec<i64> {
+    const IDS: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM webhook_deliveries ORDER BY id) d";
+    s.value::<String>(IDS).await.split(',').map(|id| id.parse().unwrap()).collect()
+}
+
+async fn old_deliveries_that_have_ended_are_deleted_in_batches(s: TestStore) {
+    let purge = async |after, limit| {
+        let before = s.now() - TimeDelta::days(90);
+        s.write(async |tx| deliveries::purge(tx, before, after, limit).await).await
+    };
+    let w = s.create_world().await;
+    let webhook = s.webhook(w.user, &EVENTS).await.id;
+    let now = s.now().to_rfc3339();
+    let mut ids = Vec::new();
+    for status in ["succeeded", "failed", "pending", "retrying", "succeeded"] {
+        let id = create_delivery(&s, w, webhook).await.id;
+        s.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {id}")).await;
+        s.sql(format!(
+            "
+            INSERT INTO webhook_attempts (delivery_id, number, started_at, duration_ms, outcome)
+            VALUES ({id}, 1, '{now}', 7, '5xx')"
+        ))
+        .await;
+        ids.push(id);
+    }
+    assert_eq!((purge(0, 2).await, delivery_ids(&s).await), (None, ids.clone()), "all of them are young");
+    s.advance(89 * 86_400);
+    s.write(async |tx| {
+        deliveries::replay(tx, ids[4]).await?;
+        deliveries::fail(tx, ids[4], "no").await
+    })
+    .await;
+    s.advance(86_400);
+    let young = create_delivery(&s, w, webhook).await.id;
+    let after_first = [&ids[1..], &[young]].concat();
+    assert_eq!((purge(0, 1).await, delivery_ids(&s).await), (Some(ids[0]), after_first));
+    let kept = [&ids[2..], &[young]].concat();
+    assert_eq!((purge(ids[0], 4).await, delivery_ids(&s).await), (Some(ids[4]), kept), "the last one was retried");
+    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 3);
+    assert_eq!(purge(ids[4], 1).await, None, "the next one is young");
+    s.advance(365 * 86_400);
+    let unfinished = vec![ids[2], ids[3], young];
+    assert_eq!((purge(0, 10).await, delivery_ids(&s).await), (None, unfinished), "they have not ended");
+    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 2);
 }

@@ -1,5 +1,6 @@
 //! Events: their recipients, payloads and transactions.
 
+use chrono::TimeDelta;
 use crier_domain::access::Role;
 use crier_domain::circuit::Health;
 use crier_domain::event::EventName;
@@ -18,6 +19,7 @@ on_both![
     an_event_without_subscribers_leaves_earlier_deliveries_alone,
     an_event_is_rolled_back_with_its_transaction,
     an_event_does_not_wait_for_a_locked_endpoint,
+    events_without_deliveries_are_deleted_in_batches,
 ];
 
 const PUBLISHED: EventName = EventName::PostPublished;
@@ -136,4 +138,33 @@ async fn an_event_does_not_wait_for_a_locked_endpoint(s: TestStore) {
     }
     assert_eq!(s.number("SELECT webhook_id FROM webhook_deliveries").await, kept.id);
     assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1);
+}
+
+async fn event_ids(s: &TestStore) -> Vec<i64> {
+    const IDS: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM events ORDER BY id) e";
+    s.value::<String>(IDS).await.split(',').map(|id| id.parse().unwrap()).collect()
+}
+
+async fn events_without_deliveries_are_deleted_in_batches(s: TestStore) {
+    let purge = async |after, limit| {
+        let before = s.now() - TimeDelta::days(90);
+        s.write(async |tx| events::purge(tx, before, after, limit).await).await
+    };
+    let w = s.create_world().await;
+    s.webhook(w.user, &[PUBLISHED]).await;
+    let deleted = s.webhook(w.user, &[PUBLISHED, EventName::PostFailed]).await.id;
+    for name in [EventName::PostFailed, PUBLISHED, EventName::PostFailed, PUBLISHED] {
+        emit(&s, w.brand, name, &json!({})).await;
+    }
+    let ids = event_ids(&s).await;
+    assert_eq!((purge(0, 10).await, event_ids(&s).await), (None, ids.clone()), "all of them have deliveries");
+    // The events for the deleted endpoint alone, the first and the third, have no deliveries then.
+    assert!(s.write(async |tx| webhooks::delete(tx, w.user, deleted).await).await);
+    assert_eq!((purge(0, 2).await, event_ids(&s).await), (None, ids[1..].to_vec()), "the second one is young");
+    s.advance(90 * 86_400);
+    assert_eq!((purge(0, 1).await, event_ids(&s).await), (Some(ids[1]), ids[1..].to_vec()), "it has a delivery");
+    assert_eq!((purge(ids[1], 1).await, event_ids(&s).await), (Some(ids[2]), vec![ids[1], ids[3]]));
+    s.sql(format!("DELETE FROM webhook_deliveries WHERE event_id = {}", ids[1])).await;
+    assert_eq!((purge(0, 10).await, event_ids(&s).await), (None, vec![ids[3]]));
+    assert_eq!(s.number("SELECT count(*) FROM webhook_deliveries").await, 1, "no delivery is deleted with them");
 }

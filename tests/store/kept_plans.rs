@@ -65,6 +65,13 @@ async fn record_attempt(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     deliveries::record(tx, &[attempt]).await.map(drop)
 }
 
+/// Reads the first deliveries and events, none of which is old.
+async fn purge_deliveries(tx: &mut Tx) -> Result<()> {
+    let before = tx.now - chrono::TimeDelta::days(90);
+    deliveries::purge(tx, before, 0, 100).await?;
+    events::purge(tx, before, 0, 100).await.map(drop)
+}
+
 /// Earlier deliveries of an endpoint do not slow down the next one, even with plans that were made when there were few.
 #[tokio::test]
 async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
@@ -78,6 +85,7 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         record_attempt(tx, delivery).await.unwrap();
         engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
         settle_delivery(tx, w.brand, webhook).await.unwrap();
+        purge_deliveries(tx).await.unwrap();
     }
     let now = s.now().to_rfc3339();
     for sql in [
@@ -110,6 +118,7 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         assert_bounded(tx, "claim", 500, async |tx| engine::claim(tx, &[job], "w").await).await;
         assert_bounded(tx, "the attempt", 500, async |tx| record_attempt(tx, delivery).await).await;
     }
+    assert_bounded(tx, "purge", 1_000, purge_deliveries).await;
     assert_bounded(tx, "a delivery settled in one statement", 1_000, async |tx| {
         settle_delivery(tx, w.brand, webhook).await
     })

@@ -383,6 +383,35 @@ pub async fn fail(tx: &mut Tx, delivery_id: i64, reason: &str) -> Result<()> {
     Ok(())
 }
 
+/// Reads the `limit` deliveries after the id `after`, and deletes those that have ended and last changed by `before`,
+/// with their attempts. Returns the id after which to continue, or `None` if all later deliveries were created after
+/// `before`. Ids are in the order of creation, so this needs no index of ages. Deliveries of a process whose clock was
+/// ahead do not end the scan.
+pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, after: i64, limit: i64) -> Result<Option<i64>> {
+    const FIND: &str = "
+        SELECT id, created_at > $1 AND created_at <= $4 AS is_young,
+            status IN ('succeeded', 'failed') AND updated_at <= $1 AS is_over
+        FROM webhook_deliveries
+        WHERE id > $2
+        ORDER BY id
+        LIMIT $3";
+    let now = tx.now;
+    let found: Vec<(i64, bool, bool)> =
+        run!(tx, c => sqlx::query_as(FIND).bind(before).bind(after).bind(limit).bind(now).fetch_all(c))?;
+    let over: Vec<i64> = found.iter().filter(|(.., is_over)| *is_over).map(|(id, ..)| *id).collect();
+    if !over.is_empty() {
+        // Checks the row itself again, because the user may have retried the delivery meanwhile.
+        let sql = list_sql!(
+            tx,
+            "DELETE FROM webhook_deliveries WHERE id",
+            "AND status IN ('succeeded', 'failed') AND updated_at <= $2"
+        );
+        execute!(tx, sql, id_list(&over), before)?;
+    }
+    let is_full = i64::try_from(found.len()) == Ok(limit);
+    Ok(found.last().filter(|(_, is_young, _)| is_full && !*is_young).map(|(id, ..)| *id))
+}
+
 /// Returns every attempt at a delivery as its owner sees it, oldest first. The caller has checked the owner.
 pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<WebhookAttempt>> {
     const SQL: &str = "

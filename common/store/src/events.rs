@@ -1,13 +1,13 @@
 //! Events and their fan-out: one row per event, one delivery and one job per subscribed endpoint.
 
-use chrono::SubsecRound as _;
+use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobNotification, Lane, NewJob, workspace_lane};
 use crier_domain::webhook::MAX_ATTEMPTS;
 use serde_json::{Value, json};
 
-use super::db::run;
-use super::jobs::{self, JobSubject};
+use super::db::{execute, run};
+use super::jobs::{self, JobSubject, id_list, list_sql};
 use super::{Result, Tx};
 
 /// Sends the event to every active endpoint of the brand's members that subscribed to it. Runs in the transaction that
@@ -52,6 +52,30 @@ pub async fn emit_sample(tx: &mut Tx, webhook_id: i64, name: EventName, trace: O
     let subject = JobSubject { id: delivery, lane: Lane::ManualDelivery(webhook_id), workspace_id: None };
     jobs::enqueue_each(tx, &job, &[subject]).await?;
     Ok(delivery)
+}
+
+/// Reads the `limit` events after the id `after`, and deletes those that have no deliveries left. Returns the id after
+/// which to continue, or `None` if the deliveries of all later events were created after `before`. An event gets its
+/// deliveries in the transaction that inserts it, so an event without deliveries never gets one.
+pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, after: i64, limit: i64) -> Result<Option<i64>> {
+    // All deliveries of an event were created at the same time.
+    const FIND: &str = "
+        SELECT e.id, (SELECT max(d.created_at) FROM webhook_deliveries d WHERE d.event_id = e.id) AS emitted_at
+        FROM events e
+        WHERE e.id > $1
+        ORDER BY e.id
+        LIMIT $2";
+    // Not prepared persistently: a plan that was made for few deliveries would read all of many for each event.
+    let found: Vec<(i64, Option<DateTime<Utc>>)> =
+        run!(tx, c => sqlx::query_as(FIND).persistent(false).bind(after).bind(limit).fetch_all(c))?;
+    let unused: Vec<i64> = found.iter().filter(|(_, emitted_at)| emitted_at.is_none()).map(|(id, _)| *id).collect();
+    if !unused.is_empty() {
+        let sql = list_sql!(tx, "DELETE FROM events WHERE id", "");
+        execute!(tx, sql, id_list(&unused))?;
+    }
+    let (is_full, now) = (i64::try_from(found.len()) == Ok(limit), tx.now);
+    let is_young = |emitted_at: Option<DateTime<Utc>>| emitted_at.is_some_and(|at| at > before && at <= now);
+    Ok(found.last().filter(|(_, emitted_at)| is_full && !is_young(*emitted_at)).map(|(id, _)| *id))
 }
 
 /// Finds the subscribed endpoints, stores the event, and creates the deliveries and their jobs, in the order of the

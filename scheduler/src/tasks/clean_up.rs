@@ -1,14 +1,16 @@
-//! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports and emails after 30 days, counts
-//! of emails and stored responses after a day, deleted posts that have no running jobs, the record of lane holds after
-//! 30 days, the URLs for connecting accounts a day after they end, and expired sessions, sign-in links and invitations.
-//! All other rows that show users what happened (targets, deliveries, attempts) are kept.
+//! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports and emails after 30 days, ended
+//! deliveries of webhooks with their attempts after 90 days, events of that age that have no deliveries left, counts of
+//! emails and stored responses after a day, deleted posts that have no running jobs, the record of lane holds after 30
+//! days, the URLs for connecting accounts a day after they end, and expired sessions, sign-in links and invitations.
+//! All other rows that show users what happened (targets and their attempts) are kept.
 //!
 //! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
 //! takes a few milliseconds, and other writers run between batches. It continues while there are more rows.
 //!
-//! Jobs are scanned in the order of their ids ([`dispatch::purge`]). A scan reads old jobs that are kept, of which
-//! there may be many, only once: a tick continues the scan where the previous tick stopped. All stored responses are
-//! scanned once per hour, which avoids an index of their ages that each request would have to write.
+//! Jobs, deliveries and events are scanned in the order of their ids ([`dispatch::purge`]) up to the young ones. A scan
+//! reads old rows that are kept, of which there may be many, only once: a tick continues the scan where the previous
+//! tick stopped. All stored responses are scanned once per hour, which avoids an index of their ages that each request
+//! would have to write.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use crier_store::jobs::{dispatch, holds};
 use crier_store::{
-    Result, Tx, authorizations, idempotency, invitations, mail_counts, mails, media_jobs, posts, sessions,
+    Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs, posts,
+    sessions,
 };
 
 use crate::Scheduler;
@@ -27,6 +30,8 @@ const DEAD_JOB_RETENTION: TimeDelta = TimeDelta::days(30);
 const IMPORT_RETENTION: TimeDelta = TimeDelta::days(30);
 /// The same as for dead jobs, so that the operator can retry a failed email.
 const MAIL_RETENTION: TimeDelta = TimeDelta::days(30);
+/// The time since the last change of a delivery. Recovery reaches back 14 days.
+const DELIVERY_RETENTION: TimeDelta = TimeDelta::days(90);
 /// Only the counts of the current day are used. The margin is for clocks that are behind.
 const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The time for which a URL that has expired or was used reports that.
@@ -41,10 +46,13 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 10] = [
+const ALL: [PurgeKind; 12] = [
     PurgeKind::Jobs,
     PurgeKind::Imports,
     PurgeKind::Mails,
+    PurgeKind::Deliveries,
+    // After the deliveries, so that an event is deleted in the same tick as its last delivery.
+    PurgeKind::Events,
     PurgeKind::MailCounts,
     PurgeKind::Responses,
     PurgeKind::Posts,
@@ -59,6 +67,10 @@ const ALL: [PurgeKind; 10] = [
 pub struct PurgeCursors {
     /// The id of the last scanned job.
     jobs: AtomicI64,
+    /// The id of the last scanned delivery.
+    deliveries: AtomicI64,
+    /// The id of the last scanned event.
+    events: AtomicI64,
     /// The position of [`idempotency::purge`]; 0 at the beginning.
     responses: AtomicI64,
     /// When the last scan of the responses began, in seconds since 1970.
@@ -70,6 +82,8 @@ enum PurgeKind {
     Jobs,
     Imports,
     Mails,
+    Deliveries,
+    Events,
     MailCounts,
     Responses,
     Posts,
@@ -87,6 +101,8 @@ impl PurgeKind {
             Self::Jobs => return purge_jobs(s, tx, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
+            Self::Deliveries => return purge_deliveries(s, tx, limit).await,
+            Self::Events => return purge_events(s, tx, limit).await,
             Self::MailCounts => mail_counts::purge(tx, (now - MAIL_COUNT_RETENTION).date_naive(), limit).await,
             Self::Responses => return purge_responses(s, tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
@@ -102,9 +118,21 @@ impl PurgeKind {
 /// If the transaction is not committed, the next scan deletes its jobs.
 async fn purge_jobs(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
     let before = (tx.now - ENDED_JOB_RETENTION, tx.now - DEAD_JOB_RETENTION);
-    let next = dispatch::purge(tx, before, s.purge_cursors.jobs.load(Ordering::Relaxed), limit).await?;
-    s.purge_cursors.jobs.store(next.unwrap_or_default(), Ordering::Relaxed);
-    Ok(next.is_some())
+    let cursor = &s.purge_cursors.jobs;
+    let next = dispatch::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
+    Ok(advance(cursor, next))
+}
+
+async fn purge_deliveries(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
+    let (cursor, before) = (&s.purge_cursors.deliveries, tx.now - DELIVERY_RETENTION);
+    let next = deliveries::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
+    Ok(advance(cursor, next))
+}
+
+async fn purge_events(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
+    let (cursor, before) = (&s.purge_cursors.events, tx.now - DELIVERY_RETENTION);
+    let next = events::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
+    Ok(advance(cursor, next))
 }
 
 async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
@@ -118,8 +146,13 @@ async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool>
         began.store(now, Ordering::Relaxed);
     }
     let next = idempotency::purge(tx, after, limit).await?;
-    responses.store(next.unwrap_or_default(), Ordering::Relaxed);
-    Ok(next.is_some())
+    Ok(advance(responses, next))
+}
+
+/// Stores where the next batch begins; `None` is the end of the scan. Returns whether there is a next batch.
+fn advance(cursor: &AtomicI64, next: Option<i64>) -> bool {
+    cursor.store(next.unwrap_or_default(), Ordering::Relaxed);
+    next.is_some()
 }
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {

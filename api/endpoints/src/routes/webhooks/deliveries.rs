@@ -83,6 +83,7 @@ pub fn endpoint() -> Endpoint<ListDeliveries, Paged<Delivery>> {
     Endpoint::get("/webhooks/{webhook}/deliveries", "listWebhookDeliveries", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List the deliveries to a webhook endpoint, newest first")
+        .description("Crier deletes a finished delivery 90 days after its last change.")
         .features(FEATURES)
         .checks_then_reads(list)
 }
