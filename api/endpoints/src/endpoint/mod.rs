@@ -50,12 +50,16 @@ pub use handler::{
 };
 pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, RequestBody, ResponseShape};
 
+/// A handler that reads records.
+type ReadHandler<T> = Arc<dyn for<'a> Handler<'a, Conn, T>>;
+
 /// An endpoint with the request `Q` and the response `R`.
 pub struct Endpoint<Q, R: Output> {
     pub spec: EndpointSpec,
     handler: Option<HandlerKind<Q, R::Value>>,
     ignored: Option<fn(&Context, &Q) -> Option<&'static str>>,
-    rerender: Option<(&'static str, Arc<dyn for<'a> Handler<'a, Conn, R::Value>>)>,
+    /// The name of the record, and the handler that renders it.
+    rerender: Option<(&'static str, ReadHandler<R::Value>)>,
 }
 
 impl<Q: Request, R: Output> Endpoint<Q, R> {
