@@ -8,6 +8,7 @@ use crate::support::images;
 
 on_one_app!(
     a_form_that_is_sent_twice_creates_one_post,
+    the_text_of_a_form_must_fit_into_the_storage,
     a_post_is_scheduled_at_a_local_time,
     errors_are_shown_beside_the_entered_values,
     images_are_chosen_without_saving,
@@ -75,6 +76,18 @@ async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
     assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+}
+
+async fn the_text_of_a_form_must_fit_into_the_storage(app: TestApp) {
+    let t = app.tenant("free").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&new_post_path(&t)).await;
+    // The plan has 500 MiB.
+    app.set_storage_usage(t.workspace, 400 << 20, (100 << 20) - 20_000).await;
+    let long = "y".repeat(40_000);
+    let fields = [("content", long.as_str()), ("schedule_type", "draft")];
+    person.submit_from(&page, &new_post_path(&t), &fields).await.expect(422, "500 MiB");
+    assert_eq!(app.count_rows("posts").await, 0);
 }
 
 async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {

@@ -30,10 +30,12 @@ pub struct InProcessCall<'a> {
     pub request_id: &'a str,
 }
 
-/// The `Idempotency-Key` of a write, and a hash of what the caller was asked to write.
+/// The `Idempotency-Key` of a write, with the hash and the size of what the caller was asked to write.
 pub struct WriteKey {
     pub key: String,
     pub fingerprint: Vec<u8>,
+    /// In bytes. Bounds what is stored, like the size of a client's body.
+    pub size: usize,
 }
 
 /// The result of a write.
@@ -123,7 +125,7 @@ impl InProcessCall<'_> {
             }
             Err(error) => (Vec::new(), Err(error)),
         };
-        finish(cx, WriteKey { key, fingerprint }, record, bound, &slot).await
+        finish(cx, WriteKey { key, fingerprint, size: 0 }, record, bound, &slot).await
     }
 
     async fn record(&self, key: &str) -> Result<KeyRecord> {
@@ -145,13 +147,14 @@ impl InProcessCall<'_> {
 }
 
 async fn finish<T>(
-    cx: Context,
+    mut cx: Context,
     key: WriteKey,
     record: KeyRecord,
     bound: Result<BoundRequest>,
     slot: &ValueSlot<T>,
 ) -> Result<Written<T>> {
-    let WriteKey { key, fingerprint } = key;
+    let WriteKey { key, fingerprint, size } = key;
+    cx.body_size = size;
     let line = RequestLine { method: cx.spec.method.to_string(), path: cx.path() };
     let slot_of_key = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
     let response = Box::pin(write::execute(cx, slot_of_key, record, bound)).await?;

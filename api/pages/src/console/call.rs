@@ -63,7 +63,8 @@ impl<'v> PageCall<'v> {
         endpoint: Endpoint<Q, R>,
         request: impl Into<Parsed<Q>>,
     ) -> Result<Written<R::Value>> {
-        let key = WriteKey { key: self.key()?, fingerprint: self.fingerprint(endpoint.spec.id) };
+        let fingerprint = self.fingerprint(endpoint.spec.id);
+        let key = WriteKey { key: self.key()?, fingerprint, size: self.visit.form.size() };
         Box::pin(self.in_process().write(&endpoint, request, key)).await
     }
 

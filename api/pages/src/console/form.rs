@@ -12,6 +12,11 @@ impl Form {
         Self(pairs.map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n"))).collect())
     }
 
+    /// Returns the size of all names and values, in bytes.
+    pub fn size(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
     /// Returns the last value of a field. Empty if there is none.
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().rev().find(|(key, _)| key == name).map_or("", |(_, value)| value)
