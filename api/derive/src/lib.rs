@@ -66,7 +66,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
     let check = attributes.check.map(|check| quote!(#check(&request, reader);));
     Ok(quote! {
         const _: () = {
-            #[allow(unused_imports)]
+            #[allow(unused_imports, reason = "a request may use only formats of its own file")]
             use crate::request::formats::*;
 
             #(#formats)*
@@ -85,7 +85,7 @@ fn expand(input: &DeriveInput) -> syn::Result<TokenStream> {
                     all
                 }
 
-                #[allow(unused_mut)]
+                #[allow(unused_mut, reason = "a request may have no example")]
                 fn example() -> ::serde_json::Map<::std::string::String, ::serde_json::Value> {
                     let mut example = ::serde_json::Map::new();
                     #(#examples)*

@@ -10,6 +10,7 @@ use salvo::Request as HttpRequest;
 use serde::de::DeserializeOwned;
 
 use super::access::Access;
+use super::room;
 use super::write::{self, receive_form};
 use crate::app::App;
 use crate::context::Context;
@@ -115,6 +116,10 @@ impl InProcessCall<'_> {
         let spec = Arc::new(endpoint.spec.clone());
         let record = self.record(&key).await?;
         let mut cx = self.access(&spec, &record).await?;
+        if !record.exists() {
+            // Checked before the form is read, because its file may be large.
+            room::check_disk_for_creation(&cx)?;
+        }
         let form = receive_form(&KnownNames::of(&spec), &mut cx, record.exists(), form).await?;
         let slot = ValueSlot::default();
         let (fingerprint, bound) = match form {
