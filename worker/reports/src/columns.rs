@@ -6,7 +6,7 @@ use crate::document::ColumnType::{self, Count, Date, Link, Percent, Text, Time};
 /// `(key, label, type)`.
 pub type ColumnSpec = (&'static str, &'static str, ColumnType);
 
-pub const FIGURES: &[ColumnSpec] = &[
+pub const SUMMARY: &[ColumnSpec] = &[
     ("metric", "Metric", Text),
     ("value", "This period", Count),
     ("previous", "Previous period", Count),

@@ -57,7 +57,7 @@ pub struct Widget {
 pub enum View {
     /// Large numbers side by side. The table has the columns `metric` (text), `value` (count), `previous` (count, in
     /// the previous period of the same length) and `change` (percent), and one row per metric.
-    Figures,
+    Metrics,
     /// A chart, and its values as a table below or beside it.
     Chart(Chart),
     /// Only the table.

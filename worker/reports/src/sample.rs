@@ -37,7 +37,7 @@ pub fn document(posts: usize) -> Document {
         timezone: "Europe/Berlin".to_owned(),
         created_at: (start + Days::new(31)).and_hms_opt(9, 0, 4).unwrap_or_default(),
         widgets: vec![
-            widget(WidgetType::Summary, "At a glance", View::Figures, figures(posts)),
+            widget(WidgetType::Summary, "At a glance", View::Metrics, summary(posts)),
             widget(
                 WidgetType::Note,
                 "What we learned",
@@ -95,7 +95,7 @@ fn number(seed: usize, below: u64) -> i64 {
     ((mixed ^ (mixed >> 29)) % below) as i64
 }
 
-fn figures(posts: usize) -> Table {
+fn summary(posts: usize) -> Table {
     let count = posts as i64;
     let row = |metric: &str, value: Cell, previous: Cell| {
         let change = match (&value, &previous) {
@@ -105,7 +105,7 @@ fn figures(posts: usize) -> Table {
         vec![Cell::Text(metric.to_owned()), value, previous, change.map_or(Cell::Empty, Cell::Percent)]
     };
     Table {
-        columns: columns(columns::FIGURES),
+        columns: columns(columns::SUMMARY),
         rows: vec![
             row("Posts", Cell::Count(count), Cell::Count(count * 4 / 5)),
             row("Impressions", Cell::Count(count * 1_204), Cell::Count(count * 1_310)),

@@ -251,7 +251,7 @@ fn add_widget(widget: &Widget, rows: usize, texts: &Texts, pieces: &mut Pieces) 
             let text = remark.unwrap_or_else(|| "No data in this period.".into_value());
             return pieces.add(joined(heading, dict! { "kind" => "empty", "text" => text }), 10);
         }
-        View::Figures => figures(&widget.table, texts),
+        View::Metrics => metrics(&widget.table, texts),
         View::Chart(chart) => {
             let marks = widget.table.rows.len() * chart.series.len() / 4 + 40;
             (joined(dict! { "kind" => "chart" }, chart::drawn(chart, &widget.table, WIDTH, texts)), marks)
@@ -337,14 +337,14 @@ fn paragraphs(table: &Table, letters: usize, texts: &Texts) -> (Dict, usize) {
 }
 
 /// Returns the cards, at most six in a row, and the number of cells that they count as.
-fn figures(table: &Table, texts: &Texts) -> (Dict, usize) {
+fn metrics(table: &Table, texts: &Texts) -> (Dict, usize) {
     let count = table.rows.len();
     let columns = count.div_ceil(count.div_ceil(6));
     let width = (WIDTH - 10.0 * (columns as f64 - 1.0)) / columns as f64 - 28.0;
     let cards: Array = table.rows.iter().map(|row| card(row, width, texts).into_value()).collect();
     let compared = table.rows.iter().any(|row| matches!(row.get(3), Some(Cell::Percent(_))));
     let note = if compared { "Changes compared with the previous period of the same length." } else { "" };
-    (dict! { "kind" => "figures", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
+    (dict! { "kind" => "metrics", "columns" => columns as i64, "cards" => cards, "note" => note }, count * 5)
 }
 
 fn card(row: &[Cell], width: f64, texts: &Texts) -> Dict {

@@ -111,7 +111,7 @@ fn a_report_has_its_cover_its_values_and_page_numbers() {
         assert!(page.contains(&format!("{} / {total}", n + 1)), "page {} lacks its number: {page}", n + 1);
         assert!(squeezed(page).contains("BäckereiSonnenaufgang·1–31October2026"), "{page}");
     }
-    // Figures, with their change: 200 posts after 160, and 12,200 engagements after 9,600.
+    // Metrics, with their change: 200 posts after 160, and 12,200 engagements after 9,600.
     for word in ["240,800", "−8.1%", "+25%", "+27.1%", "19,023", "Posts before seven in the morning did best."] {
         assert!(text.contains(word), "{word} is missing");
     }

@@ -1,4 +1,4 @@
-//! Figures: cards, three in a line and up to three lines per slide.
+//! Metrics: cards, three in a line and up to three lines per slide.
 
 use super::slide::{CONTENT, Rect, Slide, Text};
 use super::{Deck, MAX_SLIDES, sentences, title};

@@ -1,4 +1,4 @@
-//! PPTX: a 16:9 presentation with a title slide, and the slides of each widget: figures as cards, editable charts,
+//! PPTX: a 16:9 presentation with a title slide, and the slides of each widget: metrics as cards, editable charts,
 //! tables, and notes. Content that does not fit on [`MAX_SLIDES`] slides is omitted, and a sentence says so. A chart's
 //! values are in the chart; the text of a cell is cut at 160 characters. The XLSX file contains everything.
 //!
@@ -52,7 +52,7 @@ fn add_widget(deck: &mut Deck, widget: &Widget) -> Result<(), WriteError> {
         return Ok(());
     }
     match &widget.view {
-        View::Figures => figures::add(deck, widget),
+        View::Metrics => figures::add(deck, widget),
         View::Chart(drawn) => chart::add(deck, widget, drawn)?,
         View::Table => table::add(deck, widget),
         View::Text => note::add(deck, widget),

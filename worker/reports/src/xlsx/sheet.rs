@@ -39,7 +39,7 @@ pub fn add(
     writer.text(1, 0, &subtitle, &formats.subtitle)?;
     let end = match &widget.view {
         View::Text => add_paragraphs(&mut writer, &widget.table)?,
-        View::Figures | View::Chart(_) | View::Table => add_table(&mut writer, &widget.table)?,
+        View::Metrics | View::Chart(_) | View::Table => add_table(&mut writer, &widget.table)?,
     };
     if let Some(remark) = &widget.remark {
         // Not wrapped: it extends over the empty cells next to it, whatever the width of the first column.

@@ -32,7 +32,7 @@ pub fn says(document: &Document, read: &Value) {
                 let Cell::Text(text) = &widget.table.rows[0][0] else { panic!("a note is a text") };
                 assert_eq!(slide["texts"][0], shown(text).trim_end_matches('\n'));
             }
-            View::Figures => {
+            View::Metrics => {
                 for (row, text) in widget.table.rows.iter().zip(slide["texts"].as_array().expect("cards")) {
                     let Cell::Text(metric) = &row[0] else { panic!("a metric is a text") };
                     let text = text.as_str().unwrap_or_default();
@@ -114,14 +114,14 @@ fn every_widget_has_its_slide() {
 }
 
 #[test]
-fn nine_figures_fit_on_a_slide() {
+fn nine_metrics_fit_on_a_slide() {
     let mut document = sample::document(8);
     let rows = &mut document.widgets[0].table.rows;
     rows.extend_from_within(..3);
-    document.widgets[0].remark = Some("Nine figures.".to_owned());
+    document.widgets[0].remark = Some("Nine metrics.".to_owned());
     let read = read(&document, ReportFormat::Pptx);
     says(&document, &read);
-    assert_eq!(slides(&read)[1]["texts"][9], "Nine figures.");
+    assert_eq!(slides(&read)[1]["texts"][9], "Nine metrics.");
 }
 
 #[test]

@@ -87,7 +87,7 @@ struct Builder<'a> {
 impl Builder<'_> {
     async fn widget(&mut self, report_widget: &ReportWidget) -> Result<Widget> {
         let (title, view, table, remark) = match report_widget.widget_type {
-            WidgetType::Summary => ("At a glance", View::Figures, self.summary(), self.summary_remark()),
+            WidgetType::Summary => ("At a glance", View::Metrics, self.summary(), self.summary_remark()),
             WidgetType::PostsOverTime => {
                 ("Posts", chart(ChartType::Columns, 1, "Posts"), self.posts_over_time(), self.no_posts())
             }
@@ -156,7 +156,7 @@ impl Builder<'_> {
             vec![Cell::Text(row.label.to_owned()), count(row.value), count(row.before), change]
         };
         Table {
-            columns: columns(columns::FIGURES),
+            columns: columns(columns::SUMMARY),
             rows: self.totals.rows().into_iter().map(row).collect(),
             totals: None,
         }
