@@ -7,11 +7,11 @@ use crier_platforms::metrics::METRICS;
 
 use crate::support::page;
 
-fn names(platform: Platform, figure: Metric) -> String {
-    let of = METRICS.iter().filter(|metric| (metric.platform, metric.figure) == (platform, figure));
-    let named = of.map(|metric| {
-        let name = metric.name.trim_start_matches('/').replace('/', ".");
-        match (metric.from, metric.until) {
+fn names(platform: Platform, metric: Metric) -> String {
+    let of = METRICS.iter().filter(|one| (one.platform, one.metric) == (platform, metric));
+    let named = of.map(|one| {
+        let name = one.name.trim_start_matches('/').replace('/', ".");
+        match (one.from, one.until) {
             (_, Some(until)) => format!("`{name}` (until {until})"),
             (Some(from), None) => format!("`{name}` (from {from})"),
             (None, None) => format!("`{name}`"),
@@ -24,12 +24,12 @@ fn names(platform: Platform, figure: Metric) -> String {
 }
 
 fn table() -> String {
-    let figures = Metric::ALL.iter().map(|figure| figure.as_str());
-    let heads: Vec<&str> = ["Platform"].into_iter().chain(figures).collect();
+    let metrics = Metric::ALL.iter().map(|metric| metric.as_str());
+    let heads: Vec<&str> = ["Platform"].into_iter().chain(metrics).collect();
     let mut table = format!("| {} |\n|{}\n", heads.join(" | "), "---|".repeat(heads.len()));
     for descriptor in catalogue::all().iter().filter(|one| METRICS.iter().any(|metric| metric.platform == one.platform))
     {
-        let cells: Vec<String> = Metric::ALL.iter().map(|figure| names(descriptor.platform, *figure)).collect();
+        let cells: Vec<String> = Metric::ALL.iter().map(|metric| names(descriptor.platform, *metric)).collect();
         table += &format!("| {} | {} |\n", descriptor.name, cells.join(" | "));
     }
     table

@@ -22,7 +22,7 @@ type Bench = super::Bench<BenchAnalytics>;
 const NAME: &str = "series";
 /// Posts per transaction.
 const CHUNK: i64 = 500;
-/// The number of readings of each post's figures.
+/// The number of readings of each post's metrics.
 const READINGS: i64 = 3;
 /// The number of posts that best times are computed from, as in the API.
 const NEWEST: i64 = 5_000;
@@ -89,7 +89,7 @@ async fn run(bench: &Bench) -> Figures {
     Ok(figures)
 }
 
-/// Writes posts that were published over a year, with their figures. Returns the ID of one of them.
+/// Writes posts that were published over a year, with their metrics. Returns the ID of one of them.
 async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<i64, super::BenchError> {
     let posts = i64::from(bench.args.posts);
     // The first post is at least a day after the start of the series, at any time of day.
@@ -114,7 +114,7 @@ async fn fill(bench: &Bench, store: &Store, brand: i64, account: i64) -> Result<
             tx.now = now - TimeDelta::minutes(READINGS - reading);
             let collect = |(target, _): &(i64, i64)| CollectedMetrics {
                 target_id: *target,
-                figures: Some(PostMetrics {
+                metrics: Some(PostMetrics {
                     impressions: Some(target % 997 * reading),
                     likes: Some(target % 89 * reading),
                     comments: Some(target % 7),

@@ -101,7 +101,7 @@ impl BenchRoles {
 pub fn scheduler(environment: &BenchEnvironment) -> Scheduler {
     let (store, notifier, library) = (environment.scheduler(), environment.notifier(), environment.library());
     Scheduler {
-        figures: PlatformsConfig::default().with_metrics(),
+        metrics_platforms: PlatformsConfig::default().with_metrics(),
         ..Scheduler::new(store.clone(), notifier.clone(), library.clone())
     }
 }

@@ -44,7 +44,7 @@ pub struct Scheduler {
     pub library: Library,
     pub plans: Arc<Plans>,
     /// The platforms whose metrics are collected.
-    pub figures: Vec<Platform>,
+    pub metrics_platforms: Vec<Platform>,
     /// The platform whose metrics are collected as soon as a post is published: the sandbox, whose calls cost nothing.
     pub early_metrics_platform: Option<Platform>,
     pub purge_cursors: Arc<PurgeCursors>,
@@ -107,7 +107,7 @@ pub async fn serve(process: &Process) -> std::result::Result<(), StartError> {
     }
     let scheduler = Scheduler {
         plans: Arc::new(process.config.plans.clone()),
-        figures: process.config.platforms_config().with_metrics(),
+        metrics_platforms: process.config.platforms_config().with_metrics(),
         early_metrics_platform: Some(Platform::Sandbox),
         ..Scheduler::new(process.store.clone(), process.transport.clone(), process.library.clone())
     };
@@ -123,7 +123,7 @@ impl Scheduler {
             transport,
             library,
             plans: Arc::default(),
-            figures: Vec::new(),
+            metrics_platforms: Vec::new(),
             early_metrics_platform: None,
             purge_cursors: Arc::default(),
             last_empty: Arc::default(),

@@ -18,7 +18,7 @@ on_both_apps!(
 on_one_app!(invalid_windows_are_rejected,);
 
 /// Creates a published post with metrics, on an account of the brand.
-async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[PostMetrics]) -> i64 {
+async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, metrics: &[PostMetrics]) -> i64 {
     let body = json!({ "content": "x", "accounts": [account] });
     let created = t.post(&t.path("/posts"), body).await.data(201);
     let (post, target) = (created["id"].as_i64().unwrap(), created["targets"][0]["id"].as_i64().unwrap());
@@ -28,8 +28,8 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[PostMe
     // Posts published before `seen_until` are not collected.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
-    for (n, figures) in (1..).zip(figures) {
-        let collected = analytics::CollectedMetrics { target_id: target, figures: Some(*figures), next_at: None };
+    for (n, metrics) in (1..).zip(metrics) {
+        let collected = analytics::CollectedMetrics { target_id: target, metrics: Some(*metrics), next_at: None };
         t.app
             .write(async |tx| {
                 tx.now = at + TimeDelta::hours(n);
@@ -40,7 +40,7 @@ async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, figures: &[PostMe
     post
 }
 
-fn figures(impressions: i64, likes: i64) -> PostMetrics {
+fn post_metrics(impressions: i64, likes: i64) -> PostMetrics {
     PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() }
 }
 
@@ -59,8 +59,8 @@ async fn days_are_those_of_the_brand_and_add_up(app: TestApp) {
     let (t, account) = zoned(&app, "Asia/Tokyo").await;
     let midnight: DateTime<Utc> = "2026-07-10T15:00:00Z".parse().unwrap();
     app.clock.advance(midnight + TimeDelta::days(3) - app.store.now());
-    post(&t, account, midnight - TimeDelta::seconds(1), &[figures(10, 1), figures(20, 2)]).await;
-    post(&t, account, midnight, &[figures(100, 3)]).await;
+    post(&t, account, midnight - TimeDelta::seconds(1), &[post_metrics(10, 1), post_metrics(20, 2)]).await;
+    post(&t, account, midnight, &[post_metrics(100, 3)]).await;
     post(&t, account, midnight + TimeDelta::hours(1), &[PostMetrics::default()]).await;
     let shown = series(&t, "?start=2026-07-10&end=2026-07-12").await;
     assert_eq!((&shown["granularity"], &shown["timezone"]), (&json!("day"), &json!("Asia/Tokyo")));
@@ -115,8 +115,8 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
     for (days, followers) in [(2, 5), (0, 8)] {
         app.write(async |tx| {
             tx.now = now - TimeDelta::days(days);
-            let figures = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
-            analytics::record_account(tx, account, &figures).await
+            let metrics = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
+            analytics::record_account(tx, account, &metrics).await
         })
         .await;
     }
@@ -141,7 +141,7 @@ async fn accounts_have_a_point_for_each_day(app: TestApp) {
 async fn metrics_of_a_post_are_listed_by_time(app: TestApp) {
     let (t, account) = zoned(&app, "UTC").await;
     let at = app.store.now() - TimeDelta::days(2);
-    let id = post(&t, account, at, &[figures(1, 0), figures(5, 2)]).await;
+    let id = post(&t, account, at, &[post_metrics(1, 0), post_metrics(5, 2)]).await;
     let shown = t.get(&t.path(&format!("/posts/{id}/analytics"))).await.data(200);
     assert_eq!((&shown["post_id"], shown["targets"].as_array().unwrap().len()), (&json!(id), 1));
     let points = shown["targets"][0]["points"].as_array().unwrap();
@@ -155,9 +155,9 @@ async fn best_times_need_three_posts(app: TestApp) {
     let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
     app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
     for (week, n) in [(0, 2), (1, 4), (2, 9)] {
-        post(&t, account, monday + TimeDelta::days(7 * week), &[figures(1, n)]).await;
+        post(&t, account, monday + TimeDelta::days(7 * week), &[post_metrics(1, n)]).await;
     }
-    post(&t, account, monday + TimeDelta::days(1), &[figures(1, 50)]).await;
+    post(&t, account, monday + TimeDelta::days(1), &[post_metrics(1, 50)]).await;
     let shown = t.get(&t.path("/analytics/best-times")).await.data(200);
     let expected = json!([
         { "weekday": 1, "hour": 9, "posts": 3, "engagements_per_post": 5.0 },
@@ -168,7 +168,7 @@ async fn best_times_need_three_posts(app: TestApp) {
 
 async fn metrics_of_another_brand_are_not_found(app: TestApp) {
     let (t, account) = zoned(&app, "UTC").await;
-    let id = post(&t, account, app.store.now() - TimeDelta::hours(1), &[figures(1, 1)]).await;
+    let id = post(&t, account, app.store.now() - TimeDelta::hours(1), &[post_metrics(1, 1)]).await;
     let other = app.tenant("unlimited").await;
     other.get(&other.path(&format!("/posts/{id}/analytics"))).await.expect_error(404, "not_found");
     assert_eq!(series(&other, "").await["totals"]["posts"], 0);

@@ -223,9 +223,9 @@ async fn metrics_of_a_brand(s: TestStore) {
     let targets = t.get(&path).await.data(200)["targets"].take();
     app.advance(3_600);
     for (target, likes) in targets.as_array().unwrap().iter().zip([3, 4]) {
-        let figures = Some(PostMetrics { impressions: Some(50), likes: Some(likes), ..PostMetrics::default() });
+        let metrics = Some(PostMetrics { impressions: Some(50), likes: Some(likes), ..PostMetrics::default() });
         let target_id = target["id"].as_i64().unwrap();
-        let collected = [analytics::CollectedMetrics { target_id, figures, next_at: None }];
+        let collected = [analytics::CollectedMetrics { target_id, metrics, next_at: None }];
         app.write(async |tx| analytics::record_posts(tx, &collected).await).await;
     }
     let followers = AccountMetrics { followers: Some(12), ..AccountMetrics::default() };

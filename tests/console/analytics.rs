@@ -6,7 +6,7 @@ use crier_store::analytics;
 
 use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
-use crate::support::reports::{figures, publish};
+use crate::support::reports::{post_metrics, publish};
 
 on_one_app!(metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
 on_sqlite_app!(
@@ -18,7 +18,7 @@ on_sqlite_app!(
 
 /// Creates a published post with metrics.
 async fn create_post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
-    publish(t, account, "x", &at.to_rfc3339(), figures(impressions, likes)).await;
+    publish(t, account, "x", &at.to_rfc3339(), post_metrics(impressions, likes)).await;
 }
 
 async fn a_new_brand_has_no_metrics(app: TestApp) {
@@ -37,8 +37,8 @@ async fn metrics_of_posts_and_accounts_are_shown(app: TestApp) {
     create_post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
     create_post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
     app.write(async |tx| {
-        let figures = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
-        analytics::record_account(tx, account, &figures).await
+        let metrics = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
+        analytics::record_account(tx, account, &metrics).await
     })
     .await;
     app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &["views".to_owned()]).await).await;

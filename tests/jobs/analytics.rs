@@ -71,13 +71,13 @@ async fn post_metrics_are_collected_on_schedule(w: TestWorker) {
         hours = at;
         collect(&w).await;
         let seen = snapshots(&w, post).await;
-        assert_eq!((seen.len() as i64, seen.last().unwrap().figures), (n, likes(n)));
+        assert_eq!((seen.len() as i64, seen.last().unwrap().metrics), (n, likes(n)));
     }
     // A decrease is stored too.
     w.fake.set_post_metrics([Some(likes(2))]);
     w.clock.advance(TimeDelta::days(2));
     collect(&w).await;
-    assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(2));
+    assert_eq!(snapshots(&w, post).await.last().unwrap().metrics, likes(2));
 }
 
 async fn metrics_of_the_early_platform_are_collected_immediately(mut w: TestWorker) {
@@ -85,7 +85,7 @@ async fn metrics_of_the_early_platform_are_collected_immediately(mut w: TestWork
     w.fake.set_post_metrics([Some(likes(3))]);
     let post = publish_post(&w).await;
     let seen = snapshots(&w, post).await;
-    assert_eq!((seen.len(), seen[0].figures), (1, likes(3)));
+    assert_eq!((seen.len(), seen[0].metrics), (1, likes(3)));
     // After that, the usual schedule applies.
     w.fake.set_post_metrics([Some(likes(4))]);
     w.clock.advance(TimeDelta::minutes(59));
@@ -104,7 +104,7 @@ async fn a_post_with_a_late_id_gets_its_id_and_metrics(w: TestWorker) {
     w.fake.assign_ids_later(None);
     w.clock.advance(TimeDelta::hours(1));
     collect(&w).await;
-    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures"), w.count_rows(IDS).await), (1, 0, 0));
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_metrics"), w.count_rows(IDS).await), (1, 0, 0));
     // After a failure, the search for the id is retried.
     w.fake.assign_ids_later(Some(Published::new("late", Some("https://late.example/1".to_owned()))));
     w.fake.fail_metrics([transient()]);
@@ -113,12 +113,12 @@ async fn a_post_with_a_late_id_gets_its_id_and_metrics(w: TestWorker) {
     assert_eq!((w.fake.count("find_id"), w.count_rows(IDS).await), (2, 0));
     w.clock.advance(TimeDelta::minutes(15));
     collect(&w).await;
-    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures"), w.count_rows(IDS).await), (3, 1, 1));
-    assert_eq!(snapshots(&w, post).await.last().unwrap().figures, likes(3));
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_metrics"), w.count_rows(IDS).await), (3, 1, 1));
+    assert_eq!(snapshots(&w, post).await.last().unwrap().metrics, likes(3));
     // Once the id is known, it is not searched for again.
     w.clock.advance(TimeDelta::days(1));
     collect(&w).await;
-    assert_eq!((w.fake.count("find_id"), w.fake.count("post_figures")), (3, 2));
+    assert_eq!((w.fake.count("find_id"), w.fake.count("post_metrics")), (3, 2));
     // After a week without an id, the search ends.
     w.sql("UPDATE post_targets SET external_id = NULL").await;
     w.fake.assign_ids_later(None);
@@ -133,17 +133,17 @@ async fn account_metrics_are_collected_daily_in_the_brand_s_time_zone(w: TestWor
     w.fake.enable_metrics();
     collect(&w).await;
     collect(&w).await;
-    assert_eq!(w.fake.count("account_figures"), 1);
+    assert_eq!(w.fake.count("account_metrics"), 1);
     // Midnight in Kathmandu is 18:15 UTC; accounts are spread over the following hour.
     let next = account_due_at(&w).await;
     let midnight = next - TimeDelta::seconds(w.account.id);
     assert_eq!(midnight.format("%H:%M:%S").to_string(), "18:15:00");
     w.clock.advance(next - w.now());
     collect(&w).await;
-    assert_eq!(w.fake.count("account_figures"), 2);
+    assert_eq!(w.fake.count("account_metrics"), 2);
     let seen = analytics::of_accounts(&mut w.conn().await, &[w.account.id], (DateTime::UNIX_EPOCH, w.later(1))).await;
     let expected = AccountMetrics { followers: Some(7), ..AccountMetrics::default() };
-    assert!(seen.unwrap().iter().all(|snapshot| snapshot.figures == expected));
+    assert!(seen.unwrap().iter().all(|snapshot| snapshot.metrics == expected));
 }
 
 async fn a_rate_limit_postpones_the_rest(w: TestWorker) {
@@ -197,10 +197,10 @@ async fn rejected_credentials_expire_the_account(w: TestWorker) {
     w.fake.fail_metrics([reauth()]);
     collect(&w).await;
     assert_eq!(w.account_status().await, AccountStatus::Expired);
-    let calls = w.fake.count("post_figures");
+    let calls = w.fake.count("post_metrics");
     w.clock.advance(TimeDelta::days(2));
     collect(&w).await;
-    assert_eq!(w.fake.count("post_figures"), calls, "nothing is requested for an expired account");
+    assert_eq!(w.fake.count("post_metrics"), calls, "nothing is requested for an expired account");
 }
 
 async fn metrics_of_a_deleted_post_are_not_collected_again(w: TestWorker) {
@@ -210,10 +210,10 @@ async fn metrics_of_a_deleted_post_are_not_collected_again(w: TestWorker) {
     collect(&w).await;
     assert!(snapshots(&w, post).await.is_empty());
     assert!(w.value::<bool>("SELECT is_gone FROM target_analytics").await);
-    let calls = w.fake.count("post_figures");
+    let calls = w.fake.count("post_metrics");
     w.clock.advance(TimeDelta::days(30));
     collect(&w).await;
-    assert_eq!(w.fake.count("post_figures"), calls);
+    assert_eq!(w.fake.count("post_metrics"), calls);
 }
 
 async fn concurrent_schedulers_enqueue_a_published_post_once(w: TestWorker) {
@@ -241,21 +241,21 @@ async fn disabled_metrics_are_not_collected(s: TestStore) {
     assert_eq!(w.count_rows(&enqueued).await, 0);
     assert!(account_due_at(&w).await > w.now(), "the account is not overdue");
     // A scheduler with the earlier configuration enqueues one job, and then none for two hours.
-    w.scheduler.figures = vec![Platform::Sandbox];
+    w.scheduler.metrics_platforms = vec![Platform::Sandbox];
     w.clock.advance(TimeDelta::hours(3));
     collect(&w).await;
-    assert_eq!((w.count_rows(&enqueued).await, w.fake.count("account_figures")), (1, 0));
+    assert_eq!((w.count_rows(&enqueued).await, w.fake.count("account_metrics")), (1, 0));
     assert_eq!(account_due_at(&w).await, w.now() + TimeDelta::hours(2));
 }
 
 async fn an_omitted_metric_keeps_its_last_value(w: TestWorker) {
     let post = publish_post(&w).await;
     let clicks = PostMetrics { clicks: Some(3), ..likes(1) };
-    for (hours, figures) in [(1, clicks), (5, likes(0))] {
-        w.fake.set_post_metrics([Some(figures)]);
+    for (hours, metrics) in [(1, clicks), (5, likes(0))] {
+        w.fake.set_post_metrics([Some(metrics)]);
         w.clock.advance(TimeDelta::hours(hours));
         collect(&w).await;
-        assert_eq!(snapshots(&w, post).await.last().unwrap().figures, figures);
+        assert_eq!(snapshots(&w, post).await.last().unwrap().metrics, metrics);
     }
     let newest: (i64, i64) =
         (w.number("SELECT likes FROM target_analytics").await, w.number("SELECT clicks FROM target_analytics").await);

@@ -80,11 +80,11 @@ impl Started {
         let posts: Vec<PublishedPost> = posts.iter().map(post).collect();
         let figures = self.connector.analytics().unwrap();
         assert!(figures.posts_per_call() >= posts.len());
-        figures.post_figures(&self.account, &posts, &mut self.aside).await
+        figures.post_metrics(&self.account, &posts, &mut self.aside).await
     }
 
     pub(super) async fn account(&mut self) -> Result<AccountMetrics, CallError> {
-        self.connector.analytics().unwrap().account_figures(&self.account, &mut self.aside).await
+        self.connector.analytics().unwrap().account_metrics(&self.account, &mut self.aside).await
     }
 
     pub(super) fn calls(&self) -> usize {

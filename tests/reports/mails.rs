@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::app::Tenant;
 use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep};
 use crate::support::reports::{
-    Settings, TestInstallation, create, delivery, figures, followers, newest_delivery, publish, tenant_in,
+    Settings, TestInstallation, create, delivery, followers, newest_delivery, post_metrics, publish, tenant_in,
 };
 use crate::support::store::{TestStore, on_both, on_one};
 
@@ -76,14 +76,14 @@ async fn each_recipient_receives_one_email_with_the_file(s: TestStore) {
     let r = start(s, &server).await;
     let (t, report) = weekly(&r, "Wochenbericht", &["ann@example.com", "bob@example.com"]).await;
     let account = t.account("demo").await;
-    publish(&t, account, "x", "2026-06-02T10:00:00Z", figures(100, 10)).await;
+    publish(&t, account, "x", "2026-06-02T10:00:00Z", post_metrics(100, 10)).await;
     for n in 0..3 {
         publish(
             &t,
             account,
             "x",
             &format!("2026-06-1{n}T10:00:00Z"),
-            PostMetrics { likes: Some(4_115), ..figures(200, 0) },
+            PostMetrics { likes: Some(4_115), ..post_metrics(200, 0) },
         )
         .await;
     }

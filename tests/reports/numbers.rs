@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
 use crate::support::reports::{
-    Settings, TestInstallation, all_widgets, create, figures, followers, publish, tenant_in, widgets,
+    Settings, TestInstallation, all_widgets, create, followers, post_metrics, publish, tenant_in, widgets,
 };
 use crate::support::store::{TestStore, on_both, on_one};
 
@@ -46,10 +46,11 @@ async fn widgets_show_metrics_by_day_of_the_brand_s_time_zone(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     // In Tokyo, the 10th begins at 15:00 UTC on the 9th.
-    publish(&t, account, "before", "2026-10-09T14:59:59Z", figures(1, 1)).await;
-    publish(&t, account, "first", "2026-10-09T15:00:00Z", figures(10, 2)).await;
-    publish(&t, account, "second", "2026-10-11T14:59:59Z", PostMetrics { clicks: Some(4), ..figures(20, 3) }).await;
-    publish(&t, account, "after", "2026-10-11T15:00:00Z", figures(100, 50)).await;
+    publish(&t, account, "before", "2026-10-09T14:59:59Z", post_metrics(1, 1)).await;
+    publish(&t, account, "first", "2026-10-09T15:00:00Z", post_metrics(10, 2)).await;
+    publish(&t, account, "second", "2026-10-11T14:59:59Z", PostMetrics { clicks: Some(4), ..post_metrics(20, 3) })
+        .await;
+    publish(&t, account, "after", "2026-10-11T15:00:00Z", post_metrics(100, 50)).await;
     followers(&t, account, "2026-10-08T16:00:00Z", 90).await;
     followers(&t, account, "2026-10-09T16:00:00Z", 100).await;
     followers(&t, account, "2026-10-10T16:00:00Z", 97).await;
@@ -147,8 +148,8 @@ async fn metrics_that_no_platform_reported_are_null(s: TestStore) {
 async fn the_plan_limits_how_far_back_a_report_goes(s: TestStore) {
     let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
     let (t, account, report) = october(&r).await;
-    publish(&t, account, "old", "2026-09-10T00:00:00Z", figures(1, 1)).await;
-    publish(&t, account, "new", "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    publish(&t, account, "old", "2026-09-10T00:00:00Z", post_metrics(1, 1)).await;
+    publish(&t, account, "new", "2026-10-10T00:00:00Z", post_metrics(1, 1)).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-09-01", "end": "2026-10-12" })).await;
     let cut = "The plan includes metrics for the last 30 days only.";
     assert_eq!((rows(&shown["posts_table"]).len(), &shown["posts_table"]["remark"]), (1, &json!(cut)));
@@ -168,8 +169,8 @@ async fn the_previous_period_is_not_compared_if_the_plan_excludes_it(s: TestStor
     let r = TestInstallation::start_with(s, Settings { retention_days: Some(30), ..Settings::default() }).await;
     let (t, account, report) = october(&r).await;
     // The plan includes metrics from 21 September on.
-    publish(&t, account, "before", "2026-09-22T00:00:00Z", figures(1, 1)).await;
-    publish(&t, account, "now", "2026-10-10T00:00:00Z", figures(2, 2)).await;
+    publish(&t, account, "before", "2026-09-22T00:00:00Z", post_metrics(1, 1)).await;
+    publish(&t, account, "now", "2026-10-10T00:00:00Z", post_metrics(2, 2)).await;
     followers(&t, account, "2026-09-22T00:00:00Z", 50).await;
     followers(&t, account, "2026-10-10T00:00:00Z", 60).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-06", "end": "2026-10-20" })).await;
@@ -187,7 +188,7 @@ async fn a_new_account_does_not_count_as_growth(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     let new = t.account("new").await;
-    publish(&t, account, "x", "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    publish(&t, account, "x", "2026-10-10T00:00:00Z", post_metrics(1, 1)).await;
     followers(&t, account, "2026-10-08T16:00:00Z", 100).await;
     followers(&t, account, "2026-10-10T16:00:00Z", 110).await;
     followers(&t, new, "2026-10-10T16:00:00Z", 5_000).await;
@@ -202,7 +203,7 @@ async fn top_posts_are_ordered_by_engagement(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     for n in 0..12 {
-        publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", figures(0, (n * 7) % 12)).await;
+        publish(&t, account, &format!("post {n}"), "2026-10-10T00:00:00Z", post_metrics(0, (n * 7) % 12)).await;
     }
     publish(&t, account, "without metrics", "2026-10-10T00:00:00Z", PostMetrics::default()).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
@@ -215,10 +216,10 @@ async fn hostile_texts_are_shown_as_text(s: TestStore) {
     let r = TestInstallation::start(s).await;
     let (t, account, report) = october(&r).await;
     let text = "=1+1 #panic(\"x\") <b>&amp;</b> \u{202e}gnp.exe \u{1f600}";
-    publish(&t, account, text, "2026-10-10T00:00:00Z", figures(1, 1)).await;
+    publish(&t, account, text, "2026-10-10T00:00:00Z", post_metrics(1, 1)).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     assert_eq!(rows(&shown["posts_table"])[0]["text"], text);
-    publish(&t, account, &"long ".repeat(300), "2026-10-10T00:00:01Z", figures(1, 1)).await;
+    publish(&t, account, &"long ".repeat(300), "2026-10-10T00:00:01Z", post_metrics(1, 1)).await;
     let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-10" })).await;
     let cut = rows(&shown["posts_table"])[0]["text"].as_str().unwrap().to_owned();
     assert!(cut.ends_with("long…") && cut.chars().count() <= 500, "{cut}");

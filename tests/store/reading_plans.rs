@@ -209,7 +209,7 @@ impl LargeTables {
         }
     }
 
-    async fn fill_figures(&self) {
+    async fn fill_metrics(&self) {
         let (numbers, now) = (self.numbers(self.rows + OWN_ROWS), self.s.now().to_rfc3339());
         let brand = self.own_or_other(self.own.brand, self.others.brand);
         for sql in [
@@ -353,7 +353,7 @@ async fn assert_inbox_reads_few(tables: LargeTables) {
 
 async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     let tables = LargeTables::new(s, OTHER_ROWS).await;
-    tables.fill_figures().await;
+    tables.fill_metrics().await;
     tables.fill_accounts().await;
     let newest = format!("SELECT max(target_id) FROM target_analytics WHERE brand_id = {}", tables.own.brand);
     let target = tables.s.number(newest).await;
@@ -376,7 +376,7 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("newest posts", async |tx| report_metrics::newest(tx, brand, time, 50, 100).await).await;
     measurement.check("best posts", async |tx| report_metrics::most_engaging(tx, brand, time, 50, 100).await).await;
     measurement.check("by account", async |tx| report_metrics::by_account(tx, brand, time).await).await;
-    let collected = |figures| [CollectedMetrics { target_id: target, figures, next_at: Some(now) }];
+    let collected = |metrics| [CollectedMetrics { target_id: target, metrics, next_at: Some(now) }];
     let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
     measurement.check("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;
     measurement.check("store a deletion", async |tx| analytics::record_posts(tx, &collected(None)).await).await;

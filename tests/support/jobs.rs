@@ -185,14 +185,14 @@ impl TestWorker {
         let account = s.account(world, "demo", "token-0").await;
         let client = HttpClient::trusted(TIMEOUT, 1 << 20);
         let clients = Clients { trusted: client.clone(), guarded: client, addresses: Arc::new(AnyAddress) };
-        let figures = config.with_metrics();
+        let metrics_platforms = config.with_metrics();
         let mut platforms = Platforms::new(config, &clients, &s.clock);
         platforms.register(connector(&s.store));
         let platforms = Arc::new(platforms);
         let notifier = FixedCapacityTransport::with_room(10_000);
         let library = s.library(PUBLIC_URL);
         let (store, transport, plans) = (s.store.clone(), notifier.clone(), Arc::default());
-        let scheduler = Scheduler { plans, figures, ..Scheduler::new(store, transport, library.clone()) };
+        let scheduler = Scheduler { plans, metrics_platforms, ..Scheduler::new(store, transport, library.clone()) };
         let outside = ExternalServices {
             platforms,
             library,

@@ -85,8 +85,9 @@ impl TestInstallation {
             import_timeout: Duration::from_secs(10),
         };
         let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL));
-        let figures = PlatformsConfig::default().with_metrics();
-        let scheduler = Scheduler { plans, figures, ..Scheduler::new(app.store.store.clone(), transport, library) };
+        let metrics_platforms = PlatformsConfig::default().with_metrics();
+        let scheduler =
+            Scheduler { plans, metrics_platforms, ..Scheduler::new(app.store.store.clone(), transport, library) };
         Self { app, engine, scheduler }
     }
 
@@ -165,7 +166,7 @@ pub async fn widgets(r: &TestInstallation, t: &Tenant<'_>, report: &str, days: V
 }
 
 /// Creates a published post with its current metrics, on an account of the brand.
-pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures: PostMetrics) {
+pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, metrics: PostMetrics) {
     let at: DateTime<Utc> = at.parse().expect("a time");
     let created = t.post(&t.path("/posts"), json!({ "content": text, "accounts": [account] })).await.data(201);
     let target = created["targets"][0]["id"].as_i64().expect("a target");
@@ -174,22 +175,22 @@ pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, figures
     // Posts published before `seen_until` are not collected.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
-    let collected = analytics::CollectedMetrics { target_id: target, figures: Some(figures), next_at: None };
+    let collected = analytics::CollectedMetrics { target_id: target, metrics: Some(metrics), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }
 
 pub async fn followers(t: &Tenant<'_>, account: i64, at: &str, followers: i64) {
     let at: DateTime<Utc> = at.parse().expect("a time");
-    let figures = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
+    let metrics = AccountMetrics { followers: Some(followers), ..AccountMetrics::default() };
     t.app
         .write(async |tx| {
             tx.now = at;
-            analytics::record_account(tx, account, &figures).await
+            analytics::record_account(tx, account, &metrics).await
         })
         .await;
 }
 
-pub fn figures(impressions: i64, likes: i64) -> PostMetrics {
+pub fn post_metrics(impressions: i64, likes: i64) -> PostMetrics {
     PostMetrics { impressions: Some(impressions), likes: Some(likes), ..PostMetrics::default() }
 }
 

@@ -39,8 +39,8 @@ impl PostMetrics {
     }
 
     /// Adds to a metric of posts; metrics of accounts are ignored.
-    pub fn add(&mut self, figure: Metric, value: i64) {
-        let place = match figure {
+    pub fn add(&mut self, metric: Metric, value: i64) {
+        let place = match metric {
             Metric::Impressions => &mut self.impressions,
             Metric::Reach => &mut self.reach,
             Metric::Likes => &mut self.likes,
@@ -73,7 +73,7 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     }
 }
 
-/// The figures of an account at one time.
+/// The metrics of an account at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct AccountMetrics {
@@ -84,8 +84,8 @@ pub struct AccountMetrics {
 
 impl AccountMetrics {
     /// Adds to a metric of accounts; metrics of posts are ignored.
-    pub fn add(&mut self, figure: Metric, value: i64) {
-        let place = match figure {
+    pub fn add(&mut self, metric: Metric, value: i64) {
+        let place = match metric {
             Metric::Followers => &mut self.followers,
             Metric::Following => &mut self.following,
             Metric::Posts => &mut self.posts,

@@ -50,7 +50,7 @@ impl MetricsSetAside {
 /// A platform that reports metrics.
 #[async_trait]
 pub trait AnalyticsConnector: Send + Sync {
-    /// Returns the maximum number of posts per call of [`AnalyticsConnector::post_figures`]. 0 if the platform reports
+    /// Returns the maximum number of posts per call of [`AnalyticsConnector::post_metrics`]. 0 if the platform reports
     /// no metrics of posts.
     fn posts_per_call(&self) -> usize {
         0
@@ -69,7 +69,7 @@ pub trait AnalyticsConnector: Send + Sync {
     }
 
     /// Returns the metrics of posts, in the order of `posts`. `None` for a post that no longer exists.
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -79,7 +79,7 @@ pub trait AnalyticsConnector: Send + Sync {
     }
 
     /// Returns the account's metrics.
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         set_aside: &mut MetricsSetAside,

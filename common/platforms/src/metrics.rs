@@ -1,8 +1,8 @@
-//! Maps the metrics of platforms to Crier's figures. Platforms rename metrics, so the names are data: this table, or
+//! Maps the metrics of platforms to Crier's metrics. Platforms rename metrics, so the names are data: this table, or
 //! `CRIER_<PLATFORM>_METRICS` instead.
 //!
 //! A name with a slash is a field of the platform's response (a JSON pointer). Any other name is a metric that is
-//! requested by name. Several names of one figure are added up. All figures are counts.
+//! requested by name. If several names map to one of Crier's metrics, their values are added up. All values are counts.
 //!
 //! **To add a metric:** add a line to [`METRICS`], with its period of validity if that is known. Then update the table
 //! in `docs/analytics.md` (`CRIER_TEST_UPDATE=1 cargo test --test it analytics_guide`).
@@ -29,15 +29,15 @@ const MAX_COUNT: i64 = 1_000_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct PlatformMetric {
     pub platform: Platform,
-    pub figure: Metric,
+    pub metric: Metric,
     pub name: &'static str,
     /// The first and the last day on which the platform returns it (`2026-06-15`).
     pub from: Option<&'static str>,
     pub until: Option<&'static str>,
 }
 
-const fn metric(platform: Platform, figure: Metric, name: &'static str) -> PlatformMetric {
-    PlatformMetric { platform, figure, name, from: None, until: None }
+const fn metric(platform: Platform, metric: Metric, name: &'static str) -> PlatformMetric {
+    PlatformMetric { platform, metric, name, from: None, until: None }
 }
 
 const fn from(day: &'static str, metric: PlatformMetric) -> PlatformMetric {
@@ -136,11 +136,11 @@ impl Metrics {
         let day = |text: Option<&str>| text.and_then(|text| text.parse().ok());
         let mut metrics: Vec<_> = METRICS
             .iter()
-            .filter(|one| one.platform == platform && !configured.iter().any(|(figure, _)| *figure == one.figure))
-            .map(|one| (one.figure, one.name.to_owned(), day(one.from), day(one.until)))
+            .filter(|one| one.platform == platform && !configured.iter().any(|(metric, _)| *metric == one.metric))
+            .map(|one| (one.metric, one.name.to_owned(), day(one.from), day(one.until)))
             .collect();
-        for (figure, names) in configured {
-            metrics.extend(names.iter().map(|name| (*figure, name.clone(), None, None)));
+        for (metric, names) in configured {
+            metrics.extend(names.iter().map(|name| (*metric, name.clone(), None, None)));
         }
         Self { clock: clock.clone(), metrics }
     }
@@ -154,7 +154,7 @@ impl Metrics {
         self.metrics
             .iter()
             .filter(move |(_, _, from, until)| is_valid(*from, *until))
-            .map(|(figure, name, _, _)| (*figure, name.as_str()))
+            .map(|(metric, name, _, _)| (*metric, name.as_str()))
     }
 
     /// Returns the metrics of posts that are requested by name.
@@ -178,32 +178,32 @@ impl Metrics {
     }
 
     fn names(&self, of_account: bool) -> impl Iterator<Item = &str> {
-        let is_wanted = move |figure| matches!(figure, Followers | Following | Posts) == of_account;
-        self.valid().filter(move |(figure, _)| is_wanted(*figure)).map(|(_, name)| name)
+        let is_wanted = move |metric| matches!(metric, Followers | Following | Posts) == of_account;
+        self.valid().filter(move |(metric, _)| is_wanted(*metric)).map(|(_, name)| name)
     }
 
-    /// Returns a post's figures. `value` returns the value of a metric, if the platform returned one. Implausible
+    /// Returns a post's metrics. `value` returns the value of a metric, if the platform returned one. Implausible
     /// values are ignored.
     pub(super) fn post(&self, value: impl Fn(&str) -> Option<i64>) -> PostMetrics {
-        let mut figures = PostMetrics::default();
-        for (figure, name) in self.valid() {
+        let mut metrics = PostMetrics::default();
+        for (metric, name) in self.valid() {
             if let Some(value) = value(name).filter(is_count) {
-                figures.add(figure, value);
+                metrics.add(metric, value);
             }
         }
-        figures
+        metrics
     }
 
-    /// Returns an account's figures. `value` returns the value of a metric, if the platform returned one. Implausible
+    /// Returns an account's metrics. `value` returns the value of a metric, if the platform returned one. Implausible
     /// values are ignored.
     pub(super) fn account(&self, value: impl Fn(&str) -> Option<i64>) -> AccountMetrics {
-        let mut figures = AccountMetrics::default();
-        for (figure, name) in self.valid() {
+        let mut metrics = AccountMetrics::default();
+        for (metric, name) in self.valid() {
             if let Some(value) = value(name).filter(is_count) {
-                figures.add(figure, value);
+                metrics.add(metric, value);
             }
         }
-        figures
+        metrics
     }
 }
 
@@ -247,19 +247,19 @@ mod tests {
         assert_eq!(threads(&config).post(value).shares, Some(shares));
         config.platforms.entry(Threads).or_default().metrics =
             vec![(Shares, vec!["a".to_owned(), "bc".to_owned()]), (Likes, Vec::new())];
-        let figures = threads(&config).post(value);
-        assert_eq!((figures.shares, figures.likes, figures.comments), (Some(3), None, Some(7)));
+        let metrics = threads(&config).post(value);
+        assert_eq!((metrics.shares, metrics.likes, metrics.comments), (Some(3), None, Some(7)));
         assert_eq!(threads(&config).account(value).followers, Some(15));
     }
 
     #[test]
     fn implausible_counts_are_ignored() {
         let metrics = Metrics::new(Bluesky, &PlatformsConfig::default(), &at("2026-11-01T00:00:00Z"));
-        for (value, figure) in
+        for (value, expected) in
             [(0, Some(0)), (MAX_COUNT, Some(MAX_COUNT)), (-1, None), (MAX_COUNT + 1, None), (i64::MAX, None)]
         {
-            assert_eq!(metrics.post(|_| Some(value)).likes, figure, "{value}");
-            assert_eq!(metrics.account(|_| Some(value)).followers, figure, "{value}");
+            assert_eq!(metrics.post(|_| Some(value)).likes, expected, "{value}");
+            assert_eq!(metrics.account(|_| Some(value)).followers, expected, "{value}");
         }
         // If one of two names has an implausible value, only the other counts.
         let shares = metrics.post(|name| Some(if name == "/quoteCount" { i64::MIN } else { 3 })).shares;

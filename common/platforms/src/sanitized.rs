@@ -255,26 +255,26 @@ impl AnalyticsConnector for SanitizingConnector {
         Ok(found.map(Published::sanitized))
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
         set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        let figures = analytics_of(self)?.post_figures(account, posts, set_aside).await.map_err(CallError::checked)?;
-        if figures.len() != posts.len() {
+        let metrics = analytics_of(self)?.post_metrics(account, posts, set_aside).await.map_err(CallError::checked)?;
+        if metrics.len() != posts.len() {
             let message = "The platform returned metrics for posts that were not requested.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
-        Ok(figures)
+        Ok(metrics)
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         set_aside: &mut MetricsSetAside,
     ) -> Result<AccountMetrics, CallError> {
-        analytics_of(self)?.account_figures(account, set_aside).await.map_err(CallError::checked)
+        analytics_of(self)?.account_metrics(account, set_aside).await.map_err(CallError::checked)
     }
 }
 

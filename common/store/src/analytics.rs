@@ -255,21 +255,21 @@ pub async fn record_id(tx: &mut Tx, target_id: i64, external_id: &str, url: Opti
 pub struct CollectedMetrics {
     pub target_id: i64,
     /// `None` if the platform no longer has the post.
-    pub figures: Option<PostMetrics>,
+    pub metrics: Option<PostMetrics>,
     pub next_at: Option<DateTime<Utc>>,
 }
 
 /// Stores the collected metrics of targets, in at most three statements. A metric that the platform stops returning (X
 /// returns clicks for a month) keeps its last value.
 pub async fn record_posts(tx: &mut Tx, collected: &[CollectedMetrics]) -> Result<()> {
-    let deleted: Vec<i64> = collected.iter().filter(|one| one.figures.is_none()).map(|one| one.target_id).collect();
+    let deleted: Vec<i64> = collected.iter().filter(|one| one.metrics.is_none()).map(|one| one.target_id).collect();
     if !deleted.is_empty() {
         mark_deleted(tx, &deleted).await?;
     }
     let row = |one: &CollectedMetrics| {
-        let f = one.figures?;
+        let m = one.metrics?;
         let next_at = one.next_at.map(time_text);
-        Some(json!([one.target_id, f.impressions, f.reach, f.likes, f.comments, f.shares, f.clicks, next_at]))
+        Some(json!([one.target_id, m.impressions, m.reach, m.likes, m.comments, m.shares, m.clicks, next_at]))
     };
     let seen: Vec<Value> = collected.iter().filter_map(row).collect();
     if !seen.is_empty() {
@@ -335,7 +335,7 @@ async fn add_snapshots(tx: &mut Tx, rows: &str) -> Result<()> {
 }
 
 /// Stores an account's metrics.
-pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountMetrics) -> Result<()> {
+pub async fn record_account(tx: &mut Tx, account_id: i64, metrics: &AccountMetrics) -> Result<()> {
     const SQL: &str = "
         INSERT INTO account_metrics (account_id, at, followers, following, posts)
         SELECT id, $2, $3, $4, $5
@@ -343,7 +343,7 @@ pub async fn record_account(tx: &mut Tx, account_id: i64, figures: &AccountMetri
         WHERE id = $1
         ON CONFLICT DO NOTHING";
     let now = tx.now;
-    execute!(tx, SQL, account_id, now, figures.followers, figures.following, figures.posts)?;
+    execute!(tx, SQL, account_id, now, metrics.followers, metrics.following, metrics.posts)?;
     Ok(())
 }
 
@@ -370,7 +370,7 @@ pub struct DayOfPosts {
     pub day: i64,
     pub posts: i64,
     #[sqlx(flatten)]
-    pub figures: PostMetrics,
+    pub metrics: PostMetrics,
 }
 
 /// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a
@@ -418,7 +418,7 @@ pub struct AccountSnapshot {
     pub account_id: i64,
     pub at: DateTime<Utc>,
     #[sqlx(flatten)]
-    pub figures: AccountMetrics,
+    pub metrics: AccountMetrics,
 }
 
 /// Returns the metrics of accounts in a period, oldest first. The end is exclusive.
@@ -442,7 +442,7 @@ pub struct TargetSnapshot {
     pub target_id: i64,
     pub at: DateTime<Utc>,
     #[sqlx(flatten)]
-    pub figures: PostMetrics,
+    pub metrics: PostMetrics,
 }
 
 /// Returns the metrics of a post's targets since a time, oldest first.

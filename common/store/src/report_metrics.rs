@@ -22,7 +22,7 @@ pub struct PublishedPost {
     pub text: String,
     pub url: Option<String>,
     #[sqlx(flatten)]
-    pub figures: PostMetrics,
+    pub metrics: PostMetrics,
 }
 
 const SELECT: &str = "
@@ -91,7 +91,7 @@ pub struct AccountPosts {
     pub account_id: i64,
     pub posts: i64,
     #[sqlx(flatten)]
-    pub figures: PostMetrics,
+    pub metrics: PostMetrics,
 }
 
 /// Sums up what a brand published in a period, by account.

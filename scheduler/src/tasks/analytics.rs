@@ -23,7 +23,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     }
     for _ in 0..BATCHES {
         let mut tx = s.store.begin().await?;
-        let due = analytics::enqueue_due(&mut tx, &s.figures, BATCH).await?;
+        let due = analytics::enqueue_due(&mut tx, &s.metrics_platforms, BATCH).await?;
         tx.commit().await?;
         if due < batch {
             break;

@@ -23,13 +23,13 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
     let is_usable = |d: &&Descriptor| registry.is_configured(d.platform, stored.contains(&d.platform));
     let usable: Vec<&Descriptor> = registry.all().iter().filter(is_usable).collect();
     let mut findings = vec![Finding::ok("platforms", format!("can be connected: {}", names(&usable)))];
-    findings.push(figures(&registry, &usable));
+    findings.push(metrics(&registry, &usable));
     findings.extend(usable.iter().filter(|d| d.needs_application()).map(|d| application(config, &registry, d)));
     findings
 }
 
 /// Returns a finding that names the platforms that metrics are collected from, and those where this is disabled.
-fn figures(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
+fn metrics(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
     let (read, off): (Vec<&Descriptor>, Vec<&Descriptor>) =
         usable.iter().filter(|d| d.capabilities.analytics).partition(|d| registry.collects_metrics(d.platform));
     let mut detail = format!("metrics are collected from: {}", names(&read));

@@ -122,10 +122,10 @@ async fn lanes_do_not_block_each_other(s: TestStore) {
 async fn all_kinds_of_an_account_share_its_slots(s: TestStore) {
     let posts = enqueue_publish_jobs(&s, "account:1", 0..4).await;
     let held = s.claim(&posts, "w").await;
-    let figures = s.enqueue_job(JobKind::CollectAnalytics, 1, Some("account:1")).await;
+    let metrics = s.enqueue_job(JobKind::CollectAnalytics, 1, Some("account:1")).await;
     let last = enqueue_publish_jobs(&s, "account:1", 4..5).await[0];
-    assert!(s.claim(&[figures, last], "w").await.is_empty());
-    for (job, next) in held.iter().zip([figures, last]) {
+    assert!(s.claim(&[metrics, last], "w").await.is_empty());
+    for (job, next) in held.iter().zip([metrics, last]) {
         assert!(s.settle(job, Outcome::Done).await);
         assert_eq!(s.notifier.take(), [next]);
     }

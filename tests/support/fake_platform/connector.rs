@@ -150,13 +150,13 @@ impl AnalyticsConnector for FakePlatform {
         Ok(self.late_id.lock().expect("no panic").clone().flatten())
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
         aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        self.called("post_figures", None);
+        self.called("post_metrics", None);
         if let Some(error) = self.metrics_errors.lock().expect("no panic").pop_front() {
             return Err(error);
         }
@@ -166,17 +166,17 @@ impl AnalyticsConnector for FakePlatform {
             self.called("rejected_metric", None);
             aside.add(name);
         }
-        let set = self.post_figures.lock().expect("no panic").clone();
+        let set = self.post_metrics.lock().expect("no panic").clone();
         let of = |index: usize| set.get(index).copied().unwrap_or(Some(PostMetrics::default()));
         Ok((0..posts.len()).map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         _account: &ConnectorAccount,
         _aside: &mut MetricsSetAside,
     ) -> Result<AccountMetrics, CallError> {
-        self.called("account_figures", None);
+        self.called("account_metrics", None);
         Ok(AccountMetrics { followers: Some(7), ..AccountMetrics::default() })
     }
 }

@@ -134,7 +134,7 @@ pub struct FakePlatform {
     accepted: Semaphore,
     has_metrics: AtomicBool,
     rejected_metric: Mutex<Option<String>>,
-    post_figures: Mutex<Vec<Option<PostMetrics>>>,
+    post_metrics: Mutex<Vec<Option<PostMetrics>>>,
     /// `None` if a post has its id when it is published. Otherwise the post that `find_id` returns.
     late_id: Mutex<Option<Option<Published>>>,
     metrics_errors: Mutex<VecDeque<CallError>>,
@@ -168,7 +168,7 @@ impl FakePlatform {
             accepted: Semaphore::new(0),
             has_metrics: AtomicBool::new(false),
             rejected_metric: Mutex::default(),
-            post_figures: Mutex::default(),
+            post_metrics: Mutex::default(),
             late_id: Mutex::default(),
             metrics_errors: Mutex::default(),
         })
@@ -226,8 +226,8 @@ impl FakePlatform {
     }
 
     /// Sets the metrics of posts, in the order in which they are requested.
-    pub fn set_post_metrics<const N: usize>(&self, figures: [Option<PostMetrics>; N]) {
-        *self.post_figures.lock().expect("no panic") = figures.into();
+    pub fn set_post_metrics<const N: usize>(&self, metrics: [Option<PostMetrics>; N]) {
+        *self.post_metrics.lock().expect("no panic") = metrics.into();
     }
 
     /// Makes the ids of posts available only after publishing, through `find_id`. `None`: not yet available.

@@ -70,8 +70,8 @@ impl CollectAnalytics {
         let retention = days.and_then(|days| TimeDelta::try_days(i64::try_from(days).ok()?));
         result.is_more_due = due.len() as i64 == MAX_POSTS;
         if last.is_none_or(|last| last < day_start(result.now.with_timezone(&result.zone).date_naive(), result.zone)) {
-            match self.fetch_account_figures(run, session, &mut result.aside).await? {
-                Ok(figures) => result.account_figures = Some(figures),
+            match self.fetch_account_metrics(run, session, &mut result.aside).await? {
+                Ok(metrics) => result.account_metrics = Some(metrics),
                 Err(error) => return result.stop(error),
             }
         }
@@ -85,14 +85,14 @@ impl CollectAnalytics {
         }
         for chunk in named.chunks(batch.max(1)) {
             let posts: Vec<PublishedPost> = chunk.iter().map(published_post).collect();
-            let figures = match self.fetch_post_figures(run, session, &posts, &mut result.aside).await? {
-                Ok(figures) => figures,
+            let metrics = match self.fetch_post_metrics(run, session, &posts, &mut result.aside).await? {
+                Ok(metrics) => metrics,
                 Err(error) => return result.stop(error),
             };
             let now = self.store.now();
-            result.collected.extend(chunk.iter().zip(figures).map(|(due, figures)| CollectedMetrics {
+            result.collected.extend(chunk.iter().zip(metrics).map(|(due, metrics)| CollectedMetrics {
                 target_id: due.target_id,
-                figures,
+                metrics,
                 next_at: next_collection(due.published_at, now, retention),
             }));
         }
@@ -108,7 +108,7 @@ impl CollectAnalytics {
         unnamed: Vec<DueTarget>,
         result: &mut CollectRunResult,
     ) -> Result<CallResult<Vec<DueTarget>>> {
-        let may_find_later = session.connector.analytics().is_some_and(|figures| figures.assigns_ids_later());
+        let may_find_later = session.connector.analytics().is_some_and(AnalyticsConnector::assigns_ids_later);
         let mut found = Vec::new();
         for (index, mut due) in unnamed.into_iter().enumerate() {
             let is_young = result.now - due.published_at < MAX_LOOKUP_AGE;
@@ -131,7 +131,7 @@ impl CollectAnalytics {
             let next_at = next_collection(due.published_at, result.now, None).filter(|_| may_find_later && is_young);
             result.collected.push(CollectedMetrics {
                 target_id: due.target_id,
-                figures: Some(PostMetrics::default()),
+                metrics: Some(PostMetrics::default()),
                 next_at,
             });
         }
@@ -145,7 +145,7 @@ impl CollectAnalytics {
         marker: &Marker,
     ) -> Result<CallResult<Option<Published>>> {
         loop {
-            let call = async { figures(session)?.find_id(&session.connector_account, marker).await };
+            let call = async { analytics_of(session)?.find_id(&session.connector_account, marker).await };
             let result = self.within_deadline(run, call).await;
             if let Some(result) = self.renew_if_expired(run, session, result).await? {
                 return Ok(result);
@@ -153,14 +153,14 @@ impl CollectAnalytics {
         }
     }
 
-    async fn fetch_account_figures(
+    async fn fetch_account_metrics(
         &self,
         run: &Run,
         session: &mut AccountSession,
         aside: &mut MetricsSetAside,
     ) -> Result<CallResult<AccountMetrics>> {
         loop {
-            let call = async { figures(session)?.account_figures(&session.connector_account, aside).await };
+            let call = async { analytics_of(session)?.account_metrics(&session.connector_account, aside).await };
             let result = self.within_deadline(run, call).await;
             if let Some(result) = self.renew_if_expired(run, session, result).await? {
                 return Ok(result);
@@ -168,7 +168,7 @@ impl CollectAnalytics {
         }
     }
 
-    async fn fetch_post_figures(
+    async fn fetch_post_metrics(
         &self,
         run: &Run,
         session: &mut AccountSession,
@@ -176,7 +176,7 @@ impl CollectAnalytics {
         aside: &mut MetricsSetAside,
     ) -> Result<CallResult<Vec<Option<PostMetrics>>>> {
         loop {
-            let call = async { figures(session)?.post_figures(&session.connector_account, posts, aside).await };
+            let call = async { analytics_of(session)?.post_metrics(&session.connector_account, posts, aside).await };
             let result = self.within_deadline(run, call).await;
             if let Some(result) = self.renew_if_expired(run, session, result).await? {
                 return Ok(result);
@@ -209,7 +209,7 @@ impl CollectAnalytics {
 
 type CallResult<T> = std::result::Result<T, CallError>;
 
-fn figures(session: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
+fn analytics_of(session: &AccountSession) -> CallResult<&dyn AnalyticsConnector> {
     session.connector.analytics().ok_or_else(|| CallError::network("The platform provides no metrics."))
 }
 
@@ -240,7 +240,7 @@ impl Job for CollectAnalytics {
             now: self.store.now(),
             collected: Vec::new(),
             named: Vec::new(),
-            account_figures: None,
+            account_metrics: None,
             aside: MetricsSetAside::default(),
             is_more_due: false,
             is_off: session.connector.analytics().is_none(),
@@ -272,7 +272,7 @@ pub struct CollectRunResult {
     collected: Vec<CollectedMetrics>,
     /// Posts whose id was found.
     named: Vec<(i64, Published)>,
-    account_figures: Option<AccountMetrics>,
+    account_metrics: Option<AccountMetrics>,
     /// Metrics that the platform does not return for this account.
     aside: MetricsSetAside,
     is_more_due: bool,
@@ -288,8 +288,8 @@ impl CollectRunResult {
             analytics::record_id(tx, *target, &post.external_id, post.url.as_deref()).await?;
         }
         analytics::record_posts(tx, &self.collected).await?;
-        if let Some(figures) = &self.account_figures {
-            analytics::record_account(tx, self.account_id, figures).await?;
+        if let Some(metrics) = &self.account_metrics {
+            analytics::record_account(tx, self.account_id, metrics).await?;
         }
         let aside: Vec<String> = self.aside.added().map(str::to_owned).collect();
         analytics::record_unavailable_metrics(tx, self.account_id, &aside).await?;

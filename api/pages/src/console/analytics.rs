@@ -131,16 +131,16 @@ fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate
 
 fn totals(all: &PostTotals) -> Vec<Total> {
     let total = |label, value| Total { label, value: metric(value) };
-    let figures = &all.figures;
+    let metrics = &all.metrics;
     vec![
         total("Posts", Some(all.posts)),
-        total("Impressions", figures.impressions),
-        total("Reach", figures.reach),
-        total("Likes", figures.likes),
-        total("Comments", figures.comments),
-        total("Shares", figures.shares),
-        total("Clicks", figures.clicks),
-        total("Engagements", figures.engagements),
+        total("Impressions", metrics.impressions),
+        total("Reach", metrics.reach),
+        total("Likes", metrics.likes),
+        total("Comments", metrics.comments),
+        total("Shares", metrics.shares),
+        total("Clicks", metrics.clicks),
+        total("Engagements", metrics.engagements),
     ]
 }
 
@@ -193,7 +193,7 @@ fn points(days: &[DayOfPosts]) -> (Unit, Vec<(String, PostTotals)>) {
         let label = unit.point(day.date);
         match points.last_mut() {
             Some((last, sum)) if *last == label => add(sum, day),
-            _ => points.push((label, PostTotals { posts: day.posts, figures: day.figures.clone() })),
+            _ => points.push((label, PostTotals { posts: day.posts, metrics: day.metrics.clone() })),
         }
     }
     (unit, points)
@@ -202,7 +202,7 @@ fn points(days: &[DayOfPosts]) -> (Unit, Vec<(String, PostTotals)>) {
 /// Adds the metrics of a day. A sum includes only known values.
 fn add(sum: &mut PostTotals, day: &DayOfPosts) {
     sum.posts += day.posts;
-    let (sum, day) = (&mut sum.figures, &day.figures);
+    let (sum, day) = (&mut sum.metrics, &day.metrics);
     for (sum, value) in [
         (&mut sum.impressions, day.impressions),
         (&mut sum.reach, day.reach),
@@ -233,15 +233,15 @@ fn post_charts(days: &[DayOfPosts]) -> Vec<Chart> {
         series,
     };
     let engagements = vec![
-        series("Engagements", |totals| totals.figures.engagements),
-        series("Likes", |totals| totals.figures.likes),
-        series("Comments", |totals| totals.figures.comments),
-        series("Shares", |totals| totals.figures.shares),
-        series("Clicks", |totals| totals.figures.clicks),
+        series("Engagements", |totals| totals.metrics.engagements),
+        series("Likes", |totals| totals.metrics.likes),
+        series("Comments", |totals| totals.metrics.comments),
+        series("Shares", |totals| totals.metrics.shares),
+        series("Clicks", |totals| totals.metrics.clicks),
     ];
     let impressions = vec![
-        series("Impressions", |totals| totals.figures.impressions),
-        series("Reach", |totals| totals.figures.reach),
+        series("Impressions", |totals| totals.metrics.impressions),
+        series("Reach", |totals| totals.metrics.reach),
     ];
     let published = vec![series("Posts", |totals| Some(totals.posts))];
     vec![
@@ -296,7 +296,7 @@ mod tests {
         let day = |n| DayOfPosts {
             date: first + Days::new(n),
             posts: 1,
-            figures: PostMetrics { likes: (n % 2 == 0).then_some(2), ..PostMetrics::default() }.into(),
+            metrics: PostMetrics { likes: (n % 2 == 0).then_some(2), ..PostMetrics::default() }.into(),
         };
         (0..count).map(day).collect()
     }
@@ -313,8 +313,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_is_unknown_only_if_all_its_figures_are() {
+    fn a_sum_is_unknown_only_if_all_its_metrics_are() {
         let (_, points) = points(&days(60));
-        assert!(points.iter().all(|(_, totals)| totals.figures.likes.is_some() && totals.figures.reach.is_none()));
+        assert!(points.iter().all(|(_, totals)| totals.metrics.likes.is_some() && totals.metrics.reach.is_none()));
     }
 }

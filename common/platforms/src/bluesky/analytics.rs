@@ -25,7 +25,7 @@ impl AnalyticsConnector for Bluesky {
         25
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -42,7 +42,7 @@ impl AnalyticsConnector for Bluesky {
         Ok(posts.iter().map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

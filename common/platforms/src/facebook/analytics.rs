@@ -120,7 +120,7 @@ impl AnalyticsConnector for Facebook {
         MAX_POSTS
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -159,7 +159,7 @@ impl AnalyticsConnector for Facebook {
         Ok(fields.iter().zip(&batch.read).map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

@@ -20,16 +20,16 @@ impl AnalyticsConnector for Instagram {
         1
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
         set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        self.access(account)?.post_figures(posts, &self.metrics, set_aside).await
+        self.access(account)?.post_metrics(posts, &self.metrics, set_aside).await
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

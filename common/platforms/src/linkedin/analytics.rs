@@ -54,15 +54,15 @@ impl AnalyticsConnector for Linkedin {
         PER_CALL
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
         _set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        let mut figures = vec![Some(PostMetrics::default()); posts.len()];
+        let mut metrics = vec![Some(PostMetrics::default()); posts.len()];
         if !account.external_id.starts_with(URN) {
-            return Ok(figures);
+            return Ok(metrics);
         }
         let page = encoded(&account.external_id);
         for (prefix, parameter, field) in KINDS {
@@ -78,17 +78,17 @@ impl AnalyticsConnector for Linkedin {
                 urns.join(",")
             );
             let found: Statistics = self.read(account, &path).await?;
-            for (post, known) in posts.iter().zip(&mut figures) {
+            for (post, known) in posts.iter().zip(&mut metrics) {
                 let own = found.elements.iter().find(|one| one[field] == post.external_id.as_str());
                 if let Some(own) = own {
                     *known = Some(self.metrics.post(|name| count(&own["totalShareStatistics"], name)));
                 }
             }
         }
-        Ok(figures)
+        Ok(metrics)
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

@@ -19,31 +19,31 @@ impl AnalyticsConnector for Mastodon {
         1
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
         _set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let instance = self.instance(account)?;
-        let mut figures = Vec::with_capacity(posts.len());
+        let mut metrics = Vec::with_capacity(posts.len());
         for post in posts {
             let request = instance.request(Method::GET, &format!("/api/v1/statuses/{}", segment(&post.external_id)));
             let response = self.client.send(Effect::Repeatable, request).await?;
             if response.status == StatusCode::NOT_FOUND {
-                figures.push(None);
+                metrics.push(None);
                 continue;
             }
             if !response.status.is_success() {
                 return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
             }
             let status: Value = self.client.read(Effect::Repeatable, &response)?;
-            figures.push(Some(self.metrics.post(|name| count(&status, name))));
+            metrics.push(Some(self.metrics.post(|name| count(&status, name))));
         }
-        Ok(figures)
+        Ok(metrics)
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

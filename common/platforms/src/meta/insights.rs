@@ -90,21 +90,21 @@ impl Access<'_> {
     }
 
     /// Returns the metrics of posts whose metrics are all insights, with one call per post.
-    pub(crate) async fn post_figures(
+    pub(crate) async fn post_metrics(
         &self,
         posts: &[PublishedPost],
         metrics: &Metrics,
         set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        let mut figures = Vec::with_capacity(posts.len());
+        let mut found = Vec::with_capacity(posts.len());
         for post in posts {
             let path = format!("{}/insights", post.external_id);
-            figures.push(match self.insights(&path, &metrics.of_posts(), set_aside).await? {
+            found.push(match self.insights(&path, &metrics.of_posts(), set_aside).await? {
                 Insights::Known(values) => Some(metrics.post(|name| values.get(name).copied())),
                 Insights::Gone => None,
             });
         }
-        Ok(figures)
+        Ok(found)
     }
 
     async fn fetch_values(&self, path: &str, names: &[&str]) -> Result<Values, GraphFailure> {

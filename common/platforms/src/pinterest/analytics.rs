@@ -50,7 +50,7 @@ impl Pinterest {
         }
     }
 
-    async fn pin_figures(
+    async fn pin_metrics(
         &self,
         account: &ConnectorAccount,
         id: &str,
@@ -86,20 +86,20 @@ impl AnalyticsConnector for Pinterest {
         1
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
         set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
-        let mut figures = Vec::with_capacity(posts.len());
+        let mut metrics = Vec::with_capacity(posts.len());
         for post in posts {
-            figures.push(self.pin_figures(account, &post.external_id, set_aside).await?);
+            metrics.push(self.pin_metrics(account, &post.external_id, set_aside).await?);
         }
-        Ok(figures)
+        Ok(metrics)
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         set_aside: &mut MetricsSetAside,

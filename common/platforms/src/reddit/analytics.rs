@@ -36,7 +36,7 @@ impl AnalyticsConnector for Reddit {
         100
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -55,7 +55,7 @@ impl AnalyticsConnector for Reddit {
         Ok(posts.iter().map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

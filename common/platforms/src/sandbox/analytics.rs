@@ -21,7 +21,7 @@ fn number(text: &str, limit: u64) -> i64 {
     i64::try_from(first % limit).unwrap_or_default()
 }
 
-fn figures(external_id: &str, published_at: DateTime<Utc>, now: DateTime<Utc>) -> PostMetrics {
+fn metrics_of(external_id: &str, published_at: DateTime<Utc>, now: DateTime<Utc>) -> PostMetrics {
     let hours = (now - published_at).num_hours().clamp(0, WEEK);
     let impressions = (500 + number(external_id, 1_500)) * (hours + HEAD_START) / (WEEK + HEAD_START);
     let share = |percent: i64| Some(impressions * percent / 100);
@@ -41,17 +41,17 @@ impl AnalyticsConnector for Sandbox {
         50
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         _account: &ConnectorAccount,
         posts: &[PublishedPost],
         _set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let now = self.clock.now();
-        Ok(posts.iter().map(|post| Some(figures(&post.external_id, post.published_at, now))).collect())
+        Ok(posts.iter().map(|post| Some(metrics_of(&post.external_id, post.published_at, now))).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,
@@ -70,13 +70,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_grow_for_a_week() {
+    fn metrics_grow_for_a_week() {
         let published: DateTime<Utc> = "2026-03-01T12:00:00Z".parse().unwrap();
-        let at = |hours| figures("7", published, published + TimeDelta::hours(hours)).impressions.unwrap();
+        let at = |hours| metrics_of("7", published, published + TimeDelta::hours(hours)).impressions.unwrap();
         assert!(at(1) < at(24) && at(24) < at(168) && at(168) == at(1_000), "{} {}", at(1), at(168));
         assert!((500..2_000).contains(&at(168)));
-        let first = figures("7", published, published);
+        let first = metrics_of("7", published, published);
         let all = [first.impressions, first.reach, first.likes, first.comments, first.shares, first.clicks];
-        assert!(all.iter().all(|figure| figure.is_some_and(|figure| figure > 0)), "{first:?}");
+        assert!(all.iter().all(|metric| metric.is_some_and(|value| value > 0)), "{first:?}");
     }
 }

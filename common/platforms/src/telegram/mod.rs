@@ -244,7 +244,7 @@ enum TelegramBody {
 /// Telegram reports the number of members of a chat, and no metrics of posts.
 #[async_trait]
 impl AnalyticsConnector for Telegram {
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

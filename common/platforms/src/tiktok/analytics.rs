@@ -126,7 +126,7 @@ impl AnalyticsConnector for Tiktok {
         Ok(Some(published(account, &found.public_ids)).filter(|post| !post.external_id.is_empty()))
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -148,7 +148,7 @@ impl AnalyticsConnector for Tiktok {
         Ok(posts.iter().map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         set_aside: &mut MetricsSetAside,

@@ -1,5 +1,5 @@
 //! Metrics of Tumblr: a blog's followers. A post has only one number of notes, for likes, reblogs and replies together,
-//! which matches none of Crier's figures.
+//! which matches none of Crier's metrics.
 //!
 //! Sources: github.com/tumblr/docs (`api.md`: `/blog/{b}/followers`).
 
@@ -16,7 +16,7 @@ use crate::{CallError, ConnectorAccount};
 
 #[async_trait]
 impl AnalyticsConnector for Tumblr {
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         _set_aside: &mut MetricsSetAside,

@@ -166,7 +166,7 @@ impl AnalyticsConnector for Twitter {
         PER_CALL
     }
 
-    async fn post_figures(
+    async fn post_metrics(
         &self,
         account: &ConnectorAccount,
         posts: &[PublishedPost],
@@ -194,7 +194,7 @@ impl AnalyticsConnector for Twitter {
         Ok(posts.iter().map(of).collect())
     }
 
-    async fn account_figures(
+    async fn account_metrics(
         &self,
         account: &ConnectorAccount,
         set_aside: &mut MetricsSetAside,

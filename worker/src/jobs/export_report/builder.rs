@@ -28,7 +28,7 @@ const TOP_POSTS: i64 = 10;
 const MAX_LINES: usize = 20;
 
 const NO_POSTS: &str = "No posts were published in this period.";
-const NO_FIGURES: &str = "No platform reported metrics for the posts of this period.";
+const NO_METRICS: &str = "No platform reported metrics for the posts of this period.";
 const NEW_ACCOUNTS: &str = "The change in followers covers only accounts that were connected before this period.";
 const NOT_COMPARED: &str = "The plan does not include the previous period, so there are no changes.";
 const NO_FOLLOWERS: &str = "No follower counts were recorded in this period.";
@@ -93,7 +93,7 @@ impl Builder<'_> {
             }
             WidgetType::EngagementOverTime => {
                 let table = self.engagement_over_time();
-                let remark = self.no_posts().or_else(|| none_in(&table, NO_FIGURES));
+                let remark = self.no_posts().or_else(|| none_in(&table, NO_METRICS));
                 ("Engagement", chart(ChartType::Columns, 4, "Interactions"), table, remark)
             }
             WidgetType::FollowersOverTime => {
@@ -105,7 +105,7 @@ impl Builder<'_> {
                 let range = self.scope.range();
                 let top = report_metrics::most_engaging(self.conn, self.scope.brand_id, range, TOP_POSTS, READ_TEXT);
                 let table = tables::posts(self.scope, top.await?);
-                let remark = self.no_posts().or_else(|| none_in(&table, NO_FIGURES));
+                let remark = self.no_posts().or_else(|| none_in(&table, NO_METRICS));
                 ("Top posts", View::Table, table, remark)
             }
             WidgetType::PostsTable => {
@@ -179,12 +179,12 @@ impl Builder<'_> {
     }
 
     fn engagement_over_time(&self) -> Table {
-        let cells = |f: &PostMetrics| [f.likes, f.comments, f.shares, f.clicks].map(count);
+        let cells = |m: &PostMetrics| [m.likes, m.comments, m.shares, m.clicks].map(count);
         let row = |(date, day): (NaiveDate, DayOfPosts)| {
-            [Cell::Date(date)].into_iter().chain(cells(&day.figures)).collect::<Vec<_>>()
+            [Cell::Date(date)].into_iter().chain(cells(&day.metrics)).collect::<Vec<_>>()
         };
-        let is_known = self.totals.figures.engagements().is_some();
-        let totals = || [Cell::Text("Total".to_owned())].into_iter().chain(cells(&self.totals.figures)).collect();
+        let is_known = self.totals.metrics.engagements().is_some();
+        let totals = || [Cell::Text("Total".to_owned())].into_iter().chain(cells(&self.totals.metrics)).collect();
         Table {
             columns: columns(columns::ENGAGEMENT_OVER_TIME),
             rows: self.by_day().filter(|_| is_known).map(row).collect(),
@@ -244,16 +244,16 @@ impl Builder<'_> {
                 count(account.last),
                 count(account.growth()),
                 Cell::Count(posts.map_or(0, |posts| posts.posts)),
-                count(posts.and_then(|posts| posts.figures.impressions)),
-                count(posts.and_then(|posts| posts.figures.engagements())),
+                count(posts.and_then(|posts| posts.metrics.impressions)),
+                count(posts.and_then(|posts| posts.metrics.engagements())),
             ]);
         }
         let disconnected = published.iter().filter(|posts| !known.contains(&posts.account_id));
-        let (number, figures) =
-            disconnected.fold((0, PostMetrics::default()), |(n, all), p| (n + p.posts, all.plus(&p.figures)));
+        let (number, metrics) =
+            disconnected.fold((0, PostMetrics::default()), |(n, all), p| (n + p.posts, all.plus(&p.metrics)));
         if number > 0 {
             let name = Cell::Text("Accounts that are no longer connected".to_owned());
-            let cells = [Some(number), figures.impressions, figures.engagements()].map(count);
+            let cells = [Some(number), metrics.impressions, metrics.engagements()].map(count);
             rows.push([name, Cell::Empty, Cell::Empty, Cell::Empty].into_iter().chain(cells).collect());
         }
         Ok(Table { columns: columns(columns::ACCOUNTS), rows, totals: None })

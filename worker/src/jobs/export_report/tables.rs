@@ -34,8 +34,8 @@ pub fn posts(scope: &ExportScope, posts: Vec<PublishedPost>) -> Table {
 }
 
 fn post_row(scope: &ExportScope, post: PublishedPost) -> Vec<Cell> {
-    let engagements = post.figures.engagements();
-    let PostMetrics { impressions, reach: _, likes, comments, shares, clicks } = post.figures;
+    let engagements = post.metrics.engagements();
+    let PostMetrics { impressions, reach: _, likes, comments, shares, clicks } = post.metrics;
     let mut row = vec![
         Cell::Time(scope.local(post.published_at)),
         post.account.as_deref().map_or(Cell::Empty, text),

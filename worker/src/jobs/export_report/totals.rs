@@ -40,7 +40,7 @@ impl AccountFollowers {
 pub struct PeriodTotals {
     pub days: Vec<DayOfPosts>,
     pub posts: i64,
-    pub figures: PostMetrics,
+    pub metrics: PostMetrics,
     /// The posts and metrics of the previous period; `None` if the plan does not include it.
     pub before: Option<(i64, PostMetrics)>,
     pub accounts: Vec<AccountFollowers>,
@@ -51,18 +51,18 @@ impl PeriodTotals {
         let days = analytics::days_of_posts(conn, scope.brand_id, &scope.bounds()).await?;
         let sum = |days: &[DayOfPosts]| {
             days.iter()
-                .fold((0, PostMetrics::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.figures)))
+                .fold((0, PostMetrics::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.metrics)))
         };
-        let (posts, figures) = sum(&days);
+        let (posts, metrics) = sum(&days);
         let before = match scope.range_before() {
             Some(range) => Some(sum(&analytics::days_of_posts(conn, scope.brand_id, &[range]).await?)),
             None => None,
         };
-        Ok(Self { days, posts, figures, before, accounts: read_accounts(conn, scope).await? })
+        Ok(Self { days, posts, metrics, before, accounts: read_accounts(conn, scope).await? })
     }
 
     pub fn rows(&self) -> Vec<SummaryRow> {
-        let (now, before) = (&self.figures, self.before.map(|(_, figures)| figures).unwrap_or_default());
+        let (now, before) = (&self.metrics, self.before.map(|(_, metrics)| metrics).unwrap_or_default());
         let row = |label, value: Option<i64>, before: Option<i64>| SummaryRow {
             label,
             value,
@@ -161,7 +161,7 @@ async fn read_accounts(conn: &mut Conn, scope: &ExportScope) -> Result<Vec<Accou
         .collect();
     let indexes: HashMap<i64, usize> = found.iter().enumerate().map(|(index, account)| (account.id, index)).collect();
     for snapshot in analytics::of_accounts(conn, &ids, (from, end)).await? {
-        let AccountMetrics { followers: Some(followers), .. } = snapshot.figures else { continue };
+        let AccountMetrics { followers: Some(followers), .. } = snapshot.metrics else { continue };
         let Some(account) = indexes.get(&snapshot.account_id).and_then(|index| found.get_mut(*index)) else { continue };
         if snapshot.at < start {
             account.before = Some(followers);
@@ -198,8 +198,8 @@ mod tests {
             last,
         };
         let of = |accounts| {
-            let (days, figures) = (Vec::new(), PostMetrics::default());
-            let totals = PeriodTotals { days, posts: 0, figures, before: Some((0, figures)), accounts };
+            let (days, metrics) = (Vec::new(), PostMetrics::default());
+            let totals = PeriodTotals { days, posts: 0, metrics, before: Some((0, metrics)), accounts };
             let row = totals.followers();
             (row.value, row.before, row.change, totals.has_new_accounts())
         };

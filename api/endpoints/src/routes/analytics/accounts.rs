@@ -72,7 +72,7 @@ async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<AccountsSeries>> {
     let mut by_day: HashMap<(i64, NaiveDate), AccountMetrics> = HashMap::new();
     for snapshot in found {
         let day = snapshot.at.with_timezone(&window.zone).date_naive();
-        by_day.insert((snapshot.account_id, day), snapshot.figures);
+        by_day.insert((snapshot.account_id, day), snapshot.metrics);
     }
     let mut unavailable: HashMap<i64, Vec<String>> = HashMap::new();
     for (account, name) in analytics::unavailable_metrics_of(conn, &ids, cx.now).await? {

@@ -59,15 +59,15 @@ async fn read(cx: &Context, conn: &mut Conn) -> Result<Reply<PostAnalytics>> {
     let targets = targets::list(conn, post.id).await?.into_iter().map(|target| {
         let own = found.iter().filter(|snapshot| snapshot.target_id == target.id);
         let points = own.map(|snapshot| {
-            let f = snapshot.figures;
+            let m = snapshot.metrics;
             TargetPoint {
                 at: snapshot.at.into(),
-                impressions: f.impressions,
-                reach: f.reach,
-                likes: f.likes,
-                comments: f.comments,
-                shares: f.shares,
-                clicks: f.clicks,
+                impressions: m.impressions,
+                reach: m.reach,
+                likes: m.likes,
+                comments: m.comments,
+                shares: m.shares,
+                clicks: m.clicks,
             }
         });
         TargetSeries {

@@ -18,7 +18,7 @@ use crate::response::{One, Reply};
 
 /// The metrics of posts. A metric is null if no platform reports it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct PostFigures {
+pub struct MetricSums {
     pub impressions: Option<i64>,
     pub reach: Option<i64>,
     pub likes: Option<i64>,
@@ -35,7 +35,7 @@ pub struct DayOfPosts {
     pub date: NaiveDate,
     pub posts: i64,
     #[serde(flatten)]
-    pub figures: PostFigures,
+    pub metrics: MetricSums,
 }
 
 /// The totals for all days.
@@ -43,7 +43,7 @@ pub struct DayOfPosts {
 pub struct PostTotals {
     pub posts: i64,
     #[serde(flatten)]
-    pub figures: PostFigures,
+    pub metrics: MetricSums,
 }
 
 /// The metrics of a brand's posts, by day.
@@ -77,14 +77,14 @@ async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedDays>>)
     let (mut posts, mut totals) = (0, PostMetrics::default());
     for day in found {
         if let Some(place) = usize::try_from(day.day).ok().and_then(|place| by_day.get_mut(place)) {
-            *place = (day.posts, day.figures);
-            (posts, totals) = (posts + day.posts, totals.plus(&day.figures));
+            *place = (day.posts, day.metrics);
+            (posts, totals) = (posts + day.posts, totals.plus(&day.metrics));
         }
     }
-    let series = days.iter().zip(by_day).map(|(date, (posts, figures))| DayOfPosts {
+    let series = days.iter().zip(by_day).map(|(date, (posts, metrics))| DayOfPosts {
         date: *date,
         posts,
-        figures: figures.into(),
+        metrics: metrics.into(),
     });
     Ok(Reply::from(PostSeries {
         start: window.start,
@@ -93,14 +93,14 @@ async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedDays>>)
         timezone: window.zone.to_string(),
         retention_days: window.retention_days,
         series: series.collect(),
-        totals: PostTotals { posts, figures: totals.into() },
+        totals: PostTotals { posts, metrics: totals.into() },
     }))
 }
 
-impl From<PostMetrics> for PostFigures {
-    fn from(f: PostMetrics) -> Self {
-        let engagements = f.engagements();
-        let PostMetrics { impressions, reach, likes, comments, shares, clicks } = f;
+impl From<PostMetrics> for MetricSums {
+    fn from(metrics: PostMetrics) -> Self {
+        let engagements = metrics.engagements();
+        let PostMetrics { impressions, reach, likes, comments, shares, clicks } = metrics;
         Self { impressions, reach, likes, comments, shares, clicks, engagements }
     }
 }
