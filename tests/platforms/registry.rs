@@ -140,7 +140,7 @@ fn an_inbox_can_be_switched_off() {
 
 /// X charges for reads.
 #[test]
-fn figures_are_read_where_that_is_free_or_switched_on() {
+fn metrics_are_collected_where_that_is_free_or_switched_on() {
     let read = |analytics| {
         let settings = PlatformConfig { analytics, ..PlatformConfig::default() };
         let platforms = [Platform::Twitter, Platform::Mastodon, Platform::Shopify];
@@ -225,7 +225,7 @@ impl Connector for Sandbox {
 }
 
 #[test]
-fn descriptors_say_who_tells_figures() {
+fn descriptors_say_which_platforms_report_metrics() {
     let mut config = PlatformsConfig::default();
     config.platforms.insert(Platform::Twitter, PlatformConfig { analytics: Some(true), ..PlatformConfig::default() });
     let registry = registry(config);

@@ -10,7 +10,7 @@ use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::figures::{Started, ok, query};
+use super::metrics::{Started, ok, query};
 use super::support::{account, now};
 
 const CLICKS: &str = "/non_public_metrics/url_link_clicks";
@@ -78,11 +78,11 @@ async fn many_posts_are_read_with_one_call_and_clicks_with_those_of_the_last_mon
     .await;
     let month = now() - TimeDelta::days(30);
     let posts = [("1", now()), ("2", now()), ("3", now()), ("4", month), ("5", now()), ("not-an-id", now())];
-    let figures = x.posts_of(&posts).await.unwrap();
+    let metrics = x.posts_of(&posts).await.unwrap();
     let without_clicks = PostMetrics { clicks: None, ..known() };
     let unknown = Some(PostMetrics::default());
     // Post 2 was deleted, 3 is only hidden, and 5 was edited.
-    assert_eq!(figures, [Some(known()), None, unknown, Some(without_clicks), Some(known()), unknown]);
+    assert_eq!(metrics, [Some(known()), None, unknown, Some(without_clicks), Some(known()), unknown]);
     assert_eq!((x.calls(), x.aside.added().count()), (2, 0));
 }
 
@@ -113,7 +113,7 @@ async fn the_account_has_followers() {
     })
     .await;
     let own = AccountMetrics { followers: Some(10), ..AccountMetrics::default() };
-    assert_eq!(x.account().await.unwrap(), own, "what is no count is no figure");
+    assert_eq!(x.account().await.unwrap(), own, "what is no count is no metric");
 }
 
 /// A field can be rejected within a response, with or without the posts, or for the whole call.
@@ -174,7 +174,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_responses_give_no_figures() {
+async fn hostile_responses_give_no_metrics() {
     let nothing = [Some(PostMetrics::default())];
     for data in [
         json!([]),

@@ -78,9 +78,9 @@ impl Started {
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let post = |&(id, published_at): &(&str, _)| PublishedPost { external_id: id.to_owned(), published_at };
         let posts: Vec<PublishedPost> = posts.iter().map(post).collect();
-        let figures = self.connector.analytics().unwrap();
-        assert!(figures.posts_per_call() >= posts.len());
-        figures.post_metrics(&self.account, &posts, &mut self.aside).await
+        let analytics = self.connector.analytics().unwrap();
+        assert!(analytics.posts_per_call() >= posts.len());
+        analytics.post_metrics(&self.account, &posts, &mut self.aside).await
     }
 
     pub(super) async fn account(&mut self) -> Result<AccountMetrics, CallError> {
@@ -153,7 +153,7 @@ async fn instagram_reads_insights_of_each_post() {
         comments: Some(0),
         ..PostMetrics::default()
     };
-    assert_eq!(started.posts(&["800"]).await.unwrap(), [Some(known)], "no figure is not 0");
+    assert_eq!(started.posts(&["800"]).await.unwrap(), [Some(known)], "no metric is not 0");
     assert_eq!(started.posts(&["801"]).await.unwrap(), [None]);
     let own = AccountMetrics { followers: Some(5), following: Some(6), posts: Some(7) };
     assert_eq!(started.account().await.unwrap(), own);

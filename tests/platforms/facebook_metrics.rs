@@ -8,7 +8,7 @@ use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::figures::{Started, insight, meta_account, ok};
+use super::metrics::{Started, insight, meta_account, ok};
 use crate::support::facebook::error;
 
 /// The sizes of the received batches.
@@ -101,12 +101,12 @@ async fn many_posts_are_read_with_one_request() {
     .await;
     let ids: Vec<String> = (1..=25).map(|id| format!("42_{id}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let figures = facebook.posts(&ids).await.unwrap();
+    let metrics = facebook.posts(&ids).await.unwrap();
     assert_eq!(batches.lock().unwrap().as_slice(), [50]);
     let mut expected = vec![Some(known()); 25];
     expected[7] = Some(PostMetrics { impressions: None, reach: None, clicks: None, ..known() });
     expected[8] = None;
-    assert_eq!(figures, expected);
+    assert_eq!(metrics, expected);
     assert_eq!(facebook.aside.added().count(), 0);
 }
 
@@ -206,7 +206,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_responses_give_no_figures() {
+async fn hostile_responses_give_no_metrics() {
     let nothing = Some(PostMetrics::default());
     let (mut facebook, _) = started(|path, names| match path.ends_with("/insights") {
         true => Some((200, json!({ "data": names.iter().map(|name| insight(name, json!(-5))).collect::<Vec<_>>() }))),

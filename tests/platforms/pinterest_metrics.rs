@@ -6,7 +6,7 @@ use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::figures::{Started, ok, query};
+use super::metrics::{Started, ok, query};
 use super::support::{account, now};
 
 async fn started(respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
@@ -55,8 +55,8 @@ async fn a_pin_has_the_counts_of_its_whole_life() {
     };
     let unknown = Some(PostMetrics::default());
     // Pin 2 was deleted; pin 3 is on a board that the account may no longer read.
-    for (id, figures) in [("1", Some(known)), ("2", None), ("3", unknown), ("4", unknown)] {
-        assert_eq!(pinterest.posts(&[id]).await.unwrap(), [figures], "{id}");
+    for (id, metrics) in [("1", Some(known)), ("2", None), ("3", unknown), ("4", unknown)] {
+        assert_eq!(pinterest.posts(&[id]).await.unwrap(), [metrics], "{id}");
     }
     assert_eq!((pinterest.calls(), pinterest.aside.added().count()), (4, 0));
 }
@@ -107,7 +107,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_responses_give_no_figures() {
+async fn hostile_responses_give_no_metrics() {
     for body in [
         json!([]),
         json!("pin"),

@@ -6,7 +6,7 @@ use crier_platforms::CallError;
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::figures::{Started, ok, query};
+use super::metrics::{Started, ok, query};
 use super::support::account;
 use crate::support::tiktok::rejection;
 
@@ -52,8 +52,8 @@ async fn many_posts_are_read_with_one_call() {
     .await;
     let unknown = Some(PostMetrics::default());
     // The first post is omitted, which does not prove that it was deleted. The last id is invalid.
-    let figures = tiktok.posts(&["7077642457847991554", "7080217258529737986", "v_pub~1"]).await.unwrap();
-    assert_eq!(figures, [unknown, Some(known()), unknown]);
+    let metrics = tiktok.posts(&["7077642457847991554", "7080217258529737986", "v_pub~1"]).await.unwrap();
+    assert_eq!(metrics, [unknown, Some(known()), unknown]);
     assert_eq!(tiktok.posts(&["v_pub~1"]).await.unwrap(), [unknown]);
     assert_eq!((tiktok.calls(), tiktok.aside.added().count()), (1, 0));
 }
@@ -133,7 +133,7 @@ async fn other_errors_set_nothing_aside() {
 }
 
 #[tokio::test]
-async fn hostile_responses_give_no_figures() {
+async fn hostile_responses_give_no_metrics() {
     for body in [
         json!({}),
         json!({ "videos": [], "user": [] }),
@@ -166,9 +166,9 @@ async fn the_id_of_a_post_is_found_later() {
     .await;
     let ask = async |publish_id: &str| {
         let Value::Object(marker) = json!({ "publish_id": publish_id }) else { panic!("an object") };
-        let figures = tiktok.connector.analytics().unwrap();
-        assert!(figures.assigns_ids_later());
-        figures.find_id(&tiktok.account, &marker).await.map(|found| found.map(|post| post.external_id))
+        let analytics = tiktok.connector.analytics().unwrap();
+        assert!(analytics.assigns_ids_later());
+        analytics.find_id(&tiktok.account, &marker).await.map(|found| found.map(|post| post.external_id))
     };
     assert_eq!(ask("p_pub_url~1").await.unwrap().as_deref(), Some("7"));
     assert_eq!(ask("p_pub_url~2").await.unwrap(), None);
