@@ -60,7 +60,7 @@ async fn disabled_metrics_are_named() {
     let detail = |switch: &[(&str, &str)]| {
         let application = [("CRIER_TWITTER_CLIENT_ID", "app"), ("CRIER_TWITTER_CLIENT_SECRET", "secret")];
         let keys = [application.as_slice(), switch].concat();
-        let found = finding(&findings(&s.try_command(&["doctor", "--json"], &keys)), "figures");
+        let found = finding(&findings(&s.try_command(&["doctor", "--json"], &keys)), "metrics");
         assert_eq!(found["status"], "ok", "{found}");
         found["detail"].as_str().expect("a text").to_owned()
     };

@@ -37,7 +37,7 @@ fn metrics(registry: &ConnectorRegistry, usable: &[&Descriptor]) -> Finding {
         let key = descriptor.platform.as_str().to_uppercase();
         detail += &format!("; not from {} (set CRIER_{key}_ANALYTICS=true to collect them)", descriptor.platform);
     }
-    Finding::ok("figures", detail)
+    Finding::ok("metrics", detail)
 }
 
 fn names(all: &[&Descriptor]) -> String {

@@ -23,7 +23,7 @@ use crate::text::{self, single_line};
 use crate::{Document, View, Widget, WriteError};
 
 mod chart;
-mod figures;
+mod metrics;
 mod note;
 mod package;
 mod slide;
@@ -52,7 +52,7 @@ fn add_widget(deck: &mut Deck, widget: &Widget) -> Result<(), WriteError> {
         return Ok(());
     }
     match &widget.view {
-        View::Metrics => figures::add(deck, widget),
+        View::Metrics => metrics::add(deck, widget),
         View::Chart(drawn) => chart::add(deck, widget, drawn)?,
         View::Table => table::add(deck, widget),
         View::Text => note::add(deck, widget),
