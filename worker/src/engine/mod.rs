@@ -34,7 +34,6 @@ mod run;
 mod run_end;
 mod settlement;
 mod successors;
-mod workspace_limiter;
 mod workspace_runs;
 
 use batch::{EndedRun, Settled, claim_batch, settle_batch};
@@ -43,7 +42,6 @@ use run::{Active, JobSlot, Queued, RunPermit};
 use run_end::{Fallback, NoResult, RunEnd};
 pub use settlement::Settlement;
 use successors::LaneSuccessors;
-use workspace_limiter::WorkspaceLimiter;
 use workspace_runs::WorkspaceRuns;
 
 /// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch:
@@ -72,7 +70,6 @@ struct Inner {
     held: Mutex<HashSet<(i64, i64)>>,
     /// By kind: a permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
-    workspace_limiter: WorkspaceLimiter,
     workspace_runs: WorkspaceRuns,
     /// The number of calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
@@ -95,7 +92,6 @@ impl Engine {
         let kinds = registry.kinds();
         let share = descriptors::for_waiting_runs(MAX_WAITING * kinds.len().max(1)) / kinds.len().max(1);
         let waiting = kinds.into_iter().map(|kind| (kind, Arc::new(Semaphore::new(share.max(1))))).collect();
-        let workspace_limiter = WorkspaceLimiter::of_store(&store);
         Self(Arc::new_cyclic(|engine| {
             let claims = start_claims(&store, &worker, engine);
             let settles = start_settles(&store, &registry, &worker, engine);
@@ -105,7 +101,6 @@ impl Engine {
                 worker,
                 held: Mutex::default(),
                 waiting,
-                workspace_limiter,
                 workspace_runs: WorkspaceRuns::default(),
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),

@@ -86,13 +86,6 @@ impl Run {
         }
     }
 
-    /// Waits until few other runs of the workspace are in a transaction, and returns the permit for one. A run that has
-    /// to wait releases its slot.
-    pub async fn acquire_workspace_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let (slot, lane) = (self.slot.as_ref()?, self.job.workspace_lane.as_deref()?);
-        slot.inner.workspace_limiter.acquire(lane, || slot.release_if_allowed()).await
-    }
-
     /// Enters a transaction that this run shares with other runs, until the guard is dropped. Returns `None` if the run
     /// is aborted.
     pub async fn enter_shared_transaction(&self) -> Option<OwnedMutexGuard<bool>> {

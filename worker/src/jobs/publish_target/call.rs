@@ -82,7 +82,6 @@ impl PublishTarget {
     /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call
     /// (if it `counts`) would exceed the daily cap.
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut Prepared, counts: bool) -> Step<()> {
-        let _permit = run.acquire_workspace_permit().await;
         let mut tx = self.begin_held(run).await?;
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.target, true).await? {
             tx.commit().await?;

@@ -41,7 +41,6 @@ impl PublishTarget {
         if let Some(prepared) = self.prepares.submit(run.clone()).await.flatten() {
             return prepared;
         }
-        let _permit = run.acquire_workspace_permit().await;
         let prepared = self.preparation.prepare_batch(std::slice::from_ref(run), true).await.pop().flatten();
         prepared.unwrap_or_else(|| Err(RunError::lease_lost().into()))
     }
