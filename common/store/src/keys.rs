@@ -30,8 +30,6 @@ pub struct Caller {
     pub workspace_id: i64,
     pub plan: String,
     pub last_used_at: Option<DateTime<Utc>>,
-    /// Whether an active webhook endpoint of the user can receive events.
-    pub has_endpoint: bool,
     /// The storage usage of the workspace.
     pub stored: StorageUsage,
 }
@@ -155,7 +153,6 @@ pub struct Authenticated {
 pub(super) const CALLER_COLUMNS: &str = "
     k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, u.email AS user_email,
     w.id AS caller_workspace_id, w.plan, b.*, m.role,
-    EXISTS (SELECT 1 FROM webhooks h WHERE h.user_id = u.id AND h.is_active) AS has_endpoint,
     coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
     coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts";
 
@@ -228,7 +225,6 @@ struct CallerRow {
     user_email: String,
     caller_workspace_id: i64,
     plan: String,
-    has_endpoint: bool,
     stored_files: i64,
     stored_texts: i64,
 }
@@ -251,7 +247,6 @@ impl TryFrom<CallerRow> for Caller {
             workspace_id: row.caller_workspace_id,
             plan: row.plan,
             last_used_at: row.last_used_at,
-            has_endpoint: row.has_endpoint,
             stored: StorageUsage { files: row.stored_files, texts: row.stored_texts },
         })
     }

@@ -56,10 +56,7 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewBrand>>) -> Res
     let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);
     let remedy = "Ask the operator for a larger plan.";
     let created = created.ok_or_else(|| ApiError::limit_reached(cap, ["brand", "brands"], remedy))?;
-    // The caller is the only member, so no one else's endpoint can receive the event.
-    if cx.caller.has_endpoint {
-        let data = json!({ "brand_id": created.id, "name": created.name });
-        events::emit(tx, created.id, EventName::BrandCreated, &data, cx.trace()).await?;
-    }
+    let data = json!({ "brand_id": created.id, "name": created.name });
+    events::emit(tx, created.id, EventName::BrandCreated, &data, cx.trace()).await?;
     Ok(Reply::at(&format!("/brands/{}", created.id), Brand::from(created)))
 }
