@@ -1,11 +1,9 @@
 //! The state shared by all requests, created once.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use crier_domain::plan::Plans;
 use crier_http::Guard;
 use crier_mail::Mailer;
@@ -73,8 +71,6 @@ pub struct App {
     pub visits: MemoryLimiter,
     /// The cache of link-in-bio pages, and their view and click counts.
     pub bio: Bio,
-    /// The times at which this process last wrote each key's `last_used_at`.
-    touched: Mutex<HashMap<i64, DateTime<Utc>>>,
 }
 
 impl std::fmt::Debug for App {
@@ -108,7 +104,6 @@ impl App {
             in_flight: InFlightKeys::default(),
             visits,
             bio: Bio::default(),
-            touched: Mutex::default(),
         }
     }
 
@@ -129,18 +124,10 @@ impl App {
         self.bio.counts.write(&self.store).await
     }
 
-    /// Writes `last_used_at` at most once per minute, in a background task.
+    /// Writes `last_used_at` about once per minute, in a background task.
     pub fn touch(self: &Arc<Self>, caller: &Caller) {
-        let now = self.store.now();
-        if !keys::should_touch(caller.last_used_at, now) {
+        if !keys::should_touch(caller.last_used_at, self.store.now()) {
             return;
-        }
-        {
-            let mut touched = self.touched.lock().unwrap_or_else(PoisonError::into_inner);
-            if !keys::should_touch(touched.get(&caller.key_id).copied(), now) {
-                return;
-            }
-            touched.insert(caller.key_id, now);
         }
         let (app, key_id) = (self.clone(), caller.key_id);
         tokio::spawn(async move {

@@ -10,12 +10,12 @@ use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
 use super::idempotency::{KEY_COLUMNS, KeyRecord};
-use super::sql::sql;
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx, users};
 
 /// The number of characters after the prefix.
 pub const KEY_LENGTH: usize = 40;
-/// `last_used_at` is written at most this often.
+/// The age at which `last_used_at` is written again.
 const LAST_USED_INTERVAL: TimeDelta = TimeDelta::minutes(1);
 
 /// The user of a request, with the key, the workspace and the plan.
@@ -257,9 +257,18 @@ pub fn should_touch(last_used_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> 
     last_used_at.is_none_or(|at| now - at >= LAST_USED_INTERVAL)
 }
 
+/// Records that a key was used. Concurrent requests do not wait for each other: one of them records it.
 pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
+    let sql = locking_sql!(
+        tx,
+        "
+        UPDATE api_keys
+        SET last_used_at = $2
+        WHERE id = (SELECT id FROM api_keys WHERE id = $1 {LOCK})",
+        "FOR NO KEY UPDATE SKIP LOCKED"
+    );
     let now = tx.now;
-    execute!(tx, "UPDATE api_keys SET last_used_at = $2 WHERE id = $1", key_id, now)?;
+    execute!(tx, sql, key_id, now)?;
     Ok(())
 }
 
