@@ -16,6 +16,7 @@ on_sqlite_app!(
     guides_are_rendered_for_this_server,
     every_error_links_to_its_entry,
     each_status_has_examples_of_its_own_codes,
+    examples_of_responses_match_their_schemas,
     every_event_is_a_webhook_with_its_sample,
     times_in_examples_are_in_the_future,
 );
@@ -124,6 +125,24 @@ async fn each_status_has_examples_of_its_own_codes(app: TestApp) {
         }
     }
     assert!(examples > 500, "{examples}");
+}
+
+async fn examples_of_responses_match_their_schemas(app: TestApp) {
+    let document = app.request("GET", "/openapi.json").send().await.json();
+    let mut examples = 0;
+    for operations in document["paths"].as_object().unwrap().values() {
+        for operation in operations.as_object().unwrap().values() {
+            let id = operation["operationId"].as_str().unwrap();
+            for response in operation["responses"].as_object().unwrap().values() {
+                let content = &resolve(&document, response)["content"]["application/json"];
+                if let Some(example) = content.get("example") {
+                    assert_conforms(&document, &content["schema"], example, id);
+                    examples += 1;
+                }
+            }
+        }
+    }
+    assert!(examples > 70, "{examples}");
 }
 
 async fn every_event_is_a_webhook_with_its_sample(app: TestApp) {

@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 /// The API reference replaces values that begin with `example-` with a new key for each request.
 pub const IDEMPOTENCY_KEY: &str = "example-1";
 
-/// The maximum depth, which bounds recursive schemas.
-const MAX_DEPTH: u32 = 8;
+/// The maximum depth, which bounds recursive schemas. References count too. Deeper values are null, which most schemas do
+/// not allow, so no schema of the document may be deeper.
+const MAX_DEPTH: u32 = 16;
 
 /// Replaces `{day+7}` and `{day-7}` with the date that many days from today, so that examples with future times stay
 /// valid.
@@ -63,6 +64,7 @@ fn build_nested_example(schema: &Value, named: &BTreeMap<String, Value>, depth: 
             Some("date-time") => json!("2026-11-21T09:30:00Z"),
             Some("date") => json!("2026-11-21"),
             Some("uri") => json!("https://example.com/"),
+            Some("email") => json!("ann@example.com"),
             _ => json!("text"),
         },
         _ => Value::Null,
@@ -92,6 +94,7 @@ mod tests {
         ]);
         for (schema, example) in [
             (json!({ "type": ["string", "null"], "format": "date" }), json!("2026-11-21")),
+            (json!({ "type": "string", "format": "email" }), json!("ann@example.com")),
             (json!({ "type": "string", "examples": ["bread", "cake"] }), json!("bread")),
             (json!({ "anyOf": [{ "$ref": "#/components/schemas/Word" }, { "type": "null" }] }), json!("one")),
             (json!({ "$ref": "#/components/schemas/Word", "examples": [null] }), json!(null)),
