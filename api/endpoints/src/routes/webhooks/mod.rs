@@ -83,7 +83,10 @@ pub struct WebhookWithSecret {
     #[serde(flatten)]
     pub fields: WebhookFields,
     /// The signing secret. The HMAC key is the whole string, including `whsec_`.
-    #[schemars(regex(pattern = "^whsec_[A-Za-z0-9]{40}$"))]
+    #[schemars(
+        regex(pattern = "^whsec_[A-Za-z0-9]{40}$"),
+        extend("examples" = ["whsec_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN"])
+    )]
     pub secret: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
