@@ -2,7 +2,7 @@
 //!
 //! **To add a rule:** write a test that collects its violations with [`violations`] and reports all of them at once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -314,6 +314,24 @@ fn each_statement_of_the_queue_is_used() {
         }
     }
     assert_no_violations("a statement of the queue is not used", found);
+}
+
+/// Cargo does not report a file that no other file declares as a module.
+#[test]
+fn each_test_file_is_compiled() {
+    let files: BTreeMap<String, String> = sources("tests").into_iter().collect();
+    let declares = |parent: &str, module: &str| {
+        let line = format!("mod {module};");
+        files.get(parent).is_some_and(|text| text.lines().any(|code| code.trim_start_matches("pub ") == line))
+    };
+    let is_compiled = |name: &str| {
+        let path = name.strip_suffix("/mod.rs").or_else(|| name.strip_suffix(".rs")).unwrap_or(name);
+        let (folder, module) = path.rsplit_once('/').expect("a path in `tests`");
+        let parents = [format!("{folder}/mod.rs"), format!("{folder}/main.rs"), format!("{folder}.rs")];
+        parents.iter().any(|parent| declares(parent, module))
+    };
+    let unused = files.keys().filter(|name| *name != "tests/main.rs" && !is_compiled(name));
+    assert_no_violations("a test file has no `mod` line in the file above it", unused.cloned().collect());
 }
 
 #[test]
