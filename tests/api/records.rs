@@ -1,6 +1,6 @@
 //! The complete body of each resource's main record, as a snapshot, which is the same on both engines. The clock of a
-//! test stands still, so times are compared as well. Ids and random values are not compared. `cargo insta accept`
-//! accepts a change.
+//! test stands still, so times are compared as well. Ids and random values are not compared.
+//! `CRIER_TEST_UPDATE=1` accepts a change.
 
 use chrono::TimeDelta;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};

@@ -1,6 +1,6 @@
 //! Parses each document in `corpus/` and compares the result with a snapshot; also some documents too large to store.
 //!
-//! **To add a document:** add a file there, run `INSTA_UPDATE=always ./scripts/test -q --test it -- feeds::corpus`, and
+//! **To add a document:** add a file there, run `CRIER_TEST_UPDATE=1 ./scripts/test -q --test it -- feeds::corpus`, and
 //! review the new snapshot.
 
 use std::fs;
