@@ -1,15 +1,29 @@
-//! Checks that the table in `docs/configuration.md` matches the program, and that `compose.yaml` reads the variables
-//! that examples write to `.env`.
+//! Checks that the tables in `docs/configuration.md` and `docs/jobs.md` match the program, and that `compose.yaml` reads
+//! the variables that examples write to `.env`.
 
 use std::path::Path;
 
 use crier_config::keys;
+use crier_domain::job::JobKind;
 
 use crate::support::page;
 
 #[test]
 fn the_configuration_table_is_up_to_date() {
     page::assert_sections("docs/configuration.md", "readme", &[("configuration", keys::markdown_table())]);
+}
+
+#[test]
+fn the_table_of_job_limits_is_up_to_date() {
+    let cell = |cap: Option<i64>| cap.map_or_else(|| "–".to_owned(), |cap| cap.to_string());
+    let mut table = "| Kind | Per lane | Per workspace |\n|---|---|---|\n".to_owned();
+    for kind in JobKind::ALL {
+        let limits = kind.limits();
+        if limits.lane_cap.is_some() || limits.workspace_cap.is_some() {
+            table += &format!("| `{kind}` | {} | {} |\n", cell(limits.lane_cap), cell(limits.workspace_cap));
+        }
+    }
+    page::assert_sections("docs/jobs.md", "readme", &[("limits", table)]);
 }
 
 /// Returns the lines `NAME=…` of the file that an example writes to `.env`.
