@@ -31,8 +31,24 @@ const FILES: &str = "files";
 const BACKUP_PREFIX: &str = "crier-backup-";
 const RESTORE_PREFIX: &str = "crier-restore-";
 
-/// The kinds of jobs that are held after a restore, because other people see their results.
-const HELD_KINDS: [JobKind; 3] = [JobKind::PublishTarget, JobKind::SendReply, JobKind::SendMail];
+/// Returns whether the jobs of a kind are held after a restore, because other people see their results.
+const fn is_held(kind: JobKind) -> bool {
+    match kind {
+        JobKind::PublishTarget | JobKind::SendMail | JobKind::SendReply => true,
+        JobKind::DeliverWebhook
+        | JobKind::FetchFeed
+        | JobKind::ImportMedia
+        | JobKind::RefreshToken
+        | JobKind::SyncInbox
+        | JobKind::CollectAnalytics
+        | JobKind::ExportReport
+        | JobKind::Noop => false,
+    }
+}
+
+fn held_kinds() -> impl Iterator<Item = JobKind> {
+    JobKind::ALL.iter().copied().filter(|kind| is_held(*kind))
+}
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> CommandError {
     let what = what.into();

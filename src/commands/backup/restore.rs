@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 use super::super::{CommandError, Result, fail};
 use super::archive::{self, Manifest};
-use super::{DATABASE, FILES, HELD_KINDS, KEY, RESTORE_PREFIX, delete_unfinished, io, parent, progress, sqlite_file};
+use super::{DATABASE, FILES, KEY, RESTORE_PREFIX, delete_unfinished, held_kinds, io, parent, progress, sqlite_file};
 use crate::output::{command_line, print_line};
 
 /// Restores from a file, or from stdin (`-`).
@@ -187,7 +187,7 @@ async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
     check_keys(config, &store, None).await?;
     check_plans(&store, config).await?;
     let mut tx = store.begin().await?;
-    for kind in HELD_KINDS {
+    for kind in held_kinds() {
         operate::pause_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;

@@ -8,7 +8,7 @@ use crier_store::post_overview::{self, PostSummary};
 use serde::Serialize;
 
 use super::super::{Context, Result, fail, jobs};
-use super::HELD_KINDS;
+use super::held_kinds;
 use crate::cli::{Overdue, ResumeArgs};
 use crate::output::{print_line, print_rows, shortened};
 
@@ -26,7 +26,7 @@ struct OverdueLine {
 pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     let mut conn = cx.store.read().await?;
     let paused = operate::paused_kinds(&mut conn).await?;
-    let held: Vec<JobKind> = HELD_KINDS.into_iter().filter(|kind| paused.contains(kind)).collect();
+    let held: Vec<JobKind> = held_kinds().filter(|kind| paused.contains(kind)).collect();
     if held.is_empty() {
         return fail("nothing is held; `crier jobs kinds` shows the kinds of jobs that were paused individually");
     }
