@@ -6,17 +6,8 @@
 //! - its definition here, above the store, for the worker, the scheduler and the operator's commands;
 //! - its handler in `worker/src/jobs`, which runs it and writes the result. The scheduler does not link the handlers.
 //!
-//! **To add a kind** `ping`:
-//! 1. a line in the registry: `Ping = ping { max_attempts: …, … },`
-//! 2. `common/jobs/src/ping.rs` with a struct `Ping` that implements [`JobDefinition`], and `mod ping;` below;
-//! 3. `worker/src/jobs/ping.rs` with a struct `Ping` that implements `Job`, as the `mod.rs` beside it describes;
-//! 4. the statements that write its result, as functions in `common/store/src/<table>.rs`;
-//! 5. the code that enqueues it, in the transaction that causes it: `crier_store::jobs::enqueue` with a `NewJob`, with
-//!    its lane and its workspace if it has caps (`domain/job.rs`);
-//! 6. tests in `tests/jobs`.
-//!
-//! The compiler reports if one of the first three is missing. The store's filter of known kinds, the configuration, the
-//! metrics and the commands are derived from the registry.
+//! `CONTRIBUTING.md` has the recipe for a new kind. The compiler reports if one of the three parts is missing. The
+//! store's filter of known kinds, the configuration, the metrics and the commands are derived from the registry.
 
 use crier_domain::for_each_job_kind;
 use crier_domain::job::{JobAttempt, JobKind};

@@ -376,7 +376,7 @@ pub enum ConnectError {
 }
 
 /// The API of one platform. Each call has the deadline of the connector's HTTP client. `sanitized.rs` wraps every
-/// connector and makes its results storable: a method that is added here must be added there too.
+/// connector and makes its results storable: add a method there too (clippy reports a missing one).
 #[async_trait]
 pub trait Connector: Send + Sync {
     /// Returns the platform's descriptor, as shown to API clients.

@@ -20,14 +20,11 @@
 //! The engine knows no kinds and no results. Its [`Registry`] contains the kinds as [`AnyJob`], which every [`Job`]
 //! implements.
 //!
-//! **To add a kind** `ping`, whose line in the registry and whose definition [`crier_jobs`] describes:
-//! 1. Create `ping.rs` with a `pub struct Ping` of what its runs need, `Ping::new(&Deps)`, and `mod ping;` below.
-//! 2. Add its result, an enum or a struct that implements [`RunResult`], with an
-//!    `async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>`.
-//! 3. Implement [`Job`] for it: `run`, and `settle` with `settlement.each(runs, …)`. If a run makes a call with an
-//!    external effect, pass the call to [`Run::call`], and store its marker before.
-//! 4. If database errors must not use the default backoff, or a run stores something before its call that an
-//!    interruption must undo, override `backoff`, `undo_failed` and `undo_aborted`.
+//! A new kind `ping` (`CONTRIBUTING.md` has the recipe) is a `pub struct Ping` of what its runs need, with a
+//! `Ping::new(&Deps)`. Most results have an `async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>`,
+//! which `settle` calls with `settlement.each(runs, …)`. If a run makes a call with an external effect, pass the call
+//! to [`Run::call`], and store its marker before. If database errors must not use the default backoff, or a run stores
+//! something before its call that an interruption must undo, override `backoff`, `undo_failed` and `undo_aborted`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -3,9 +3,7 @@
 //! document (`openapi/`) is built from the same values, and callers in this process (the console) call them with a
 //! request and get the value of the response ([`crate::runner::call`]).
 //!
-//! **To add one:** create `routes/<resource>/<verb>.rs` with the request and response types, `pub fn endpoint() ->
-//! Endpoint<Request, Response>` and the handler. Add two lines to `routes/<resource>/mod.rs` and a test to `tests/api/`,
-//! then accept the new snapshot of the document. [`crate::request`] explains requests: that of a GET is read from the
+//! `CONTRIBUTING.md` has the recipe for a new one. [`crate::request`] explains requests: that of a GET is read from the
 //! query, all others from the body. An endpoint whose request has no fields has the request `()`. The response is
 //! [`One`](crate::response::One) record, [`Many`](crate::response::Many), [`Paged`](crate::response::Paged),
 //! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are nine kinds of handlers. The

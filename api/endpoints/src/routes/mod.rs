@@ -1,4 +1,4 @@
-//! The endpoints of the API: one folder per resource, one file per verb. To add one, see [`crate::endpoint`].
+//! The endpoints of the API: one folder per resource, one file per verb. [`crate::endpoint`] describes them.
 
 use crate::endpoint::AnyEndpoint;
 

@@ -4,8 +4,8 @@
 //! and the same errors. Resources without endpoints (keys, members, sessions) use the same functions of the store as
 //! the commands. Pages work without JavaScript; the script only adds convenience.
 //!
-//! **To add a page:** a file here with its view and `pub fn routes() -> Vec<PageRoute>`, its template in
-//! `api/pages/templates/console/`, a line in [`routes`], and a test in `tests/console/`. The macro `guard` writes the hidden
+//! A page is a file here with its view and `pub fn routes() -> Vec<PageRoute>`, and its template in
+//! `api/pages/templates/console/`. `CONTRIBUTING.md` has the recipe for a new one. The macro `guard` writes the hidden
 //! fields `_csrf` and `_key` of a form. `_key` is the `Idempotency-Key` of its write, so a form that is sent twice is
 //! executed once.
 

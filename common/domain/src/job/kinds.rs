@@ -1,10 +1,11 @@
 //! The kinds of jobs: the registry, with their names and limits.
 //!
 //! They are here and not in a kind's own file in [`crier_jobs`], because the store needs them (it applies the limits,
-//! and selects only jobs of known kinds), and those files need the store. [`crier_jobs`] explains how to add a kind.
+//! and selects only jobs of known kinds), and those files need the store. `CONTRIBUTING.md` has the recipe for a new
+//! kind.
 
 /// The registry: passes one line per kind to a macro, `Kind = name { limits }`. It is the only list of kinds; whatever
-/// needs all of them is generated from it, or iterates over [`JobKind::ALL`].
+/// needs all of them is generated from it, iterates over [`JobKind::ALL`], or is a `match` that the compiler checks.
 ///
 /// The name is the module of the kind in `crier_jobs` and in the worker. It is also stored in `jobs`: never change it.
 #[macro_export]
