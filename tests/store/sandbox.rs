@@ -74,12 +74,8 @@ async fn a_repeated_publish_returns_the_first_post(s: TestStore) {
 async fn only_a_valid_token_of_the_workspace_publishes(s: TestStore) {
     let (one, two) = (s.workspace().await, s.workspace().await);
     s.write(async |tx| sandbox::claim_handle(tx, one, "demo").await).await;
-    let publish = async |workspace| {
-        let mut tx = s.store.begin_single_async_commit().await.unwrap();
-        let id = publish_to_sandbox(&mut tx, workspace, "demo", "k", "", &[]).await.unwrap();
-        tx.commit().await.unwrap();
-        id
-    };
+    let publish =
+        async |workspace| s.write(async |tx| publish_to_sandbox(tx, workspace, "demo", "k", "", &[]).await).await;
     assert_eq!(publish(two).await, None);
     assert!(publish(one).await.is_some());
     s.write(async |tx| sandbox::expire(tx, "demo").await).await;

@@ -13,7 +13,7 @@ pub struct SandboxImage {
 }
 
 /// A post to publish.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct NewSandboxPost {
     pub workspace_id: i64,
     pub handle: String,

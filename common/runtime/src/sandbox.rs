@@ -1,7 +1,5 @@
 //! Implements the sandbox's data on the store.
 
-mod posts;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,18 +8,14 @@ use crier_domain::sandbox::{NewSandboxPost, SandboxComment};
 use crier_platforms::sandbox::{Sandbox, SandboxError, SandboxStore};
 use crier_store::{Store, sandbox};
 
-use self::posts::PostBatcher;
-
 /// Creates the connector of the sandbox; `public_url` has no trailing slash.
 pub fn connector(store: &Store, public_url: impl Into<String>) -> Sandbox {
-    let tables = SandboxTables { store: store.clone(), posts: PostBatcher::new(store.clone()) };
-    Sandbox::new(Arc::new(tables), store.clock(), public_url)
+    Sandbox::new(Arc::new(SandboxTables { store: store.clone() }), store.clock(), public_url)
 }
 
 /// The tables of the sandbox.
 struct SandboxTables {
     store: Store,
-    posts: PostBatcher,
 }
 
 #[async_trait]
@@ -42,7 +36,10 @@ impl SandboxStore for SandboxTables {
     }
 
     async fn publish(&self, post: NewSandboxPost) -> Result<Option<i64>, SandboxError> {
-        Ok(self.posts.publish(post).await?)
+        let mut tx = self.store.begin().await?;
+        let id = sandbox::publish(&mut tx, &post).await?;
+        tx.commit().await?;
+        Ok(id)
     }
 
     async fn find_post(&self, key: &str) -> Result<Option<i64>, SandboxError> {

@@ -1,10 +1,8 @@
 //! Data of the sandbox, the platform inside Crier: its handles and their timelines.
 
-use std::collections::HashMap;
-
 use chrono::{DateTime, Utc};
 use crier_domain::sandbox::{NewSandboxPost, SandboxComment, SandboxImage};
-use serde_json::json;
+use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
@@ -52,52 +50,20 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
     Ok(())
 }
 
-/// Publishes posts in one statement. Returns their ids by key; for a key that was used before, the first post's id.
-/// Leaves out a post if the workspace does not have the handle, or if its token is expired. Fails if two of the posts
-/// have the same key, or if another transaction is publishing under one of the keys: the next run looks that one up.
-///
-/// For [`super::Store::begin_single_async_commit`]: the caller stores the id durably, and looks it up by the key if
-/// that fails.
-pub async fn publish(tx: &mut Tx, posts: &[NewSandboxPost]) -> Result<HashMap<String, i64>> {
-    // `ON CONFLICT` would write one more WAL record.
-    const PG: &str = "
-        WITH unsynced AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', TRUE)
-        ),
-        post AS MATERIALIZED (
-            SELECT value, (SELECT id FROM sandbox_posts WHERE key = value ->> 'key') AS id
-            FROM json_array_elements($1::json), unsynced
-            WHERE (
-                SELECT NOT expired
-                FROM sandbox_handles
-                WHERE handle = value ->> 'handle' AND workspace_id = (value ->> 'workspace_id')::bigint
-            )
-        ),
-        stored AS (
-            INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-            SELECT value ->> 'handle', value ->> 'key', value ->> 'content', (value -> 'media')::jsonb, $2
-            FROM post
-            WHERE id IS NULL
-            RETURNING key, id
-        )
-        SELECT key, id FROM stored
-        UNION ALL
-        SELECT value ->> 'key', id FROM post WHERE id IS NOT NULL";
-    const SQLITE: &str = "
+/// Publishes a post and returns its id; for a key that was used before, the first post's id. Returns `None` if the
+/// workspace does not have the handle, or if its token is expired.
+pub async fn publish(tx: &mut Tx, post: &NewSandboxPost) -> Result<Option<i64>> {
+    const SQL: &str = "
         INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-        SELECT value ->> 'handle', value ->> 'key', value ->> 'content', value -> 'media', $2
-        FROM json_each($1)
-        WHERE (
-            SELECT NOT expired
-            FROM sandbox_handles
-            WHERE handle = value ->> 'handle' AND workspace_id = value ->> 'workspace_id'
-        )
+        SELECT handle, $3, $4, $5, $6
+        FROM sandbox_handles
+        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
         ON CONFLICT (key)
         DO UPDATE SET key = excluded.key
-        RETURNING key, id";
-    let (sql, now, posts) = (tx.for_engine(PG, SQLITE), tx.now, json!(posts).to_string());
-    let stored: Vec<(String, i64)> = run!(tx, c => sqlx::query_as(sql).bind(posts).bind(now).fetch_all(c))?;
-    Ok(stored.into_iter().collect())
+        RETURNING id";
+    let now = tx.now;
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.workspace_id).bind(&post.handle).bind(&post.key)
+        .bind(&post.content).bind(Json(&post.media)).bind(now).fetch_optional(c))?)
 }
 
 pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPost>> {

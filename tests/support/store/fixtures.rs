@@ -149,7 +149,7 @@ pub async fn publish_to_sandbox(
         content: text.to_owned(),
         media: images.to_vec(),
     };
-    Ok(sandbox::publish(tx, &[post]).await?.remove(key))
+    sandbox::publish(tx, &post).await
 }
 
 /// Returns a new sandbox account with this token.
