@@ -11,18 +11,22 @@ use crate::support::app::{Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::client::until_true;
 use crate::support::store::{TestStore, on_both};
 
-on_both_apps!(
+on_both_apps!(a_token_that_another_workspace_has_is_not_revoked);
+on_both_apps!("unlimited" =>
     connecting_saves_the_account_and_sends_an_event,
     a_refresh_renews_or_expires_the_account,
     a_late_refusal_does_not_expire_new_credentials,
     late_tokens_of_old_credentials_are_not_stored,
     disconnecting_the_last_brand_revokes_the_grant,
-    a_token_that_another_workspace_has_is_not_revoked,
     replaced_credentials_are_revoked_if_they_differ,
     an_account_of_other_users_brands_keeps_its_credentials,
     account_data_from_the_platform_is_sanitized,
 );
-on_one_app!(fields_are_validated_before_the_platform_call, platform_errors_are_reported, secrets_are_never_shown,);
+on_one_app!("unlimited" =>
+    fields_are_validated_before_the_platform_call,
+    platform_errors_are_reported,
+    secrets_are_never_shown,
+);
 
 on_both!(platforms_list_enabled_capabilities);
 
@@ -60,8 +64,7 @@ async fn connect(t: &Tenant<'_>, platform: &str, credentials: Value) -> Reply {
     t.post(&t.path("/social-accounts"), json!({ "platform": platform, "credentials": credentials })).await
 }
 
-async fn connecting_saves_the_account_and_sends_an_event(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn connecting_saves_the_account_and_sends_an_event(t: Tenant<'_>) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.connected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let created = connect(&t, "sandbox", json!({ "handle": "demo" })).await.data(201)[0].take();
@@ -77,8 +80,7 @@ async fn connecting_saves_the_account_and_sends_an_event(app: TestApp) {
     assert_eq!(deliveries[0]["payload"]["data"], data);
 }
 
-async fn fields_are_validated_before_the_platform_call(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn fields_are_validated_before_the_platform_call(t: Tenant<'_>) {
     let path = t.path("/social-accounts");
     assert_eq!(t.post(&path, json!({})).await.invalid_fields(), ["credentials", "platform"]);
     assert_eq!(connect(&t, "nope", json!({})).await.invalid_fields(), ["platform"]);
@@ -97,19 +99,17 @@ async fn fields_are_validated_before_the_platform_call(app: TestApp) {
     assert_eq!(authorize("sandbox").await.invalid_fields(), ["platform"]);
     authorize("mastodon").await.expect_error(422, "interactive_setup_required");
     authorize("facebook").await.expect_error(422, "platform_not_configured");
-    assert_eq!(app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert_eq!(t.app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 0);
 }
 
-async fn platform_errors_are_reported(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn platform_errors_are_reported(t: Tenant<'_>) {
     connect(&t, "sandbox", json!({ "handle": "refused" })).await.expect_error(422, "invalid_credentials");
     connect(&t, "sandbox", json!({ "handle": "away" })).await.expect_error(502, "platform_unavailable");
     assert_eq!(connect(&t, "sandbox", json!({ "handle": "wrong" })).await.invalid_fields(), ["credentials.handle"]);
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }
 
-async fn account_data_from_the_platform_is_sanitized(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn account_data_from_the_platform_is_sanitized(t: Tenant<'_>) {
     let created = connect(&t, "sandbox", json!({ "handle": "odd" })).await.data(201)[0].take();
     assert_eq!(created["name"], format!("Odd {}", "x".repeat(251)));
     assert_eq!((&created["username"], &created["profile_url"]), (&Value::Null, &Value::Null));
@@ -135,21 +135,18 @@ async fn reconnect_during_refresh(app: &TestApp, t: &Tenant<'_>, handle: &str) -
     (reply, secrets["token"].as_str().unwrap().to_owned())
 }
 
-async fn a_late_refusal_does_not_expire_new_credentials(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let (reply, token) = reconnect_during_refresh(&app, &t, "late-refusal").await;
+async fn a_late_refusal_does_not_expire_new_credentials(t: Tenant<'_>) {
+    let (reply, token) = reconnect_during_refresh(t.app, &t, "late-refusal").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["status"], "active");
 }
 
-async fn late_tokens_of_old_credentials_are_not_stored(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let (reply, token) = reconnect_during_refresh(&app, &t, "late-tokens").await;
+async fn late_tokens_of_old_credentials_are_not_stored(t: Tenant<'_>) {
+    let (reply, token) = reconnect_during_refresh(t.app, &t, "late-tokens").await;
     assert_eq!((&reply.data(200)["status"], token.as_str()), (&json!("active"), "hunter2-1"));
 }
 
-async fn a_refresh_renews_or_expires_the_account(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_refresh_renews_or_expires_the_account(t: Tenant<'_>) {
     let (good, expired, down) = (t.account("good").await, t.account("expired").await, t.account("down").await);
     let refresh = async |id: i64| t.request("POST", &t.path(&format!("/social-accounts/{id}/refresh"))).send().await;
     assert_eq!(refresh(good).await.data(200)["status"], "active");
@@ -162,8 +159,7 @@ async fn a_refresh_renews_or_expires_the_account(app: TestApp) {
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[1]["status"], "active");
 }
 
-async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn disconnecting_the_last_brand_revokes_the_grant(t: Tenant<'_>) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["account.disconnected"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
@@ -172,10 +168,10 @@ async fn disconnecting_the_last_brand_revokes_the_grant(app: TestApp) {
     t.post(&format!("/brands/{second}/social-accounts"), body).await.expect(201);
     let first = t.delete(&t.path(&format!("/social-accounts/{account}"))).await.data(200);
     assert_eq!(first, json!({ "result": "detached", "account_id": account }));
-    assert!(app.connector.revoked.lock().unwrap().is_empty());
+    assert!(t.app.connector.revoked.lock().unwrap().is_empty());
     let last = t.delete(&format!("/brands/{second}/social-accounts/{account}")).await.data(200);
     assert_eq!(last["result"], "revoked");
-    until_true("the grant is revoked", || *app.connector.revoked.lock().unwrap() == ["same"]).await;
+    until_true("the grant is revoked", || *t.app.connector.revoked.lock().unwrap() == ["same"]).await;
     let deliveries = t.get(&format!("/webhooks/{hook}/deliveries")).await.data(200);
     let results: Vec<_> =
         deliveries.as_array().unwrap().iter().map(|d| d["payload"]["data"]["result"].clone()).collect();
@@ -196,29 +192,27 @@ async fn a_token_that_another_workspace_has_is_not_revoked(app: TestApp) {
     until_true("the last disconnect revokes", || *app.connector.revoked.lock().unwrap() == ["alone", "same"]).await;
 }
 
-async fn replaced_credentials_are_revoked_if_they_differ(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn replaced_credentials_are_revoked_if_they_differ(t: Tenant<'_>) {
     for handle in ["same", "same", "demo", "demo"] {
         t.account(handle).await;
     }
-    until_true("the former token is revoked", || !app.connector.revoked.lock().unwrap().is_empty()).await;
-    assert_eq!(*app.connector.revoked.lock().unwrap(), ["demo"]);
+    until_true("the former token is revoked", || !t.app.connector.revoked.lock().unwrap().is_empty()).await;
+    assert_eq!(*t.app.connector.revoked.lock().unwrap(), ["demo"]);
 }
 
 /// A colleague can connect the account to another brand of the workspace only with the stored credentials. Members of a
 /// brand that has the account can replace them.
-async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_account_of_other_users_brands_keeps_its_credentials(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let colleague = t.colleague(Role::Editor).await;
     let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
+    t.app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
     let path = format!("/brands/{brand}/social-accounts");
     let connect = async |handle: &str| {
         colleague.post(&path, json!({ "platform": "sandbox", "credentials": { "handle": handle } })).await
     };
     let version = async || {
-        let found = accounts::find_any(&mut app.store.conn().await, account).await.unwrap();
+        let found = accounts::find_any(&mut t.app.store.conn().await, account).await.unwrap();
         found.unwrap().credentials_version
     };
     let before = version().await;
@@ -230,8 +224,7 @@ async fn an_account_of_other_users_brands_keeps_its_credentials(app: TestApp) {
     assert_eq!(version().await, before + 2);
 }
 
-async fn secrets_are_never_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn secrets_are_never_shown(t: Tenant<'_>) {
     let reply = connect(&t, "sandbox", json!({ "handle": "demo" })).await;
     let list = t.get(&t.path("/social-accounts")).await;
     for reply in [reply, list] {

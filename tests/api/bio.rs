@@ -6,15 +6,14 @@ use serde_json::{Value, json};
 use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 use crate::support::images;
 
-on_one_app!(
+on_one_app!(an_unknown_slug_returns_404, visits_are_served_from_the_cache);
+on_one_app!("unlimited" =>
     a_page_is_served_publicly,
     a_link_redirects_to_its_url,
-    an_unknown_slug_returns_404,
     views_and_clicks_are_counted_except_from_bots,
     counts_are_written_at_shutdown_and_after_a_failure,
     a_change_reaches_other_replicas_within_two_seconds,
     a_cached_page_is_served_during_a_database_outage,
-    visits_are_served_from_the_cache,
     an_alt_text_change_invalidates_the_page,
 );
 
@@ -38,10 +37,9 @@ fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
-async fn a_page_is_served_publicly(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_page_is_served_publicly(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
-    let reply = get(&app, "/@loewe").await;
+    let reply = get(t.app, "/@loewe").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
@@ -60,28 +58,27 @@ async fn a_page_is_served_publicly(app: TestApp) {
         )),
         "{page}"
     );
-    assert!(page.contains(&format!("<meta property=\"og:url\" content=\"{}/@loewe\">", app.url)), "{page}");
+    assert!(page.contains(&format!("<meta property=\"og:url\" content=\"{}/@loewe\">", t.app.url)), "{page}");
     for other in ["/@Loewe", "/%40loewe"] {
-        assert_eq!(get(&app, other).await.body, reply.body, "{other}");
+        assert_eq!(get(t.app, other).await.body, reply.body, "{other}");
     }
     let styles = page.split("href=\"/bio.css").nth(1).unwrap().split('"').next().unwrap();
-    let styles = get(&app, &format!("/bio.css{styles}")).await;
+    let styles = get(t.app, &format!("/bio.css{styles}")).await;
     assert_eq!((styles.status, styles.header("content-type")), (200, Some("text/css; charset=utf-8")));
     assert!(styles.body.len() + reply.body.len() < 30_000);
-    let head = app.request_at_root("HEAD", &app.url, "/@loewe").send().await;
+    let head = t.app.request_at_root("HEAD", &t.app.url, "/@loewe").send().await;
     assert_eq!((head.status, head.body.len(), head.header("content-type")), (200, 0, reply.header("content-type")));
-    app.request_at_root("POST", &app.url, "/@loewe").send().await.assert_status(405);
+    t.app.request_at_root("POST", &t.app.url, "/@loewe").send().await.assert_status(405);
 }
 
-async fn a_link_redirects_to_its_url(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_link_redirects_to_its_url(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "mine", "links": links() })).await;
     let other = make(&t, json!({ "title": "T", "slug": "other", "links": links() })).await;
     let expected = ["https://example.com/a?x=1&y=2", "mailto:a@example.com", "https://example.com/stra%C3%9Fe"];
     for (link, to) in created["links"].as_array().unwrap().iter().zip(expected) {
         let path = format!("/@mine/l/{}", link["id"]);
         for method in ["GET", "HEAD"] {
-            let reply = app.request_at_root(method, &app.url, &path).send().await;
+            let reply = t.app.request_at_root(method, &t.app.url, &path).send().await;
             assert_eq!((reply.status, reply.header("location")), (302, Some(to)));
             assert_eq!(reply.header("cache-control"), Some("no-store"));
             assert_eq!(reply.header("referrer-policy"), Some("no-referrer"));
@@ -94,7 +91,7 @@ async fn a_link_redirects_to_its_url(app: TestApp) {
         "/@mine/l/-1".to_owned(),
         format!("/@nobody/l/{}", created["links"][0]["id"]),
     ] {
-        get(&app, &path).await.not_found();
+        get(t.app, &path).await.not_found();
     }
 }
 
@@ -109,62 +106,59 @@ async fn an_unknown_slug_returns_404(app: TestApp) {
     }
 }
 
-async fn views_and_clicks_are_counted_except_from_bots(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn views_and_clicks_are_counted_except_from_bots(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "counted", "links": links() })).await;
     let (page, link) = ("/@counted", format!("/@counted/l/{}", created["links"][1]["id"]));
     let agents = ["Mozilla/5.0 (iPhone)", "", "Mozilla/5.0 (compatible; Googlebot/2.1)", "facebookexternalhit/1.1"];
     for agent in agents {
         for path in [page, &link] {
-            app.request_at_root("GET", &app.url, path).header("user-agent", agent).send().await;
-            app.request_at_root("HEAD", &app.url, path).header("user-agent", agent).send().await;
+            t.app.request_at_root("GET", &t.app.url, path).header("user-agent", agent).send().await;
+            t.app.request_at_root("HEAD", &t.app.url, path).header("user-agent", agent).send().await;
         }
     }
-    get(&app, page).await;
-    get(&app, "/@counted/l/999").await.not_found();
+    get(t.app, page).await;
+    get(t.app, "/@counted/l/999").await.not_found();
     let shown = async || {
         let page = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
         (page["views"].clone(), page["links"][0]["clicks"].clone(), page["links"][1]["clicks"].clone())
     };
     assert_eq!(shown().await, (json!(0), json!(0), json!(0)), "a visit does not write");
-    app.api.write_counts().await.unwrap();
+    t.app.api.write_counts().await.unwrap();
     assert_eq!(shown().await, (json!(3), json!(0), json!(2)));
-    app.api.write_counts().await.unwrap();
+    t.app.api.write_counts().await.unwrap();
     assert_eq!(shown().await, (json!(3), json!(0), json!(2)), "each visit is written once");
     let after = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
     assert_eq!(after["updated_at"], created["updated_at"], "a visit does not change the page");
 }
 
-async fn counts_are_written_at_shutdown_and_after_a_failure(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn counts_are_written_at_shutdown_and_after_a_failure(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
     let visit = async || {
-        get(&app, "/@stopped").await.assert_status(200);
-        get(&app, &format!("/@stopped/l/{}", created["links"][0]["id"])).await.assert_status(302);
+        get(t.app, "/@stopped").await.assert_status(200);
+        get(t.app, &format!("/@stopped/l/{}", created["links"][0]["id"])).await.assert_status(302);
     };
     visit().await;
-    app.sql("ALTER TABLE bio_links RENAME TO away").await;
-    app.api.write_counts().await.unwrap_err();
-    app.sql("ALTER TABLE away RENAME TO bio_links").await;
+    t.app.sql("ALTER TABLE bio_links RENAME TO away").await;
+    t.app.api.write_counts().await.unwrap_err();
+    t.app.sql("ALTER TABLE away RENAME TO bio_links").await;
     visit().await;
-    app.stop().await;
-    assert_eq!(app.number("SELECT views FROM bio_pages").await, 2);
-    assert_eq!(app.number("SELECT cast(sum(clicks) AS bigint) FROM bio_links").await, 2);
+    t.app.stop().await;
+    assert_eq!(t.app.number("SELECT views FROM bio_pages").await, 2);
+    assert_eq!(t.app.number("SELECT cast(sum(clicks) AS bigint) FROM bio_links").await, 2);
 }
 
-async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let replica = app.replica().await;
+async fn a_change_reaches_other_replicas_within_two_seconds(t: Tenant<'_>) {
+    let replica = t.app.replica().await;
     let seen = async |path: &str| {
         let mut titles = Vec::new();
-        for url in [&app.url, &replica] {
-            let reply = app.request_at_root("GET", url, path).send().await;
+        for url in [&t.app.url, &replica] {
+            let reply = t.app.request_at_root("GET", url, path).send().await;
             let page = text(&reply);
             titles.push(page.split("<h1 dir=\"auto\">").nth(1).map(|rest| rest.split('<').next().unwrap().to_owned()));
         }
         titles.iter().map(|title| title.clone().unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
     };
-    let soon = || app.clock.advance(TimeDelta::seconds(2));
+    let soon = || t.app.clock.advance(TimeDelta::seconds(2));
     assert_eq!(seen("/@page").await, "- -");
     let created = make(&t, json!({ "title": "one", "slug": "page" })).await;
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));
@@ -173,9 +167,9 @@ async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
     assert_eq!(seen("/@page").await, "one one");
     t.put(&path, json!({ "title": "two" })).await.expect(200);
     assert_eq!(seen("/@page").await, "two one");
-    app.clock.advance(TimeDelta::milliseconds(1_999));
+    t.app.clock.advance(TimeDelta::milliseconds(1_999));
     assert_eq!(seen("/@page").await, "two one");
-    app.clock.advance(TimeDelta::milliseconds(1));
+    t.app.clock.advance(TimeDelta::milliseconds(1));
     assert_eq!(seen("/@page").await, "two two");
     t.put(&path, json!({ "slug": "moved" })).await.expect(200);
     assert_eq!((seen("/@page").await, seen("/@moved").await), ("- two".to_owned(), "two two".to_owned()));
@@ -190,21 +184,20 @@ async fn a_change_reaches_other_replicas_within_two_seconds(app: TestApp) {
     assert_eq!(seen("/@moved").await, "three three");
 }
 
-async fn a_cached_page_is_served_during_a_database_outage(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_cached_page_is_served_during_a_database_outage(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "shown" })).await;
-    let before = get(&app, "/@shown").await;
-    app.sql("ALTER TABLE bio_pages RENAME TO away").await;
-    app.clock.advance(TimeDelta::minutes(5));
+    let before = get(t.app, "/@shown").await;
+    t.app.sql("ALTER TABLE bio_pages RENAME TO away").await;
+    t.app.clock.advance(TimeDelta::minutes(5));
     for _ in 0..3 {
-        let now = get(&app, "/@shown").await;
+        let now = get(t.app, "/@shown").await;
         assert_eq!((now.status, &now.body), (200, &before.body));
     }
-    get(&app, "/@unknown").await.assert_status(503);
-    app.sql("ALTER TABLE away RENAME TO bio_pages").await;
-    get(&app, "/@unknown").await.not_found();
+    get(t.app, "/@unknown").await.assert_status(503);
+    t.app.sql("ALTER TABLE away RENAME TO bio_pages").await;
+    get(t.app, "/@unknown").await.not_found();
     t.delete(&t.path(&format!("/link-in-bio/{}", created["id"]))).await.expect(204);
-    get(&app, "/@shown").await.not_found();
+    get(t.app, "/@shown").await.not_found();
 }
 
 /// A change made directly in the database appears at the next version check, after two seconds.
@@ -224,17 +217,16 @@ async fn visits_are_served_from_the_cache(app: TestApp) {
 }
 
 /// The avatar's alt text is part of the page, but it can change without a change to the page's row.
-async fn an_alt_text_change_invalidates_the_page(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let replica = app.replica().await;
+async fn an_alt_text_change_invalidates_the_page(t: Tenant<'_>) {
+    let replica = t.app.replica().await;
     let asset = t.upload("me.png", &images::png(6, 4), &[("alt_text", "One")]).await.data(201);
     make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
-    for url in [&app.url, &replica] {
-        assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));
+    for url in [&t.app.url, &replica] {
+        assert!(text(&t.app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));
     }
     t.put(&t.path(&format!("/media/{}", asset["id"])), json!({ "alt_text": "Two" })).await.expect(200);
-    app.clock.advance(TimeDelta::seconds(2));
-    for url in [&app.url, &replica] {
-        assert!(text(&app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
+    t.app.clock.advance(TimeDelta::seconds(2));
+    for url in [&t.app.url, &replica] {
+        assert!(text(&t.app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
     }
 }

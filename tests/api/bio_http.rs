@@ -6,10 +6,10 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::app::{Reply, TestApp, on_one_app};
+use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 
-on_one_app!(
-    a_matching_etag_returns_304,
+on_one_app!(a_matching_etag_returns_304);
+on_one_app!("unlimited" =>
     pages_are_compressed_if_accepted,
     every_response_has_security_headers,
     text_is_escaped_as_html,
@@ -62,31 +62,29 @@ pub async fn raw(app: &TestApp, method: &str, path: &str, encodings: &str) -> (S
     (String::from_utf8_lossy(&response[..end]).to_lowercase(), response.split_off(end + 4))
 }
 
-async fn pages_are_compressed_if_accepted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn pages_are_compressed_if_accepted(t: Tenant<'_>) {
     let links = vec![json!({ "title": "Menu", "url": "https://example.com" }); 100];
     t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "packed", "links": links })).await.expect(201);
     for path in ["/@packed", "/bio.css"] {
-        let (plain_head, plain) = raw(&app, "GET", path, "identity").await;
-        let (packed_head, packed) = raw(&app, "GET", path, "br, gzip").await;
+        let (plain_head, plain) = raw(t.app, "GET", path, "identity").await;
+        let (packed_head, packed) = raw(t.app, "GET", path, "br, gzip").await;
         assert!(!plain_head.contains("content-encoding") && packed_head.contains("content-encoding: gzip"));
         assert!(packed.len() * 2 < plain.len(), "{path}: {} of {}", packed.len(), plain.len());
         let mut unpacked = Vec::new();
         flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut unpacked).unwrap();
         assert_eq!(unpacked, plain);
         for (encodings, length) in [("identity", plain.len()), ("gzip", packed.len())] {
-            let (head, body) = raw(&app, "HEAD", path, encodings).await;
+            let (head, body) = raw(t.app, "HEAD", path, encodings).await;
             assert!(head.contains(&format!("content-length: {length}")) && body.is_empty(), "{path}: {head}");
         }
     }
 }
 
-async fn every_response_has_security_headers(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_response_has_security_headers(t: Tenant<'_>) {
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);
     let page = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "safe", "links": links })).await.data(201);
     for (path, status) in [("/@safe", 200), ("/@nobody", 404)] {
-        let reply = app.page(path).await;
+        let reply = t.app.page(path).await;
         reply.assert_status(status);
         let policy = reply.header("content-security-policy").unwrap();
         for rule in ["default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'"] {
@@ -97,18 +95,17 @@ async fn every_response_has_security_headers(app: TestApp) {
         assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert!(reply.header("set-cookie").is_none() && reply.header("server").is_none(), "{path}");
     }
-    assert_eq!(app.page("/bio.css").await.header("x-content-type-options"), Some("nosniff"));
-    let click = app.page(&format!("/@safe/l/{}", page["links"][0]["id"])).await;
+    assert_eq!(t.app.page("/bio.css").await.header("x-content-type-options"), Some("nosniff"));
+    let click = t.app.page(&format!("/@safe/l/{}", page["links"][0]["id"])).await;
     assert_eq!((click.status, click.body.len()), (302, 0));
     assert_eq!(click.header("referrer-policy"), Some("no-referrer"));
     for method in ["POST", "PUT", "DELETE", "PATCH"] {
-        app.request_at_root(method, &app.url, "/@safe").send().await.assert_status(405);
+        t.app.request_at_root(method, &t.app.url, "/@safe").send().await.assert_status(405);
     }
 }
 
 /// Text appears exactly as written, never as markup. Only NUL is rejected.
-async fn text_is_escaped_as_html(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn text_is_escaped_as_html(t: Tenant<'_>) {
     for (n, words) in [
         "</title></h1><script>alert(1)</script>",
         "\" onmouseover=\"alert(1)\" x='",
@@ -129,7 +126,7 @@ async fn text_is_escaped_as_html(app: TestApp) {
             (&created["title"], &created["bio"], &created["links"][0]["title"]),
             (&json!(words), &json!(words), &json!(words))
         );
-        let reply = app.page(&format!("/@hostile-{n}")).await;
+        let reply = t.app.page(&format!("/@hostile-{n}")).await;
         reply.assert_status(200);
         let page = String::from_utf8(reply.body.clone()).unwrap();
         let escaped: String = words
@@ -149,18 +146,17 @@ async fn text_is_escaped_as_html(app: TestApp) {
 }
 
 /// Unsaved visits of a deleted page are discarded; a new page with the same slug starts at zero.
-async fn visits_of_a_deleted_page_are_discarded(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn visits_of_a_deleted_page_are_discarded(t: Tenant<'_>) {
     let links = json!([{ "title": "Menu", "url": "https://example.com" }]);
     let body = json!({ "title": "T", "slug": "gone", "links": links });
     let page = t.post(&t.path("/link-in-bio"), body.clone()).await.data(201);
     let kept = t.post(&t.path("/link-in-bio"), json!({ "title": "T", "slug": "stays" })).await.data(201);
     for path in ["/@gone", &format!("/@gone/l/{}", page["links"][0]["id"]), "/@stays"] {
-        app.page(path).await;
+        t.app.page(path).await;
     }
     t.delete(&t.path(&format!("/link-in-bio/{}", page["id"]))).await.expect(204);
     let again = t.post(&t.path("/link-in-bio"), body).await.data(201);
-    app.api.write_counts().await.unwrap();
+    t.app.api.write_counts().await.unwrap();
     let read = async |id: &serde_json::Value| t.get(&t.path(&format!("/link-in-bio/{id}"))).await.data(200);
     assert_eq!(
         (&read(&again["id"]).await["views"], &read(&again["id"]).await["links"][0]["clicks"]),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::app::{BASE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::store::TestStore;
 
-on_sqlite_app!(
+on_sqlite_app!("unlimited" =>
     malformed_json_returns_400,
     oversized_bodies_are_rejected,
     oversized_chunked_bodies_are_rejected,
@@ -18,10 +18,9 @@ on_sqlite_app!(
     every_body_shape_gets_a_small_response,
 );
 
-on_one_app!(unicode_text_is_preserved, unexpected_bodies_are_ignored,);
+on_one_app!("unlimited" => unicode_text_is_preserved, unexpected_bodies_are_ignored);
 
-async fn malformed_json_returns_400(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn malformed_json_returns_400(t: Tenant<'_>) {
     let deep = |open: &str, close: &str, n| format!("{{\"name\":{}1{}}}", open.repeat(n), close.repeat(n));
     for body in [
         br#"{"name":"#.to_vec(),
@@ -53,24 +52,22 @@ fn sized(n: usize) -> Vec<u8> {
     body
 }
 
-async fn oversized_bodies_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn oversized_bodies_are_rejected(t: Tenant<'_>) {
     t.request("POST", "/brands").raw(sized(1 << 20)).send().await.expect(201);
     for n in [(1 << 20) + 1, 8 << 20] {
         t.request("POST", "/brands").raw(sized(n)).send().await.expect_error(413, "payload_too_large");
     }
 }
 
-async fn oversized_chunked_bodies_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn oversized_chunked_bodies_are_rejected(t: Tenant<'_>) {
     let http = crier_http::HttpClient::trusted(std::time::Duration::from_secs(30), 1 << 20);
     for (size, status) in [(1 << 20, 201), ((1 << 20) + 1, 413)] {
         let body = sized(size);
         let chunks: Vec<std::io::Result<Bytes>> = body.chunks(10_000).map(|c| Ok(Bytes::copy_from_slice(c))).collect();
         let request = http
-            .request(http::Method::POST, &format!("{}/api/public/v1/brands", app.url))
+            .request(http::Method::POST, &format!("{}/api/public/v1/brands", t.app.url))
             .bearer_auth(&t.key)
-            .header("idempotency-key", app.fresh_key())
+            .header("idempotency-key", t.app.fresh_key())
             .header("content-type", "application/json")
             .body(reqwest::Body::wrap_stream(futures::stream::iter(chunks)));
         let response = http.send(request).await.expect("a response");
@@ -78,9 +75,8 @@ async fn oversized_chunked_bodies_are_rejected(app: TestApp) {
     }
 }
 
-async fn an_oversized_content_length_is_rejected_early(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();
+async fn an_oversized_content_length_is_rejected_early(t: Tenant<'_>) {
+    let mut socket = tokio::net::TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
         "POST /api/public/v1/brands HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: k\r\n\
          Content-Type: application/json\r\nContent-Length: 99999999999\r\nConnection: close\r\n\r\n",
@@ -109,19 +105,18 @@ async fn responses_to(app: &TestApp, t: &Tenant<'_>, framing: &str) -> String {
     String::from_utf8_lossy(&responses).into_owned()
 }
 
-async fn ambiguously_framed_bodies_smuggle_no_request(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn ambiguously_framed_bodies_smuggle_no_request(t: Tenant<'_>) {
     for framing in ["Transfer-Encoding: identity, chunked", "Transfer-Encoding: x\r\nTransfer-Encoding: chunked"] {
-        let responses = responses_to(&app, &t, framing).await;
+        let responses = responses_to(t.app, &t, framing).await;
         assert!(responses.starts_with("HTTP/1.1 400 ") && responses.contains("connection: close"), "{responses}");
     }
-    assert_eq!(app.count_rows("brands").await, 1, "the tenant's own");
+    assert_eq!(t.app.count_rows("brands").await, 1, "the tenant's own");
     for framing in [
         "Transfer-Encoding: chunked",
         "Content-Length: 5\r\nTransfer-Encoding: chunked",
         "Transfer-Encoding: chunked\r\nContent-Length: 5",
     ] {
-        let responses = responses_to(&app, &t, framing).await;
+        let responses = responses_to(t.app, &t, framing).await;
         assert!(responses.starts_with("HTTP/1.1 201 ") && responses.contains("connection: close"), "{responses}");
         assert_eq!(responses.matches("HTTP/1.1 ").count(), 1, "{framing}: {responses}");
     }
@@ -177,8 +172,7 @@ async fn json_endpoints(t: &Tenant<'_>) -> Vec<(String, String)> {
     found
 }
 
-async fn every_body_shape_gets_a_small_response(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_body_shape_gets_a_small_response(t: Tenant<'_>) {
     let endpoints = json_endpoints(&t).await;
     assert!(endpoints.len() > 20, "{endpoints:?}");
     for (n, shape) in shapes().into_iter().enumerate() {
@@ -195,9 +189,9 @@ async fn every_body_shape_gets_a_small_response(app: TestApp) {
         }
     }
     // Validation of posts with a test key is limited as well.
-    let key = app.key_of(t.user, KeyMode::Test, "all").await;
+    let key = t.app.key_of(t.user, KeyMode::Test, "all").await;
     let validate =
-        |body: serde_json::Value| app.request("POST", &t.path("/posts/validate")).key(&key).json(&body).send();
+        |body: serde_json::Value| t.app.request("POST", &t.path("/posts/validate")).key(&key).json(&body).send();
     assert_eq!(
         validate(json!({ "overrides": vec![json!({}); 15_000] })).await.invalid_fields(),
         ["content", "overrides"]
@@ -208,8 +202,7 @@ async fn every_body_shape_gets_a_small_response(app: TestApp) {
     assert!(many["message"].as_str().unwrap().contains("values"), "{many}");
 }
 
-async fn unicode_text_is_preserved(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn unicode_text_is_preserved(t: Tenant<'_>) {
     for (text, kept) in [
         ("🦊👩‍👩‍👧‍👦🇪🇺", "🦊👩‍👩‍👧‍👦🇪🇺"),
         ("مرحبا \u{200f}عالم", "مرحبا \u{200f}عالم"),
@@ -222,8 +215,7 @@ async fn unicode_text_is_preserved(app: TestApp) {
     }
 }
 
-async fn unexpected_bodies_are_ignored(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn unexpected_bodies_are_ignored(t: Tenant<'_>) {
     let post = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].clone();
     t.request("DELETE", &t.path(&format!("/posts/{post}"))).raw("{not json").send().await.expect(204);
     t.request("GET", "/brands").raw("{not json").send().await.expect(200);

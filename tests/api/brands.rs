@@ -3,18 +3,17 @@
 use crier_domain::access::Role;
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{Tenant, TestApp, on_both_apps};
 
-on_both_apps!(
+on_both_apps!(members_and_usage_are_listed);
+on_both_apps!("unlimited" =>
     a_brand_is_created_and_read,
     all_invalid_fields_are_reported_together,
     a_workspace_has_at_most_a_thousand_brands,
     creating_a_brand_sends_a_webhook,
-    members_and_usage_are_listed,
 );
 
-async fn a_brand_is_created_and_read(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_brand_is_created_and_read(t: Tenant<'_>) {
     let body =
         json!({ "name": "Acme", "description": "Bread", "website": "https://acme.example/", "timezone": "Asia/Tokyo" });
     let reply = t.post("/brands", body.clone()).await;
@@ -35,8 +34,7 @@ async fn a_brand_is_created_and_read(app: TestApp) {
     );
 }
 
-async fn all_invalid_fields_are_reported_together(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn all_invalid_fields_are_reported_together(t: Tenant<'_>) {
     let body = json!({ "description": 5, "website": "nope", "timezone": "Mars/Olympus" });
     assert_eq!(t.post("/brands", body).await.invalid_fields(), ["description", "name", "timezone", "website"]);
     let max = json!({ "name": "é".repeat(120), "description": "日".repeat(2000) });
@@ -46,8 +44,7 @@ async fn all_invalid_fields_are_reported_together(app: TestApp) {
     }
 }
 
-async fn creating_a_brand_sends_a_webhook(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn creating_a_brand_sends_a_webhook(t: Tenant<'_>) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let hook = t.post("/webhooks", hook).await.data(201)["id"].clone();
     let reply = t.post("/brands", json!({ "name": "Told" })).await;
@@ -56,20 +53,20 @@ async fn creating_a_brand_sends_a_webhook(app: TestApp) {
     let payload = json!({ "event": "brand.created", "data": { "brand_id": created["id"], "name": "Told" } });
     assert_eq!(deliveries["data"][0]["payload"], payload);
     assert_eq!(deliveries["meta"]["total"], 1);
-    assert_eq!(app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
-    assert_eq!(app.notifier.take().len(), 1);
+    assert_eq!(t.app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
+    assert_eq!(t.app.notifier.take().len(), 1);
 }
 
 /// No plan has more brands, because the list of brands is not paginated.
-async fn a_workspace_has_at_most_a_thousand_brands(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    app.sql(format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
+async fn a_workspace_has_at_most_a_thousand_brands(t: Tenant<'_>) {
+    t.app
+        .sql(format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
          INSERT INTO brands (workspace_id, name, timezone, created_at, updated_at)
          SELECT {}, 'b', 'UTC', u.created_at, u.created_at FROM n, users u WHERE u.id = {}",
-        t.workspace, t.user
-    ))
-    .await;
+            t.workspace, t.user
+        ))
+        .await;
     t.post("/brands", json!({ "name": "The last" })).await.expect(201);
     t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
 }

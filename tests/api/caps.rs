@@ -13,16 +13,18 @@ use crate::support::ai_server::{AiApp, AiServer, captions, image_response};
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::command::crier;
 use crate::support::images::png;
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::on_both;
 
-on_both!(
+on_both!(TestApp::start =>
     concurrent_brands_never_exceed_the_cap,
     concurrent_accounts_never_exceed_the_cap,
     concurrent_posts_never_exceed_the_monthly_cap,
     an_already_counted_post_is_not_counted_again,
+    concurrent_requests_never_exceed_the_rate_limit,
+);
+on_both!(AiApp::start =>
     concurrent_images_never_exceed_the_storage_cap,
     concurrent_requests_never_exceed_the_credits,
-    concurrent_requests_never_exceed_the_rate_limit,
     a_plan_change_applies_to_every_process_at_once,
 );
 
@@ -51,8 +53,7 @@ fn id(record: &Value) -> i64 {
     record["id"].as_i64().expect("an id")
 }
 
-async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
-    let app = TestApp::start(s).await;
+async fn concurrent_brands_never_exceed_the_cap(app: TestApp) {
     let (t, replica) = (app.tenant("pro").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let replies = join_all((0..10).map(|n| two.send(n, "POST", "/brands", json!({ "name": "More" })))).await;
@@ -60,8 +61,7 @@ async fn concurrent_brands_never_exceed_the_cap(s: TestStore) {
     assert_eq!((passed(&replies), app.count_rows("brands").await), (4, 5), "one already existed");
 }
 
-async fn concurrent_accounts_never_exceed_the_cap(s: TestStore) {
-    let app = TestApp::start(s).await;
+async fn concurrent_accounts_never_exceed_the_cap(app: TestApp) {
     let (t, replica) = (app.tenant("free").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let path = t.path("/social-accounts");
@@ -83,8 +83,7 @@ async fn item(t: &Tenant<'_>, at: &str) -> String {
     t.path(&format!("/content-plans/{}/items/{}/schedule", created["id"], created["items"][0]["id"]))
 }
 
-async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
-    let app = TestApp::start(s).await;
+async fn concurrent_posts_never_exceed_the_monthly_cap(app: TestApp) {
     let (t, replica) = (app.tenant("business").await, app.replica().await);
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };
     let account = t.account("demo").await;
@@ -135,8 +134,7 @@ async fn concurrent_posts_never_exceed_the_monthly_cap(s: TestStore) {
     assert_eq!(waiting + submitted, 4, "rejected posts are not published");
 }
 
-async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
-    let app = TestApp::start(s).await;
+async fn an_already_counted_post_is_not_counted_again(app: TestApp) {
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
     app.set_used_posts(t.workspace, 20_000 - 2).await;
@@ -159,8 +157,7 @@ async fn an_already_counted_post_is_not_counted_again(s: TestStore) {
     assert_eq!(app.used_posts(t.workspace).await, 20_000);
 }
 
-async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn concurrent_images_never_exceed_the_storage_cap(app: AiApp) {
     let t = app.tenant("business").await;
     let other = AiServer::start().await;
     let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
@@ -191,8 +188,7 @@ async fn concurrent_images_never_exceed_the_storage_cap(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.held().await), (240 * paid as i64, 0));
 }
 
-async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn concurrent_requests_never_exceed_the_credits(app: AiApp) {
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
     let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
@@ -216,8 +212,7 @@ async fn concurrent_requests_never_exceed_the_credits(s: TestStore) {
     );
 }
 
-async fn concurrent_requests_never_exceed_the_rate_limit(s: TestStore) {
-    let app = TestApp::start(s).await;
+async fn concurrent_requests_never_exceed_the_rate_limit(app: TestApp) {
     let t = app.tenant("free").await;
     let replies = join_all((0..75).map(|_| t.get("/brands"))).await;
     let rejected: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
@@ -233,8 +228,7 @@ fn remaining(reply: &Reply) -> u32 {
 }
 
 /// Existing records stay readable. Writes beyond the new caps are rejected until usage fits again.
-async fn a_plan_change_applies_to_every_process_at_once(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_plan_change_applies_to_every_process_at_once(app: AiApp) {
     let t = app.tenant("business").await;
     let replica = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };

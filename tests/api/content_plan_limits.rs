@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 
-on_one_app!(
+on_one_app!(plans_per_brand_are_capped);
+on_one_app!("unlimited" =>
     text_per_plan_is_capped,
     an_oversized_plan_can_shrink,
-    plans_per_brand_are_capped,
     concurrent_plans_never_exceed_the_cap,
     items_per_brand_are_capped,
     plan_lists_have_a_bounded_size,
@@ -30,8 +30,7 @@ async fn create_plan_returning_path(t: &Tenant<'_>, items: Value) -> String {
     t.path(&format!("/content-plans/{}", make(t, items).await.data(201)["id"]))
 }
 
-async fn text_per_plan_is_capped(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn text_per_plan_is_capped(t: Tenant<'_>) {
     // 16 items of 65,535 bytes are 16 bytes less than 1 MiB.
     let path = create_plan_returning_path(&t, items(8, LONG)).await;
     t.post(&format!("{path}/items/bulk"), json!({ "items": items(8, LONG) })).await.expect(201);
@@ -56,11 +55,10 @@ async fn text_per_plan_is_capped(app: TestApp) {
     t.put(&path, json!({ "name": "Renamed" })).await.expect(200);
 }
 
-async fn an_oversized_plan_can_shrink(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_oversized_plan_can_shrink(t: Tenant<'_>) {
     let path = create_plan_returning_path(&t, json!([{ "title": "one" }, { "title": "two" }])).await;
     let long = "x".repeat(MIB);
-    app.sql(format!("UPDATE content_plan_items SET content = '{long}'")).await;
+    t.app.sql(format!("UPDATE content_plan_items SET content = '{long}'")).await;
     let ids: Vec<Value> =
         t.get(&path).await.data(200)["items"].as_array().unwrap().iter().map(|i| i["id"].clone()).collect();
     let item = format!("{path}/items/{}", ids[0]);
@@ -93,9 +91,8 @@ async fn plans_per_brand_are_capped(app: TestApp) {
     make(&t, json!([])).await.expect(201);
 }
 
-async fn concurrent_plans_never_exceed_the_cap(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    fill(&app, &t, 97).await;
+async fn concurrent_plans_never_exceed_the_cap(t: Tenant<'_>) {
+    fill(t.app, &t, 97).await;
     let replies = join_all((0..8).map(|_| make(&t, json!([])))).await;
     assert_eq!(replies.iter().filter(|reply| reply.status == 201).count(), 3);
     for reply in replies.iter().filter(|reply| reply.status != 201) {
@@ -103,8 +100,7 @@ async fn concurrent_plans_never_exceed_the_cap(app: TestApp) {
     }
 }
 
-async fn items_per_brand_are_capped(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn items_per_brand_are_capped(t: Tenant<'_>) {
     for _ in 0..9 {
         make(&t, items(500, 0)).await.expect(201);
     }
@@ -123,16 +119,15 @@ async fn items_per_brand_are_capped(app: TestApp) {
     t.put(&path, json!({ "items": kept })).await.expect_error(402, "limit_reached");
     t.delete(&format!("{one}/{}", created["id"])).await.expect_error(404, "not_found");
     make(&t, json!([])).await.expect(201);
-    assert_eq!(app.count_rows("content_plan_items").await, 5_000);
+    assert_eq!(t.app.count_rows("content_plan_items").await, 5_000);
 }
 
-async fn plan_lists_have_a_bounded_size(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn plan_lists_have_a_bounded_size(t: Tenant<'_>) {
     for _ in 0..10 {
         make(&t, items(500, 2_000)).await.expect(201);
     }
     // The longest titles, of characters with the most bytes.
-    app.sql(format!("UPDATE content_plan_items SET title = '{}'", "🥐".repeat(200))).await;
+    t.app.sql(format!("UPDATE content_plan_items SET title = '{}'", "🥐".repeat(200))).await;
     let listed = t.get(&t.path("/content-plans")).await;
     assert!(listed.body.len() < 8 << 20, "{}", listed.body.len());
     let plans = listed.data(200);

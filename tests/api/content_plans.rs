@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
 
-on_both_apps!(
+on_both_apps!(scheduling_an_item_applies_the_post_rules);
+on_both_apps!("unlimited" =>
     a_plan_is_created_with_its_items,
     an_update_keeps_omitted_fields,
     updating_items_replaces_the_whole_list,
@@ -16,7 +17,6 @@ on_both_apps!(
     an_item_has_at_most_one_post,
     concurrent_requests_schedule_an_item_once,
     deleting_a_plan_keeps_its_posts,
-    scheduling_an_item_applies_the_post_rules,
 );
 on_one_app!(invalid_fields_are_reported, scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature,);
 
@@ -39,8 +39,7 @@ async fn item(t: &Tenant<'_>, item: Value) -> (String, i64) {
     (t.path(&format!("/content-plans/{}/items/{item}", created["id"])), item)
 }
 
-async fn a_plan_is_created_with_its_items(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_plan_is_created_with_its_items(t: Tenant<'_>) {
     assert_eq!(t.get(&t.path("/content-plans")).await.expect(200), json!({ "data": [] }));
     let reply = plan(
         &t,
@@ -74,8 +73,7 @@ async fn a_plan_is_created_with_its_items(app: TestApp) {
     assert_eq!(t.get(&t.path("/content-plans")).await.data(200), json!([second]));
 }
 
-async fn an_update_keeps_omitted_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_update_keeps_omitted_fields(t: Tenant<'_>) {
     let body = json!({ "name": "A", "description": "d", "starts_on": "2030-01-01", "ends_on": "2030-01-31", "items": [{ "title": "i" }] });
     let created = plan(&t, body).await.data(201);
     let path = t.path(&format!("/content-plans/{}", created["id"]));
@@ -105,8 +103,7 @@ async fn an_update_keeps_omitted_fields(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200)["items"], created["items"]);
 }
 
-async fn updating_items_replaces_the_whole_list(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn updating_items_replaces_the_whole_list(t: Tenant<'_>) {
     let items = json!([{ "title": "goes" }, { "title": "stays", "content": "c" }]);
     let created = plan(&t, json!({ "name": "A", "items": items })).await.data(201);
     let (deleted, kept) = (id(&created["items"][0]), id(&created["items"][1]));
@@ -160,13 +157,12 @@ async fn invalid_fields_are_reported(app: TestApp) {
     }
 }
 
-async fn bulk_item_creation_is_atomic(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn bulk_item_creation_is_atomic(t: Tenant<'_>) {
     let created = plan(&t, json!({ "name": "Bulk" })).await.data(201);
     let path = t.path(&format!("/content-plans/{}", created["id"]));
     let bulk = async |items: Value| t.post(&format!("{path}/items/bulk"), json!({ "items": items })).await;
     let many = |n: i64| {
-        (0..n).map(|i| json!({ "title": format!("item {i}"), "planned_at": hours(&app, n - i) })).collect::<Vec<_>>()
+        (0..n).map(|i| json!({ "title": format!("item {i}"), "planned_at": hours(t.app, n - i) })).collect::<Vec<_>>()
     };
     let mut bad = many(3);
     bad[1] = json!({ "title": "" });
@@ -179,7 +175,7 @@ async fn bulk_item_creation_is_atomic(app: TestApp) {
     ] {
         assert_eq!(bulk(items).await.invalid_fields(), [wrong]);
     }
-    assert_eq!(app.count_rows("content_plan_items").await, 0);
+    assert_eq!(t.app.count_rows("content_plan_items").await, 0);
     let created = bulk(json!(many(500))).await.data(201);
     let titles: Vec<&str> = created.as_array().unwrap().iter().map(|i| i["title"].as_str().unwrap()).collect();
     assert_eq!((titles.len(), titles[0], titles[499]), (500, "item 0", "item 499"), "in the request's order");
@@ -187,8 +183,7 @@ async fn bulk_item_creation_is_atomic(app: TestApp) {
     assert_eq!((&shown["items"][0], &shown["items"][499]), (&created[499], &created[0]), "ordered by time");
 }
 
-async fn items_per_plan_are_capped(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn items_per_plan_are_capped(t: Tenant<'_>) {
     let many = |n: usize| json!(vec![json!({ "title": "t" }); n]);
     let created = plan(&t, json!({ "name": "Full", "items": many(500) })).await.data(201);
     let items = t.path(&format!("/content-plans/{}/items", created["id"]));
@@ -196,13 +191,12 @@ async fn items_per_plan_are_capped(app: TestApp) {
     assert_eq!(t.post(&format!("{items}/bulk"), json!({ "items": many(2) })).await.invalid_fields(), ["items"]);
     t.post(&items, json!({ "title": "the last" })).await.expect(201);
     assert_eq!(t.post(&items, json!({ "title": "one more" })).await.invalid_fields(), ["items"]);
-    assert_eq!(app.count_rows("content_plan_items").await, 1_000);
+    assert_eq!(t.app.count_rows("content_plan_items").await, 1_000);
 }
 
-async fn an_item_is_scheduled_as_a_post(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_item_is_scheduled_as_a_post(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let at = hours(&app, 2);
+    let at = hours(t.app, 2);
     let (path, item) = item(&t, json!({ "title": "Bread", "content": "Fresh bread", "planned_at": at })).await;
     let reply = t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
     let mut created = reply.data(201);
@@ -211,7 +205,7 @@ async fn an_item_is_scheduled_as_a_post(app: TestApp) {
     assert_eq!((&created["status"], &created["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
     assert_eq!((&created["scheduled_at"], &created["content"]), (&json!(at), &json!("Fresh bread")));
     assert_eq!((&created["accounts"], &created["plan_item_id"]), (&json!([account]), &json!(item)));
-    assert_eq!(app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
     let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
     assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &created["id"]));
     created.as_object_mut().unwrap().remove("plan_item_id");
@@ -220,10 +214,9 @@ async fn an_item_is_scheduled_as_a_post(app: TestApp) {
     assert_eq!(t.get(&post).await.data(200), created, "a change of the item does not change the post");
 }
 
-async fn an_item_becomes_a_draft_or_a_pending_post(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_item_becomes_a_draft_or_a_pending_post(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    for at in [json!(hours(&app, 2)), json!(hours(&app, -2)), Value::Null] {
+    for at in [json!(hours(t.app, 2)), json!(hours(t.app, -2)), Value::Null] {
         let new = json!({ "title": "t", "content": "c", "planned_at": at });
         let (draft, _) = item(&t, new.clone()).await;
         let created = t.post(&format!("{draft}/schedule"), json!({ "destination": "draft" })).await.data(201);
@@ -234,7 +227,7 @@ async fn an_item_becomes_a_draft_or_a_pending_post(app: TestApp) {
         let created = t.post(&format!("{pending}/schedule"), body).await.data(201);
         assert_eq!((&created["status"], &created["scheduled_at"]), (&json!("pending_approval"), &at));
         let approved = t.request("POST", &t.path(&format!("/posts/{}/approve", created["id"]))).send().await.data(200);
-        let is_future = at == json!(hours(&app, 2));
+        let is_future = at == json!(hours(t.app, 2));
         assert_eq!(approved["status"], if is_future { "scheduled" } else { "publishing" });
     }
 }
@@ -308,10 +301,9 @@ async fn scheduling_an_item_applies_the_post_rules(app: TestApp) {
     assert_eq!(created["targets"][0]["content"], "mine");
 }
 
-async fn an_item_has_at_most_one_post(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_item_has_at_most_one_post(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(t.app, 2) })).await;
     let schedule = async || t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
     let first = schedule().await.data(201);
     schedule().await.expect_error(409, "item_already_scheduled");
@@ -339,10 +331,9 @@ async fn scheduling_errors_are_reported_in_order(app: TestApp) {
     assert_eq!(schedule(account).await.invalid_fields(), ["planned_at"], "its time is in the past");
 }
 
-async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_requests_schedule_an_item_once(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(t.app, 2) })).await;
     let path = &format!("{path}/schedule");
     let calls = (0..12).map(|n| {
         let destination = ["calendar", "draft", "approval"][n % 3];
@@ -354,8 +345,8 @@ async fn concurrent_requests_schedule_an_item_once(app: TestApp) {
     for reply in replies.iter().filter(|r| r.status != 201) {
         reply.expect_error(409, "item_already_scheduled");
     }
-    assert_eq!(app.count_rows("posts").await, 1);
-    assert_eq!(app.used_posts(t.workspace).await, i64::from(created[0].data(201)["status"] != "draft"));
+    assert_eq!(t.app.count_rows("posts").await, 1);
+    assert_eq!(t.app.used_posts(t.workspace).await, i64::from(created[0].data(201)["status"] != "draft"));
 }
 
 async fn approval_requires_a_plan_feature(app: TestApp) {
@@ -368,8 +359,7 @@ async fn approval_requires_a_plan_feature(app: TestApp) {
     assert_eq!(app.count_rows("posts").await, 0);
 }
 
-async fn deleting_a_plan_keeps_its_posts(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn deleting_a_plan_keeps_its_posts(t: Tenant<'_>) {
     let created =
         plan(&t, json!({ "name": "P", "items": [{ "title": "a", "content": "a" }, { "title": "b", "content": "b" }] }));
     let created = created.await.data(201);

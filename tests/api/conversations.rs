@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::fake_inbox::{COMMENTS, message};
 
-on_both_apps!(
+on_both_apps!("pro" =>
     a_single_letter_is_searched_as_a_word,
     a_conversation_is_listed_and_shown,
     search_and_filters_narrow_the_list,
@@ -23,7 +23,7 @@ on_both_apps!(
     a_reply_resolves_on_request,
     a_sync_is_requested,
 );
-on_one_app!(filters_are_checked, rejected_replies_include_the_reason,);
+on_one_app!("pro" => filters_are_checked, rejected_replies_include_the_reason);
 
 /// Connects a handle of the real sandbox, and stores comments on it, each in its own thread. Returns the account.
 async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
@@ -57,9 +57,8 @@ async fn put(t: &Tenant<'_>, id: i64, what: &str, body: Value) -> crate::support
     t.put(&t.path(&format!("/conversations/{id}/{what}")), body).await
 }
 
-async fn a_conversation_is_listed_and_shown(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &["When do you open?", "Nice"]).await;
+async fn a_conversation_is_listed_and_shown(t: Tenant<'_>) {
+    let account = inbox(t.app, &t, &["When do you open?", "Nice"]).await;
     let page = t.get(&t.path("/conversations?per_page=1")).await.expect(200);
     assert_eq!((page["meta"]["total"].as_i64(), page["links"]["next"].is_string()), (Some(2), true));
     let shown = &page["data"][0];
@@ -85,8 +84,7 @@ async fn a_conversation_is_listed_and_shown(app: TestApp) {
     t.get(&t.path(&format!("/conversations/{MISSING_ID}"))).await.expect_error(404, "not_found");
 }
 
-async fn filters_are_checked(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn filters_are_checked(t: Tenant<'_>) {
     for (query, field) in [
         ("status=closed", "status"),
         ("type=email", "type"),
@@ -105,9 +103,8 @@ async fn filters_are_checked(app: TestApp) {
     assert!(ids(&t, "?search=%21%3F&page=3").await.is_empty());
 }
 
-async fn search_and_filters_narrow_the_list(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &["Where is my refund?", "Thank you", "Refunds are fine"]).await;
+async fn search_and_filters_narrow_the_list(t: Tenant<'_>) {
+    let account = inbox(t.app, &t, &["Where is my refund?", "Thank you", "Refunds are fine"]).await;
     let all = ids(&t, "").await;
     assert_eq!(all.len(), 3);
     assert_eq!(ids(&t, "?search=refund").await, [all[0], all[2]]);
@@ -121,9 +118,8 @@ async fn search_and_filters_narrow_the_list(app: TestApp) {
     }
 }
 
-async fn a_status_is_set(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["hello"]).await;
+async fn a_status_is_set(t: Tenant<'_>) {
+    inbox(t.app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let shown = put(&t, id, "status", json!({ "status": "snoozed", "snoozed_until": "2999-01-01T08:00:00" })).await;
     let shown = shown.data(200);
@@ -147,12 +143,11 @@ async fn a_status_is_set(app: TestApp) {
     put(&t, MISSING_ID, "status", json!({})).await.expect_error(404, "not_found");
 }
 
-async fn a_conversation_is_assigned_to_members_only(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["hello"]).await;
+async fn a_conversation_is_assigned_to_members_only(t: Tenant<'_>) {
+    inbox(t.app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let bob = t.colleague(Role::Editor).await;
-    let stranger = app.user(t.workspace, "stranger@example.com").await;
+    let stranger = t.app.user(t.workspace, "stranger@example.com").await;
     let shown = put(&t, id, "assign", json!({ "user_id": bob.user })).await.data(200);
     assert_eq!((&shown["assignee_id"], &shown["status"]), (&json!(bob.user), &json!("open")));
     assert_eq!(put(&t, id, "assign", json!({ "user_id": stranger })).await.invalid_fields(), ["user_id"]);
@@ -161,9 +156,8 @@ async fn a_conversation_is_assigned_to_members_only(app: TestApp) {
     assert_eq!(put(&t, id, "assign", json!({ "user_id": null })).await.data(200)["assignee_id"], Value::Null);
 }
 
-async fn tags_are_set(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["hello"]).await;
+async fn tags_are_set(t: Tenant<'_>) {
+    inbox(t.app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let shown = put(&t, id, "tags", json!({ "tags": ["vip", " refund ", "vip"] })).await.data(200);
     assert_eq!(shown["tags"], json!(["refund", "vip"]));
@@ -181,9 +175,8 @@ async fn tags_are_set(app: TestApp) {
     assert_eq!(put(&t, id, "tags", json!({ "tags": [] })).await.data(200)["tags"], json!([]));
 }
 
-async fn reading_clears_the_count(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["hello"]).await;
+async fn reading_clears_the_count(t: Tenant<'_>) {
+    inbox(t.app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let path = t.path(&format!("/conversations/{id}/read"));
     assert_eq!(t.post(&path, json!({})).await.data(200)["unread_count"], 0);
@@ -191,13 +184,12 @@ async fn reading_clears_the_count(app: TestApp) {
     assert_eq!(t.post(&path, json!({})).await.data(200)["unread_count"], 0);
 }
 
-async fn a_reply_is_accepted_once(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["When do you open?"]).await;
+async fn a_reply_is_accepted_once(t: Tenant<'_>) {
+    inbox(t.app, &t, &["When do you open?"]).await;
     let id = ids(&t, "").await[0];
     let path = t.path(&format!("/conversations/{id}/reply"));
     let send = async || {
-        let request = app.request("POST", &path).key(&t.key).idempotency_key("one");
+        let request = t.app.request("POST", &path).key(&t.key).idempotency_key("one");
         request.json(&json!({ "body": "At seven." })).send().await
     };
     let accepted = send().await;
@@ -211,7 +203,7 @@ async fn a_reply_is_accepted_once(app: TestApp) {
     assert_eq!(accepted.header("location"), Some(wanted.as_str()));
     let again = send().await;
     assert!(again.replayed() && again.data(202) == shown);
-    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
     let detail = t.get(&t.path(&format!("/conversations/{id}"))).await.data(200);
     assert_eq!(
         (detail["messages"].as_array().unwrap().len(), &detail["last_message_preview"]),
@@ -223,9 +215,8 @@ async fn a_reply_is_accepted_once(app: TestApp) {
     }
 }
 
-async fn a_reply_resolves_on_request(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["When do you open?"]).await;
+async fn a_reply_resolves_on_request(t: Tenant<'_>) {
+    inbox(t.app, &t, &["When do you open?"]).await;
     let id = ids(&t, "").await[0];
     put(&t, id, "status", json!({ "status": "snoozed", "snoozed_until": "2999-01-01T08:00:00Z" })).await.expect(200);
     let path = t.path(&format!("/conversations/{id}"));
@@ -237,13 +228,12 @@ async fn a_reply_resolves_on_request(app: TestApp) {
     }
     let reply = t.post(&format!("{path}/reply"), json!({ "body": "x", "resolve": "yes" })).await;
     assert_eq!(reply.invalid_fields(), ["resolve"]);
-    app.sql("UPDATE messages SET body = '', deleted_at = sent_at").await;
+    t.app.sql("UPDATE messages SET body = '', deleted_at = sent_at").await;
     assert_eq!(t.get(&path).await.data(200)["last_message_direction"], Value::Null);
 }
 
-async fn rejected_replies_include_the_reason(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &["hello"]).await;
+async fn rejected_replies_include_the_reason(t: Tenant<'_>) {
+    let account = inbox(t.app, &t, &["hello"]).await;
     let id = ids(&t, "").await[0];
     let path = t.path(&format!("/conversations/{id}/reply"));
     let rejected = async |body: &str| {
@@ -251,36 +241,36 @@ async fn rejected_replies_include_the_reason(app: TestApp) {
         error["message"].as_str().unwrap().to_owned()
     };
     assert!(rejected(&"x".repeat(2_001)).await.contains("at most 2000 characters"));
-    app.expire_account(account).await;
+    t.app.expire_account(account).await;
     assert!(rejected("hello").await.contains("expired"));
     t.delete(&t.path(&format!("/social-accounts/{account}"))).await.expect(200);
     assert!(rejected("hello").await.contains("no longer connected"));
     let shown = t.get(&t.path(&format!("/conversations/{id}"))).await.data(200);
     assert_eq!(shown["can_reply"], false);
     assert!(shown["reply_refusal"].as_str().unwrap().contains("no longer connected"));
-    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 0);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'send_reply'").await, 0);
 }
 
-async fn a_sync_is_requested(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &[]).await;
+async fn a_sync_is_requested(t: Tenant<'_>) {
+    let account = inbox(t.app, &t, &[]).await;
     let path = t.path(&format!("/social-accounts/{account}/sync"));
     let accepted = t.post(&path, json!({})).await;
     assert_eq!(accepted.data(202), json!({ "account_id": account, "synced_at": null, "last_error": null }));
-    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox' AND state = 'ready'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'sync_inbox' AND state = 'ready'").await, 1);
     t.post(&path, json!({})).await.expect(202);
-    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
-    app.expire_account(account).await;
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
+    t.app.expire_account(account).await;
     t.post(&path, json!({})).await.expect_error(409, "reconnect_required");
-    app.sql(format!("UPDATE social_accounts SET status = 'active', platform = 'pinterest' WHERE id = {account}")).await;
+    t.app
+        .sql(format!("UPDATE social_accounts SET status = 'active', platform = 'pinterest' WHERE id = {account}"))
+        .await;
     t.post(&path, json!({})).await.expect_error(422, "platform_capability_unavailable");
     t.post(&t.path(&format!("/social-accounts/{MISSING_ID}/sync")), json!({})).await.expect_error(404, "not_found");
 }
 
 /// As a prefix, a single letter would match almost everything.
-async fn a_single_letter_is_searched_as_a_word(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Plan b is fine", "Bread and butter"]).await;
+async fn a_single_letter_is_searched_as_a_word(t: Tenant<'_>) {
+    inbox(t.app, &t, &["Plan b is fine", "Bread and butter"]).await;
     let all = ids(&t, "").await;
     assert_eq!(all.len(), 2);
     assert_eq!(ids(&t, "?search=b").await, [all[1]]);

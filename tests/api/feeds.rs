@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     a_feed_is_created_listed_updated_and_deleted,
     changing_the_url_resets_the_feed,
     fetch_results_are_shown,
     an_article_becomes_a_draft,
     a_repeated_key_creates_one_feed_and_one_fetch,
 );
-on_one_app!(
+on_one_app!(feeds_require_a_plan_feature);
+on_one_app!("unlimited" =>
     the_name_defaults_to_the_feed_title,
     a_url_must_be_public,
     invalid_fields_are_reported,
-    feeds_require_a_plan_feature,
 );
 
 const URL: &str = "https://8.8.8.8/feed.xml";
@@ -48,13 +48,12 @@ async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/feeds"), body).await.data(201)
 }
 
-async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_feed_is_created_listed_updated_and_deleted(t: Tenant<'_>) {
     let reply = t.post(&t.path("/feeds"), json!({ "name": "News", "url": URL, "type": "atom" })).await;
     let created = reply.data(201);
     let path = t.path(&format!("/feeds/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
-    let at = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    let at = t.app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
         created,
         json!({
@@ -68,7 +67,7 @@ async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
     assert_eq!(ids(&t.get(&t.path("/feeds")).await.data(200)), [second["id"].clone(), created["id"].clone()]);
     assert_eq!(t.get(&path).await.data(200), created);
     assert_eq!(t.get(&format!("{path}/articles")).await.expect(200), json!({ "data": [] }));
-    app.clock.advance(TimeDelta::seconds(5));
+    t.app.clock.advance(TimeDelta::seconds(5));
     let changed = t.put(&path, json!({ "name": "Other", "type": "json", "status": "active" })).await.data(200);
     assert_eq!(
         (&changed["name"], &changed["type"], &changed["status"]),
@@ -84,8 +83,7 @@ async fn a_feed_is_created_listed_updated_and_deleted(app: TestApp) {
     t.get(&t.path(&format!("/feeds/{MISSING_ID}"))).await.expect_error(404, "not_found");
 }
 
-async fn the_name_defaults_to_the_feed_title(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_name_defaults_to_the_feed_title(t: Tenant<'_>) {
     let created = make(&t, json!({ "url": "https://8.8.8.8:8443/a" })).await;
     assert_eq!(created["name"], "8.8.8.8", "its host, until it is fetched");
     let id = created["id"].as_i64().unwrap();
@@ -113,8 +111,7 @@ async fn fetched(t: &Tenant<'_>, id: i64, title: &str) {
     t.app.write(async |tx| feeds::record_success(tx, id, &good).await).await;
 }
 
-async fn a_url_must_be_public(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_url_must_be_public(t: Tenant<'_>) {
     let id = make(&t, json!({ "url": URL })).await["id"].clone();
     let path = t.path(&format!("/feeds/{id}"));
     for url in [
@@ -138,11 +135,10 @@ async fn a_url_must_be_public(app: TestApp) {
         t.put(&path, json!({ "url": url })).await.expect_error(422, "invalid_source_url");
     }
     assert_eq!(t.get(&t.path("/feeds")).await.data(200).as_array().unwrap().len(), 1);
-    assert_eq!(app.count_rows("jobs").await, 1, "nothing was enqueued");
+    assert_eq!(t.app.count_rows("jobs").await, 1, "nothing was enqueued");
 }
 
-async fn invalid_fields_are_reported(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_fields_are_reported(t: Tenant<'_>) {
     let id = make(&t, json!({ "url": URL })).await["id"].clone();
     let path = t.path(&format!("/feeds/{id}"));
     let long = "x".repeat(121);
@@ -166,17 +162,16 @@ async fn invalid_fields_are_reported(app: TestApp) {
     assert_eq!(make(&t, json!({ "url": URL, "type": null })).await["type"], "rss");
 }
 
-async fn changing_the_url_resets_the_feed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn changing_the_url_resets_the_feed(t: Tenant<'_>) {
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let path = t.path(&format!("/feeds/{id}"));
     fetched(&t, id, "Its own title").await;
     article(&t, id, "one").await;
-    app.sql("UPDATE jobs SET state = 'done'").await;
+    t.app.sql("UPDATE jobs SET state = 'done'").await;
     // The same URL is not a change.
     let same = t.put(&path, json!({ "url": URL, "name": "Mine" })).await.data(200);
     assert_eq!((&same["status"], &same["articles_count"]), (&json!("active"), &json!(1)));
-    assert_eq!(app.count_rows("jobs WHERE state = 'ready'").await, 0);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'ready'").await, 0);
     let moved = t.put(&path, json!({ "url": "https://8.8.4.4/other" })).await.data(200);
     assert_eq!(
         (&moved["url"], &moved["status"], &moved["name"]),
@@ -184,20 +179,21 @@ async fn changing_the_url_resets_the_feed(app: TestApp) {
     );
     assert_eq!((&moved["articles_count"], &moved["last_fetched_at"]), (&json!(0), &Value::Null));
     assert_eq!(t.get(&format!("{path}/articles")).await.data(200), json!([]));
-    assert_eq!(app.newest_job().await.lane.as_deref(), Some("host:8.8.4.4"));
+    assert_eq!(t.app.newest_job().await.lane.as_deref(), Some("host:8.8.4.4"));
 }
 
-async fn fetch_results_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn fetch_results_are_shown(t: Tenant<'_>) {
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let path = t.path(&format!("/feeds/{id}"));
-    app.write(async |tx| feeds::record_failure(tx, id, "The server returned 404.", false, app.later(900)).await).await;
+    t.app
+        .write(async |tx| feeds::record_failure(tx, id, "The server returned 404.", false, t.app.later(900)).await)
+        .await;
     let failing = t.get(&path).await.data(200);
     assert_eq!((&failing["status"], &failing["last_error"]), (&json!("failing"), &json!("The server returned 404.")));
     assert!(failing["last_fetched_at"].is_string());
     fetched(&t, id, "Title").await;
     let older = article(&t, id, "one").await;
-    app.clock.advance(TimeDelta::minutes(1));
+    t.app.clock.advance(TimeDelta::minutes(1));
     let newer = article(&t, id, "two").await;
     let active = t.get(&path).await.data(200);
     assert_eq!(
@@ -206,7 +202,7 @@ async fn fetch_results_are_shown(app: TestApp) {
     );
     let list = t.get(&format!("{path}/articles")).await.expect(200);
     assert_eq!(list.as_object().unwrap().len(), 1, "data alone");
-    let at = app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
+    let at = t.app.now().to_rfc3339_opts(chrono::SecondsFormat::Micros, true);
     assert_eq!(
         list["data"][0],
         json!({
@@ -218,8 +214,7 @@ async fn fetch_results_are_shown(app: TestApp) {
     assert_eq!(list["data"][1]["id"], older);
 }
 
-async fn an_article_becomes_a_draft(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_article_becomes_a_draft(t: Tenant<'_>) {
     let id = make(&t, json!({ "url": URL })).await["id"].as_i64().unwrap();
     let whole = article(&t, id, "one").await;
     let path = |article: i64| t.path(&format!("/feeds/{id}/articles/{article}/draft"));
@@ -238,23 +233,22 @@ async fn an_article_becomes_a_draft(app: TestApp) {
     let other = make(&t, json!({ "url": URL })).await["id"].clone();
     let of_other = t.path(&format!("/feeds/{other}/articles/{whole}/draft"));
     t.request("POST", &of_other).send().await.expect_error(404, "not_found");
-    let posts = app.count_rows("posts").await;
+    let posts = t.app.count_rows("posts").await;
     let again = async || t.request("POST", &path(whole)).idempotency_key("once").send().await;
     let (first, second) = (again().await, again().await);
     assert_eq!((first.data(201)["id"].clone(), second.replayed()), (second.data(201)["id"].clone(), true));
-    assert_eq!(app.count_rows("posts").await, posts + 1);
-    assert_eq!(app.used_posts(t.workspace).await, 0, "a draft does not count");
+    assert_eq!(t.app.count_rows("posts").await, posts + 1);
+    assert_eq!(t.app.used_posts(t.workspace).await, 0, "a draft does not count");
 }
 
-async fn a_repeated_key_creates_one_feed_and_one_fetch(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_key_creates_one_feed_and_one_fetch(t: Tenant<'_>) {
     let send =
         async || t.request("POST", &t.path("/feeds")).idempotency_key("once").json(&json!({ "url": URL })).send().await;
     let (first, second) = (send().await, send().await);
     assert_eq!((first.data(201), second.replayed()), (second.data(201), true));
     let request = first.header("x-request-id").unwrap();
     let enqueued = format!("jobs WHERE kind = 'fetch_feed' AND trace = '{request}'");
-    assert_eq!((app.count_rows("feeds").await, app.count_rows(enqueued).await), (1, 1));
+    assert_eq!((t.app.count_rows("feeds").await, t.app.count_rows(enqueued).await), (1, 1));
 }
 
 async fn feeds_require_a_plan_feature(app: TestApp) {

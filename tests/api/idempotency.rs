@@ -7,15 +7,13 @@ use serde_json::json;
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::store::{lock_table, run_concurrently};
 
-on_both_apps!(
+on_both_apps!(concurrent_requests_with_one_key_run_once, keys_are_scoped_to_an_api_key, replays_bypass_the_plan_cap,);
+on_both_apps!("unlimited" =>
     a_repeated_request_is_replayed,
     reusing_a_key_for_another_request_is_rejected,
     a_rejected_request_releases_its_key,
-    concurrent_requests_with_one_key_run_once,
     a_request_sent_again_while_it_runs_is_in_progress,
-    keys_are_scoped_to_an_api_key,
     responses_are_replayed_for_a_day,
-    replays_bypass_the_plan_cap,
     malformed_idempotency_keys_are_rejected,
     a_key_is_locked_during_a_platform_call,
     a_panic_releases_the_key,
@@ -36,10 +34,9 @@ fn same(first: &Reply, again: &Reply) {
     assert_ne!(first.header("x-request-id"), again.header("x-request-id"));
 }
 
-async fn a_repeated_request_is_replayed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_request_is_replayed(t: Tenant<'_>) {
     let send = async |method: &str, path: &str, body: Option<serde_json::Value>, key: &str| {
-        let request = app.request(method, path).key(&t.key).idempotency_key(key);
+        let request = t.app.request(method, path).key(&t.key).idempotency_key(key);
         match body {
             Some(body) => request.json(&body).send().await,
             None => request.send().await,
@@ -64,11 +61,10 @@ async fn a_repeated_request_is_replayed(app: TestApp) {
     t.delete(&path).await.expect_error(404, "not_found");
 }
 
-async fn reusing_a_key_for_another_request_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn reusing_a_key_for_another_request_is_rejected(t: Tenant<'_>) {
     let path = t.path("/posts");
     let send = async |method: &str, path: &str, body: &str| {
-        app.request(method, path).key(&t.key).idempotency_key("k").raw(body).send().await
+        t.app.request(method, path).key(&t.key).idempotency_key("k").raw(body).send().await
     };
     let created = send("POST", &path, r#"{"content":"x"}"#).await.data(201);
     let own = format!("{path}/{}", created["id"]);
@@ -86,10 +82,9 @@ async fn reusing_a_key_for_another_request_is_rejected(app: TestApp) {
     assert_eq!(t.get(&own).await.data(200)["content"], "x");
 }
 
-async fn a_rejected_request_releases_its_key(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_rejected_request_releases_its_key(t: Tenant<'_>) {
     let send = async |path: &str, body: &str| {
-        app.request("POST", path).key(&t.key).idempotency_key("k").raw(body).send().await
+        t.app.request("POST", path).key(&t.key).idempotency_key("k").raw(body).send().await
     };
     send("/brands", "{}").await.expect_error(422, "validation_failed");
     send("/brands", "{").await.expect_error(400, "invalid_json");
@@ -128,12 +123,11 @@ async fn concurrent_requests_with_one_key_run_once(app: TestApp) {
     }
 }
 
-async fn a_request_sent_again_while_it_runs_is_in_progress(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_request_sent_again_while_it_runs_is_in_progress(t: Tenant<'_>) {
     let path = t.path("/posts");
-    let send = || app.request("POST", &path).key(&t.key).idempotency_key("k").json(&json!({ "content": "x" })).send();
-    let mut tx = app.begin().await.unwrap();
-    if app.is_postgres() {
+    let send = || t.app.request("POST", &path).key(&t.key).idempotency_key("k").json(&json!({ "content": "x" })).send();
+    let mut tx = t.app.begin().await.unwrap();
+    if t.app.is_postgres() {
         lock_table(&mut tx, "posts").await;
     }
     let (rejected, running) = futures::future::select(Box::pin(send()), Box::pin(send())).await.factor_first();
@@ -154,15 +148,14 @@ async fn keys_are_scoped_to_an_api_key(app: TestApp) {
     assert_ne!(ids[0], ids[1]);
 }
 
-async fn responses_are_replayed_for_a_day(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn responses_are_replayed_for_a_day(t: Tenant<'_>) {
     let send = async || {
-        app.request("POST", "/brands").key(&t.key).idempotency_key("k").json(&json!({ "name": "Daily" })).send().await
+        t.app.request("POST", "/brands").key(&t.key).idempotency_key("k").json(&json!({ "name": "Daily" })).send().await
     };
     send().await.expect(201);
-    app.clock.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
+    t.app.clock.advance(TimeDelta::hours(24) - TimeDelta::seconds(1));
     assert!(send().await.replayed());
-    app.clock.advance(TimeDelta::seconds(1));
+    t.app.clock.advance(TimeDelta::seconds(1));
     assert!(!send().await.replayed());
     assert_eq!(count_brands_named(&t, "Daily").await, 2);
 }
@@ -180,10 +173,9 @@ async fn replays_bypass_the_plan_cap(app: TestApp) {
     assert!(again.replayed() && again.status == 201);
 }
 
-async fn malformed_idempotency_keys_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn malformed_idempotency_keys_are_rejected(t: Tenant<'_>) {
     let send = async |key: &str| {
-        app.request("POST", "/brands").key(&t.key).idempotency_key(key).json(&json!({ "name": "K" })).send().await
+        t.app.request("POST", "/brands").key(&t.key).idempotency_key(key).json(&json!({ "name": "K" })).send().await
     };
     for key in ["~", "!", &"k".repeat(255)] {
         send(key).await.expect(201);
@@ -194,30 +186,28 @@ async fn malformed_idempotency_keys_are_rejected(app: TestApp) {
     send("").await.expect_error(400, "idempotency_key_required");
 }
 
-async fn a_key_is_locked_during_a_platform_call(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_key_is_locked_during_a_platform_call(t: Tenant<'_>) {
     let path = t.path("/social-accounts");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "waits" } });
-    let send = || app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send();
+    let send = || t.app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send();
     let second = async {
-        app.connector.waiting.acquire().await.expect("the first one waits").forget();
+        t.app.connector.waiting.acquire().await.expect("the first one waits").forget();
         let reply = send().await;
-        app.connector.go.add_permits(1);
+        t.app.connector.go.add_permits(1);
         reply
     };
     let (first, second) = tokio::join!(send(), second);
     second.expect_error(409, "idempotency_in_progress");
     assert_eq!(second.header("retry-after"), Some("1"));
     same(&first, &send().await);
-    assert_eq!(app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 1);
+    assert_eq!(t.app.connector.connects.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
 
-async fn a_panic_releases_the_key(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_panic_releases_the_key(t: Tenant<'_>) {
     let path = t.path("/social-accounts");
     let send = async |handle: &str| {
         let body = json!({ "platform": "sandbox", "credentials": { "handle": handle } });
-        app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send().await
+        t.app.request("POST", &path).key(&t.key).idempotency_key("k").json(&body).send().await
     };
     let error = send("panics").await.expect_error(500, "internal_error");
     assert!(!error["message"].as_str().unwrap().contains("panic"));
@@ -233,11 +223,10 @@ async fn a_panic_releases_the_key(app: TestApp) {
     panic!("the key was not released");
 }
 
-async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let key_id = app.newest_id(format!("api_keys WHERE user_id = {}", t.user)).await;
+async fn a_rolled_back_response_is_not_replayed(t: Tenant<'_>) {
+    let key_id = t.app.newest_id(format!("api_keys WHERE user_id = {}", t.user)).await;
     let slot = IdempotencySlot { api_key_id: key_id, key: "k".into(), fingerprint: vec![1], request: None };
-    let mut tx = app.begin().await.unwrap();
+    let mut tx = t.app.begin().await.unwrap();
     idempotency::store(
         &mut tx,
         &slot,
@@ -247,15 +236,20 @@ async fn a_rolled_back_response_is_not_replayed(app: TestApp) {
     .await
     .unwrap();
     drop(tx);
-    let reply =
-        app.request("POST", "/brands").key(&t.key).idempotency_key("k").json(&json!({ "name": "After" })).send().await;
+    let reply = t
+        .app
+        .request("POST", "/brands")
+        .key(&t.key)
+        .idempotency_key("k")
+        .json(&json!({ "name": "After" }))
+        .send()
+        .await;
     assert!(reply.status == 201 && !reply.replayed(), "{reply:?}");
 }
 
-async fn stored_responses_are_encrypted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn stored_responses_are_encrypted(t: Tenant<'_>) {
     let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let secret = t.post("/webhooks", hook).await.data(201)["secret"].as_str().unwrap().to_owned();
-    let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys").await;
+    let body: Vec<u8> = t.app.value("SELECT response FROM idempotency_keys").await;
     assert!(!body.windows(secret.len()).any(|w| w == secret.as_bytes()));
 }

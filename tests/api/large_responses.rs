@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     large_responses_are_rendered_again_on_replay,
     small_responses_are_replayed_unchanged,
     replays_of_deleted_records_return_404,
@@ -68,45 +68,42 @@ fn items(count: usize) -> Value {
     json!(vec![json!({ "title": "t", "content": text() }); count])
 }
 
-async fn large_responses_are_rendered_again_on_replay(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn large_responses_are_rendered_again_on_replay(t: Tenant<'_>) {
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(15) }));
     let first = create.send().await;
     assert!(first.body.len() > 900_000);
     same(&first, &create.send().await);
-    assert_eq!(app.count_rows("content_plans").await, 1);
+    assert_eq!(t.app.count_rows("content_plans").await, 1);
     // A small change of a large plan.
     let path = t.path(&format!("/content-plans/{}", id(&first)));
     for n in 0..5 {
         let rename = RepeatableRequest::new(&t, "PUT", path.clone(), json!({ "name": format!("Name {n}") }));
         same(&rename.send().await, &rename.send().await);
     }
-    assert_eq!(largest(&app).await, 0, "only ids are stored");
-    assert_eq!(app.count_rows("idempotency_keys WHERE records IS NOT NULL").await, 6);
+    assert_eq!(largest(t.app).await, 0, "only ids are stored");
+    assert_eq!(t.app.count_rows("idempotency_keys WHERE records IS NOT NULL").await, 6);
     // A replay returns the current state.
     let again = create.send().await;
     assert!(again.replayed() && again.json()["data"]["name"] == "Name 4", "{}", again.status);
     let other = RepeatableRequest { body: json!({ "name": "Other" }), ..create };
     other.send().await.expect_error(409, "idempotency_key_reused");
-    app.clock.advance(TimeDelta::hours(24));
+    t.app.clock.advance(TimeDelta::hours(24));
     assert!(!other.send().await.replayed());
 }
 
-async fn small_responses_are_replayed_unchanged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn small_responses_are_replayed_unchanged(t: Tenant<'_>) {
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Small", "items": items(1) }));
     let first = create.send().await;
     t.put(&t.path(&format!("/content-plans/{}", id(&first))), json!({ "name": "Other" })).await.expect(200);
     same(&first, &create.send().await);
-    assert!((1..MAX_STORED_BYTES).contains(&largest(&app).await));
+    assert!((1..MAX_STORED_BYTES).contains(&largest(t.app).await));
     t.delete(&t.path(&format!("/content-plans/{}", id(&first)))).await.expect(204);
     same(&first, &create.send().await);
 }
 
-async fn replays_of_deleted_records_return_404(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn replays_of_deleted_records_return_404(t: Tenant<'_>) {
     let plan =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     let path = t.path(&format!("/content-plans/{}", id(&plan.send().await)));
@@ -126,15 +123,14 @@ async fn replays_of_deleted_records_return_404(app: TestApp) {
         let reply = once.send().await;
         let error = reply.expect_error(404, "not_found");
         assert!(reply.replayed() && error["message"].as_str().unwrap().contains("deleted since"), "{error}");
-        assert_eq!(app.count_rows(rows).await, 0);
+        assert_eq!(t.app.count_rows(rows).await, 0);
     }
 }
 
-async fn every_large_write_response_can_be_replayed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_large_write_response_can_be_replayed(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let long = "\u{1f950}".repeat(30_000);
-    let later = (app.now() + TimeDelta::hours(5)).to_rfc3339();
+    let later = (t.app.now() + TimeDelta::hours(5)).to_rfc3339();
     let links: Vec<Value> = (0..100)
         .map(|n| json!({ "title": "t", "url": format!("https://example.com/{n}/{}", "p".repeat(2_000)) }))
         .collect();
@@ -178,21 +174,19 @@ async fn every_large_write_response_can_be_replayed(app: TestApp) {
     for verb in ["submit", "reject", "submit", "approve"] {
         send("POST", format!("{path}/{verb}"), json!({})).await;
     }
-    assert!(largest(&app).await < MAX_STORED_BYTES);
+    assert!(largest(t.app).await < MAX_STORED_BYTES);
 }
 
-async fn replays_of_large_responses_check_brand_access(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn replays_of_large_responses_check_brand_access(t: Tenant<'_>) {
     let create =
         RepeatableRequest::new(&t, "POST", t.path("/content-plans"), json!({ "name": "Large", "items": items(3) }));
     create.send().await.expect(201);
-    app.write(async |tx| brands::remove_member(tx, t.brand, t.user).await).await;
+    t.app.write(async |tx| brands::remove_member(tx, t.brand, t.user).await).await;
     create.send().await.expect_error(403, "brand_forbidden");
 }
 
 /// A control character is one byte of text and six bytes of JSON.
-async fn post_lists_have_a_bounded_size(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn post_lists_have_a_bounded_size(t: Tenant<'_>) {
     let long = "\u{1}".repeat(65_535);
     let mut created = Vec::new();
     for _ in 0..33 {
@@ -200,9 +194,9 @@ async fn post_lists_have_a_bounded_size(app: TestApp) {
     }
     created.reverse();
     for query in ["per_page=100", "per_page=30&status=draft", "per_page=21", ""] {
-        let (mut next, mut listed) = (format!("{}/api/public/v1{}?{query}", app.url, t.path("/posts")), Vec::new());
+        let (mut next, mut listed) = (format!("{}/api/public/v1{}?{query}", t.app.url, t.path("/posts")), Vec::new());
         while !next.is_empty() {
-            let reply = app.visit("GET", &next).key(&t.key).send().await;
+            let reply = t.app.visit("GET", &next).key(&t.key).send().await;
             assert!(reply.body.len() < 9 << 20, "{next}: {}", reply.body.len());
             let page = reply.expect(200);
             assert_eq!(page["meta"]["from"], listed.len() + 1, "{next}");

@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
 
-on_both_apps!(
-    a_page_is_created_read_and_deleted,
+on_both_apps!(a_page_is_created_read_and_deleted, slugs_are_unique_across_workspaces);
+on_both_apps!("unlimited" =>
     a_slug_is_derived_from_the_title,
-    slugs_are_unique_across_workspaces,
     concurrent_pages_get_distinct_slugs,
     an_update_keeps_omitted_fields,
     reordered_links_keep_their_clicks,
@@ -61,8 +60,7 @@ async fn a_page_is_created_read_and_deleted(app: TestApp) {
     assert_eq!(again["slug"], "loewe", "the slug is free again");
 }
 
-async fn a_slug_is_derived_from_the_title(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_slug_is_derived_from_the_title(t: Tenant<'_>) {
     let slug = async |title: &str| {
         make(&t, json!({ "title": title, "slug": null })).await["slug"].as_str().unwrap().to_owned()
     };
@@ -94,8 +92,7 @@ async fn slugs_are_unique_across_workspaces(app: TestApp) {
     make(&other, json!({ "title": "x", "slug": "acme" })).await;
 }
 
-async fn concurrent_pages_get_distinct_slugs(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_pages_get_distinct_slugs(t: Tenant<'_>) {
     let path = &t.path("/link-in-bio");
     let named =
         futures::future::join_all((0..8).map(|_| t.post(path, json!({ "title": "T", "slug": "wanted" })))).await;
@@ -164,8 +161,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     make(&t, with("links", json!(vec![link("a"); 100]))).await;
 }
 
-async fn an_update_keeps_omitted_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_update_keeps_omitted_fields(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "bio": "b", "theme": "forest", "links": [link("a")] })).await;
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let changed = t.put(&path, json!({ "title": "New", "slug": "new", "theme": "dark" })).await.data(200);
@@ -174,19 +170,18 @@ async fn an_update_keeps_omitted_fields(app: TestApp) {
         (&json!("New"), &json!("new"), &json!("dark"))
     );
     assert_eq!((&changed["bio"], &changed["links"]), (&created["bio"], &created["links"]));
-    assert_eq!(changed["url"], format!("{}/@new", app.url));
+    assert_eq!(changed["url"], format!("{}/@new", t.app.url));
     let same = t.put(&path, json!({ "title": null, "slug": null, "theme": null })).await.data(200);
     assert_eq!((&same["title"], &same["slug"], &same["theme"]), (&json!("New"), &json!("new"), &json!("dark")));
     let emptied = t.put(&path, json!({ "bio": null, "links": null })).await.data(200);
     assert_eq!((&emptied["bio"], &emptied["links"]), (&Value::Null, &json!([])));
 }
 
-async fn reordered_links_keep_their_clicks(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn reordered_links_keep_their_clicks(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "order", "links": [link("a"), link("b"), link("c")] })).await;
     let id = |n: usize| created["links"][n]["id"].clone();
-    app.request_at_root("GET", &app.url, &format!("/@order/l/{}", id(2))).send().await;
-    app.api.write_counts().await.unwrap();
+    t.app.request_at_root("GET", &t.app.url, &format!("/@order/l/{}", id(2))).send().await;
+    t.app.api.write_counts().await.unwrap();
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let links = json!([{ "id": id(2) }, link("new"), { "id": id(0), "title": "A" }]);
     let changed = t.put(&path, json!({ "links": links })).await.data(200);
@@ -201,18 +196,17 @@ async fn reordered_links_keep_their_clicks(app: TestApp) {
         [(json!("c"), json!(1), json!(1)), (json!("new"), json!(2), json!(0)), (json!("A"), json!(3), json!(0))]
     );
     assert_eq!((&changed["links"][0]["id"], &changed["links"][2]["id"]), (&id(2), &id(0)));
-    app.request_at_root("GET", &app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
+    t.app.request_at_root("GET", &t.app.url, &format!("/@order/l/{}", id(1))).send().await.not_found();
 }
 
-async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_avatar_is_shown_and_cannot_be_deleted(t: Tenant<'_>) {
     let asset = t.upload("me.png", &images::png(60, 40), &[("alt_text", "Ann & \"Bo\"")]).await.data(201);
     let body = json!({ "title": "Acme", "slug": "acme", "avatar": asset["id"] });
     let page = t.post(&t.path("/link-in-bio"), body).await.data(201);
     assert_eq!(page["avatar"], asset);
     assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200)[0]["avatar"], asset);
-    let shown = String::from_utf8(app.page("/@acme").await.body).unwrap();
-    let thumbnail = asset["thumbnail_url"].as_str().unwrap().strip_prefix(&app.url).unwrap();
+    let shown = String::from_utf8(t.app.page("/@acme").await.body).unwrap();
+    let thumbnail = asset["thumbnail_url"].as_str().unwrap().strip_prefix(&t.app.url).unwrap();
     assert!(shown.contains(&format!("src=\"{thumbnail}\"")), "{shown}");
     assert!(shown.contains("alt=\"Ann &#38; &#34;Bo&#34;\""), "{shown}");
     assert!(shown.contains(&format!("<meta property=\"og:image\" content=\"{}\">", asset["url"].as_str().unwrap())));
@@ -220,7 +214,7 @@ async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     let image = t.path(&format!("/media/{}", asset["id"]));
     t.delete(&image).await.expect_error(409, "media_in_use");
     // An image of another workspace, or an unknown one, cannot be an avatar.
-    let stranger = app.tenant("unlimited").await;
+    let stranger = t.app.tenant("unlimited").await;
     let theirs = stranger.upload("a.png", &images::png(9, 9), &[]).await.data(201);
     for wrong in [theirs["id"].clone(), json!(999_999), json!("x")] {
         assert_eq!(t.put(&path, json!({ "avatar": wrong })).await.invalid_fields(), ["avatar"]);
@@ -228,14 +222,13 @@ async fn an_avatar_is_shown_and_cannot_be_deleted(app: TestApp) {
     // An omitted field keeps its value. Null clears it.
     assert_eq!(t.put(&path, json!({ "title": "New" })).await.data(200)["avatar"], asset);
     assert!(t.put(&path, json!({ "avatar": null })).await.data(200)["avatar"].is_null());
-    assert!(!String::from_utf8(app.page("/@acme").await.body).unwrap().contains("<img"));
+    assert!(!String::from_utf8(t.app.page("/@acme").await.body).unwrap().contains("<img"));
     t.delete(&image).await.expect(204);
 }
 
 /// If an image becomes an avatar while it is deleted, one of the requests is rejected, so that no page has a deleted
 /// image.
-async fn concurrent_avatar_update_and_deletion_conflict(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_avatar_update_and_deletion_conflict(t: Tenant<'_>) {
     let page = make(&t, json!({ "title": "T" })).await;
     let path = t.path(&format!("/link-in-bio/{}", page["id"]));
     for n in 1..=8 {
@@ -254,10 +247,9 @@ async fn concurrent_avatar_update_and_deletion_conflict(app: TestApp) {
     }
 }
 
-async fn a_repeated_request_has_one_effect(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_request_has_one_effect(t: Tenant<'_>) {
     let twice = async |method: &str, path: &str, body: Value, key: &str| {
-        let send = || app.request(method, path).key(&t.key).idempotency_key(key).json(&body).send();
+        let send = || t.app.request(method, path).key(&t.key).idempotency_key(key).json(&body).send();
         let (first, again) = (send().await, send().await);
         assert!(first.status < 300 && !first.replayed() && again.replayed(), "{first:?} {again:?}");
         assert_eq!((first.status, &first.body), (again.status, &again.body));
@@ -271,11 +263,10 @@ async fn a_repeated_request_has_one_effect(app: TestApp) {
     let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
     assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
     twice("DELETE", &path, json!({}), "three").await.expect(204);
-    assert_eq!(app.count_rows("bio_pages").await, 0);
+    assert_eq!(t.app.count_rows("bio_pages").await, 0);
 }
 
-async fn a_link_has_an_icon_and_one_stands_out(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_link_has_an_icon_and_one_stands_out(t: Tenant<'_>) {
     let with = |extra: Value| {
         let mut link = link("Shop");
         link.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -286,7 +277,7 @@ async fn a_link_has_an_icon_and_one_stands_out(app: TestApp) {
     let of = |page: &Value, n: usize| (page["links"][n]["icon"].clone(), page["links"][n]["is_primary"].clone());
     assert_eq!(of(&created, 0), (json!("shop"), json!(true)));
     assert_eq!(of(&created, 1), (Value::Null, json!(false)));
-    let shown = String::from_utf8(app.page("/@icons").await.body).unwrap();
+    let shown = String::from_utf8(t.app.page("/@icons").await.body).unwrap();
     assert_eq!((shown.matches("class=\"primary\"").count(), shown.matches("<svg").count()), (1, 1), "{shown}");
 
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));

@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, on_both_apps};
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     pages_match_laravel_pagination,
     filters_reduce_the_total,
     invalid_page_parameters_are_rejected,
-    only_paginated_lists_have_page_metadata
+    only_paginated_lists_have_page_metadata,
 );
 
 async fn drafts(t: &Tenant<'_>, n: i64) -> Vec<i64> {
@@ -20,9 +20,8 @@ async fn drafts(t: &Tenant<'_>, n: i64) -> Vec<i64> {
     ids
 }
 
-async fn pages_match_laravel_pagination(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let url = format!("{}/api/public/v1{}", app.url, t.path("/posts"));
+async fn pages_match_laravel_pagination(t: Tenant<'_>) {
+    let url = format!("{}/api/public/v1{}", t.app.url, t.path("/posts"));
     let empty = t.get(&t.path("/posts")).await.expect(200);
     assert_eq!(empty["data"], json!([]));
     assert_eq!((&empty["meta"]["last_page"], &empty["meta"]["from"]), (&json!(1), &Value::Null));
@@ -51,8 +50,7 @@ async fn pages_match_laravel_pagination(app: TestApp) {
     assert_eq!(t.get(&t.path("/posts?per_page=1000")).await.expect(200)["meta"]["per_page"], 100);
 }
 
-async fn filters_reduce_the_total(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn filters_reduce_the_total(t: Tenant<'_>) {
     drafts(&t, 3).await;
     for (status, total) in [("draft", 3), ("scheduled", 0), ("failed", 0)] {
         let page = t.get(&t.path(&format!("/posts?status={status}"))).await.expect(200);
@@ -61,16 +59,14 @@ async fn filters_reduce_the_total(app: TestApp) {
     assert_eq!(t.get(&t.path("/posts?status=nope&page=0")).await.invalid_fields(), ["page", "status"]);
 }
 
-async fn invalid_page_parameters_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_page_parameters_are_rejected(t: Tenant<'_>) {
     for query in ["per_page=0", "per_page=-1", "per_page=abc", "page=0", "page=1.5", "page="] {
         let field = query.split('=').next().unwrap();
         assert_eq!(t.get(&t.path(&format!("/posts?{query}"))).await.invalid_fields(), [field], "{query}");
     }
 }
 
-async fn only_paginated_lists_have_page_metadata(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn only_paginated_lists_have_page_metadata(t: Tenant<'_>) {
     for path in ["/social-accounts", "/posts", "/media"] {
         let page = t.get(&t.path(&format!("{path}?per_page=1000"))).await.expect(200);
         assert_eq!(page["meta"]["per_page"], 100, "{path}");

@@ -10,10 +10,9 @@ use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::images;
 use crate::support::store::{TestStore, new_account, on_both, publish_to_sandbox};
 
-on_both_apps!(
+on_both_apps!(foreign_and_duplicate_images_are_rejected, images_of_unpublished_posts_are_in_use);
+on_both_apps!("unlimited" =>
     images_keep_their_order,
-    foreign_and_duplicate_images_are_rejected,
-    images_of_unpublished_posts_are_in_use,
     a_draft_with_a_deleted_image_cannot_be_published,
     retrying_a_post_with_a_deleted_image_is_rejected,
     published_targets_do_not_need_their_images,
@@ -61,8 +60,7 @@ async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
     created.await
 }
 
-async fn images_keep_their_order(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn images_keep_their_order(t: Tenant<'_>) {
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let ((one, two), three) = (two(&t).await, upload(&t, 5, 5).await);
     let own = json!([{ "account_id": other, "media": [three, one] }]);
@@ -73,15 +71,15 @@ async fn images_keep_their_order(app: TestApp) {
         (&created["targets"][0]["media"], &created["targets"][1]["media"]),
         (&Value::Null, &json!([three, one]))
     );
-    assert_eq!(app.count_rows("post_media").await, 3, "each once");
+    assert_eq!(t.app.count_rows("post_media").await, 3, "each once");
     let path = t.path(&format!("/posts/{}", created["id"]));
     let changed = t.put(&path, json!({ "media": [one, two] })).await.data(200);
     assert_eq!((&changed["media"], &changed["targets"][1]["media"]), (&json!([one, two]), &json!([three, one])));
     t.put(&path, json!({ "overrides": null })).await.expect(200);
-    assert_eq!(app.count_rows(format!("post_media WHERE media_id = {three}")).await, 0);
+    assert_eq!(t.app.count_rows(format!("post_media WHERE media_id = {three}")).await, 0);
     assert_eq!(t.put(&path, json!({ "media": null })).await.invalid_fields(), ["content"]);
     let bare = t.put(&path, json!({ "media": [], "content": "x" })).await.data(200);
-    assert_eq!((&bare["media"], app.count_rows("post_media").await), (&json!([]), 0));
+    assert_eq!((&bare["media"], t.app.count_rows("post_media").await), (&json!([]), 0));
 }
 
 async fn foreign_and_duplicate_images_are_rejected(app: TestApp) {
@@ -140,20 +138,19 @@ async fn images_of_unpublished_posts_are_in_use(app: TestApp) {
     assert_eq!(used(&app, &[one, two]).await, [false, false], "of a deleted post");
 }
 
-async fn a_draft_with_a_deleted_image_cannot_be_published(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_draft_with_a_deleted_image_cannot_be_published(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
     let body = json!({ "content": "x", "media": [one, two], "accounts": [account] });
     let path = t.path(&format!("/posts/{}", create(&t, body).await.data(201)["id"]));
-    delete_asset(&app, t.brand, one).await;
+    delete_asset(t.app, t.brand, one).await;
     assert_eq!(t.put(&path, json!({ "content": "y" })).await.data(200)["media"], json!([one, two]));
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["media.0"]);
     assert_eq!(t.request("POST", &format!("{path}/submit")).send().await.invalid_fields(), ["media.0"]);
     assert_eq!(t.put(&path, json!({ "media": [two, one] })).await.invalid_fields(), ["media.1"]);
     let other = json!([{ "account_id": account, "media": [two] }]);
     assert_eq!(t.put(&path, json!({ "overrides": other })).await.data(200)["media"], json!([one, two]));
-    assert_eq!(app.count_rows("post_media").await, 1);
+    assert_eq!(t.app.count_rows("post_media").await, 1);
     let now = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
     assert_eq!(now["status"], "publishing", "a deleted image is not published");
 }
@@ -170,46 +167,43 @@ async fn failed(app: &TestApp, t: &Tenant<'_>, half: bool, body: Value) -> Strin
     t.path(&format!("/posts/{}", created["id"]))
 }
 
-async fn retrying_a_post_with_a_deleted_image_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn retrying_a_post_with_a_deleted_image_is_rejected(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let (one, two) = two(&t).await;
     let body = json!({ "schedule_type": "now", "media": [two, one], "accounts": [account] });
-    let path = failed(&app, &t, false, body).await;
-    delete_asset(&app, t.brand, one).await;
+    let path = failed(t.app, &t, false, body).await;
+    delete_asset(t.app, t.brand, one).await;
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["media.1"]);
     let again = t.put(&path, json!({ "schedule_type": "now", "media": [two] })).await.data(200);
     assert_eq!((&again["status"], &again["media"]), (&json!("publishing"), &json!([two])));
-    assert_eq!(used(&app, &[one, two]).await, [false, true]);
+    assert_eq!(used(t.app, &[one, two]).await, [false, true]);
 }
 
-async fn published_targets_do_not_need_their_images(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn published_targets_do_not_need_their_images(t: Tenant<'_>) {
     let (account, other) = (t.account("demo").await, t.account("other").await);
     let (one, two) = two(&t).await;
     let own = json!([{ "account_id": other, "media": [two] }]);
     let body = json!({ "schedule_type": "now", "media": [one], "accounts": [account, other], "overrides": own });
-    let path = failed(&app, &t, true, body).await;
-    delete_asset(&app, t.brand, one).await;
+    let path = failed(t.app, &t, true, body).await;
+    delete_asset(t.app, t.brand, one).await;
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
-    let post = app.newest_id("posts").await;
-    app.end_post(post, "partially_published", &["published", "failed"]).await;
-    delete_asset(&app, t.brand, two).await;
+    let post = t.app.newest_id("posts").await;
+    t.app.end_post(post, "partially_published", &["published", "failed"]).await;
+    delete_asset(t.app, t.brand, two).await;
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["overrides.media.0"]);
-    app.end_post(post, "published", &["published", "published"]).await;
+    t.app.end_post(post, "published", &["published", "published"]).await;
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
 }
 
-async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_concurrently_deleted_image_is_rejected(t: Tenant<'_>) {
     let (account, (one, _)) = (t.account("demo").await, two(&t).await);
-    let mut deleting = app.begin().await.unwrap();
+    let mut deleting = t.app.begin().await.unwrap();
     media::lock(&mut deleting, t.brand, one).await.unwrap();
     let posting = create(&t, json!({ "schedule_type": "now", "media": [one], "accounts": [account] }));
     let delete = async {
         // On SQLite, a writer waits in any case.
-        if app.is_postgres() {
-            app.until_blocked(1).await;
+        if t.app.is_postgres() {
+            t.app.until_blocked(1).await;
         }
         assert!(!post_media::in_use(&mut deleting, one).await.unwrap());
         media::delete(&mut deleting, t.brand, one).await.unwrap();
@@ -217,11 +211,10 @@ async fn a_concurrently_deleted_image_is_rejected(app: TestApp) {
     };
     let (reply, ()) = tokio::join!(posting, delete);
     assert_eq!(reply.invalid_fields(), ["media.0"]);
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }
 
-async fn platform_image_limits_are_enforced(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn platform_image_limits_are_enforced(t: Tenant<'_>) {
     let (telegram, instagram) = (account_on(&t, Platform::Telegram).await, account_on(&t, Platform::Instagram).await);
     let (long, square) = (upload(&t, 210, 10).await, upload(&t, 20, 20).await);
     let mut many = Vec::new();
@@ -258,16 +251,16 @@ async fn platform_image_limits_are_enforced(app: TestApp) {
     create(&t, json!({ "media": [square, long], "accounts": [telegram] })).await.expect(201);
 }
 
-async fn the_sandbox_shows_images_with_alt_texts(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_sandbox_shows_images_with_alt_texts(t: Tenant<'_>) {
     let image = |n: i32, alt: &str| SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
     let images = [image(1, "A \"red\" <door>"), image(2, "")];
-    app.write(async |tx| {
-        sandbox::claim_handle(tx, t.workspace, "shows").await?;
-        publish_to_sandbox(tx, t.workspace, "shows", "k", "", &images).await
-    })
-    .await;
-    let page = app.page("/sandbox/shows").await;
+    t.app
+        .write(async |tx| {
+            sandbox::claim_handle(tx, t.workspace, "shows").await?;
+            publish_to_sandbox(tx, t.workspace, "shows", "k", "", &images).await
+        })
+        .await;
+    let page = t.app.page("/sandbox/shows").await;
     assert_eq!(page.status, 200);
     let html = String::from_utf8(page.body.clone()).unwrap();
     assert!(html.contains("class=\"pictures of-2\""), "{html}");
@@ -279,12 +272,11 @@ async fn the_sandbox_shows_images_with_alt_texts(app: TestApp) {
     );
 }
 
-async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_scheduling_and_deletion_conflict(t: Tenant<'_>) {
     let account = t.account("demo").await;
     for round in 0..20 {
         let image = upload(&t, 20 + round, 10).await;
-        let at = app.later(3_600).to_rfc3339();
+        let at = t.app.later(3_600).to_rfc3339();
         let post = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account], "media": [image] });
         let path = t.path(&format!("/media/{image}"));
         let (deleted, scheduled) = tokio::join!(t.delete(&path), create(&t, post));
@@ -295,7 +287,7 @@ async fn concurrent_scheduling_and_deletion_conflict(app: TestApp) {
                 deleted.expect(204);
             }
         }
-        assert_eq!(used(&app, &[image]).await, [scheduled.status == 201]);
+        assert_eq!(used(t.app, &[image]).await, [scheduled.status == 201]);
     }
 }
 

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
-on_both_apps!(
+on_both_apps!(publishing_now_retries_only_failed_targets);
+on_both_apps!("unlimited" =>
     a_publishing_post_cannot_be_edited,
     a_post_with_a_running_job_cannot_be_edited,
-    publishing_now_retries_only_failed_targets,
     a_post_shows_the_error_of_its_first_failed_target,
     deleting_a_post_does_not_stop_running_jobs,
 );
@@ -22,8 +22,7 @@ async fn create_post_with_statuses(t: &Tenant<'_>, post: &str, targets: [&str; 2
     (t.path(&format!("/posts/{}", created["id"])), ids)
 }
 
-async fn a_publishing_post_cannot_be_edited(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_publishing_post_cannot_be_edited(t: Tenant<'_>) {
     for (status, targets) in [("publishing", ["publishing", "pending"]), ("published", ["published", "published"])] {
         let (path, _) = create_post_with_statuses(&t, status, targets).await;
         t.put(&path, json!({ "content": "y" })).await.expect_error(409, "post_not_editable");
@@ -36,17 +35,16 @@ async fn a_publishing_post_cannot_be_edited(app: TestApp) {
     }
 }
 
-async fn a_post_with_a_running_job_cannot_be_edited(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_with_a_running_job_cannot_be_edited(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let at = (app.now() + chrono::TimeDelta::hours(1)).to_rfc3339();
+    let at = (t.app.now() + chrono::TimeDelta::hours(1)).to_rfc3339();
     let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
-    app.sql("UPDATE jobs SET state = 'running'").await;
+    t.app.sql("UPDATE jobs SET state = 'running'").await;
     for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
         t.put(&path, body).await.expect_error(409, "post_not_editable");
     }
-    assert_eq!(app.count_rows("jobs WHERE state = 'running'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'running'").await, 1);
 }
 
 async fn publishing_now_retries_only_failed_targets(app: TestApp) {
@@ -67,8 +65,7 @@ async fn publishing_now_retries_only_failed_targets(app: TestApp) {
     assert_eq!(app.used_posts(t.workspace).await, 1);
 }
 
-async fn a_post_shows_the_error_of_its_first_failed_target(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_shows_the_error_of_its_first_failed_target(t: Tenant<'_>) {
     let (path, _) = create_post_with_statuses(&t, "failed", ["failed", "failed"]).await;
     let shown = t.get(&path).await.data(200);
     assert_eq!((&shown["error"]["code"], &shown["error"]["retryable"]), (&json!("platform_rejected"), &json!(false)));
@@ -76,12 +73,11 @@ async fn a_post_shows_the_error_of_its_first_failed_target(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["error"], Value::Null);
 }
 
-async fn deleting_a_post_does_not_stop_running_jobs(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn deleting_a_post_does_not_stop_running_jobs(t: Tenant<'_>) {
     let (path, [flying, waiting]) = create_post_with_statuses(&t, "publishing", ["publishing", "pending"]).await;
-    app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
+    t.app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
     t.delete(&path).await.expect(204);
     t.get(&path).await.expect_error(404, "not_found");
-    assert_eq!(app.count_rows(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
-    assert_eq!(app.count_rows("jobs WHERE state = 'running'").await, 1);
+    assert_eq!(t.app.count_rows(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'running'").await, 1);
 }

@@ -17,7 +17,7 @@ use crate::support::images;
 use crate::support::reports::{Settings, TestInstallation, create};
 use crate::support::store::{TestStore, on_both};
 
-on_both!(
+on_both!(installation =>
     a_brand_with_its_members_and_usage,
     an_account,
     a_post_in_each_state,
@@ -98,8 +98,7 @@ async fn create_post(t: &Tenant<'_>, body: Value) -> String {
     t.path(&format!("/posts/{}", created["id"]))
 }
 
-async fn a_brand_with_its_members_and_usage(s: TestStore) {
-    let app = installation(s).await;
+async fn a_brand_with_its_members_and_usage(app: TestInstallation) {
     let t = app.tenant("pro").await;
     t.post(&t.path("/posts"), json!({ "content": "Fresh bread" })).await.expect(201);
     assert_record("brand", &t.get(&t.path("")).await.data(200));
@@ -108,8 +107,7 @@ async fn a_brand_with_its_members_and_usage(s: TestStore) {
     assert_record("usage", &t.get(&t.path("/usage")).await.data(200));
 }
 
-async fn an_account(s: TestStore) {
-    let app = installation(s).await;
+async fn an_account(app: TestInstallation) {
     let t = app.tenant("pro").await;
     t.account("demo").await;
     assert_record("account", &t.get(&t.path("/social-accounts")).await.data(200)[0]);
@@ -124,8 +122,7 @@ async fn publish(app: &TestInstallation, t: &Tenant<'_>, accounts: [i64; 2], tex
     path
 }
 
-async fn a_post_in_each_state(s: TestStore) {
-    let app = installation(s).await;
+async fn a_post_in_each_state(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
     let draft = create_post(&t, json!({ "content": "Fresh bread", "accounts": accounts })).await;
@@ -156,16 +153,14 @@ async fn a_post_in_each_state(s: TestStore) {
     assert_record("post_status", &t.get(&format!("{partially}/status")).await.data(200));
 }
 
-async fn attempts_of_a_post(s: TestStore) {
-    let app = installation(s).await;
+async fn attempts_of_a_post(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
     let path = publish(&app, &t, accounts, ["Rye", "[fail] Rye"]).await;
     assert_record("attempts", &t.get(&format!("{path}/attempts")).await.data(200));
 }
 
-async fn an_image_and_an_import(s: TestStore) {
-    let app = installation(s).await;
+async fn an_image_and_an_import(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let texts = [("asset_type", "logo"), ("alt_text", "A sign")];
     let created = t.upload("sign.png", &images::png(30, 20), &texts).await.data(201);
@@ -174,8 +169,7 @@ async fn an_image_and_an_import(s: TestStore) {
     assert_record("import", &import);
 }
 
-async fn a_webhook_and_its_delivery(s: TestStore) {
-    let app = installation(s).await;
+async fn a_webhook_and_its_delivery(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "The till" });
     let created = t.post("/webhooks", body).await.data(201);
@@ -186,8 +180,7 @@ async fn a_webhook_and_its_delivery(s: TestStore) {
     assert_record("delivery", &t.get(&format!("{path}/deliveries")).await.data(200)[0]);
 }
 
-async fn a_conversation_with_a_reply(s: TestStore) {
-    let app = installation(s).await;
+async fn a_conversation_with_a_reply(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let id = received(&t, account).await;
@@ -197,8 +190,7 @@ async fn a_conversation_with_a_reply(s: TestStore) {
     assert_record("conversations", &t.get(&t.path("/conversations")).await.expect(200));
 }
 
-async fn a_report_with_a_schedule_and_a_delivery(s: TestStore) {
-    let app = installation(s).await;
+async fn a_report_with_a_schedule_and_a_delivery(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let widgets =
         json!([{ "type": "summary" }, { "type": "note", "title": "In short", "options": { "text": "Good." } }]);
@@ -213,8 +205,7 @@ async fn a_report_with_a_schedule_and_a_delivery(s: TestStore) {
     assert_record("report_delivery", &t.get(&path).await.data(200));
 }
 
-async fn metrics_of_a_brand(s: TestStore) {
-    let app = installation(s).await;
+async fn metrics_of_a_brand(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let accounts = [t.account("demo").await, t.account("other").await];
     let path = publish(&app, &t, accounts, ["Rye", "Rye, too"]).await;
@@ -238,8 +229,7 @@ async fn metrics_of_a_brand(s: TestStore) {
     assert_record("best_times", &t.get(&t.path("/analytics/best-times")).await.data(200));
 }
 
-async fn a_feed_and_an_article(s: TestStore) {
-    let app = installation(s).await;
+async fn a_feed_and_an_article(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let created =
         t.post(&t.path("/feeds"), json!({ "name": "News", "url": "https://8.8.8.8/feed.xml" })).await.data(201);
@@ -249,8 +239,7 @@ async fn a_feed_and_an_article(s: TestStore) {
     assert_record("article", &t.get(&path).await.data(200)[0]);
 }
 
-async fn a_content_plan(s: TestStore) {
-    let app = installation(s).await;
+async fn a_content_plan(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let items =
         json!([{ "title": "Later" }, { "title": "Noon", "content": "Lunch", "planned_at": "2030-07-01T12:00" }]);
@@ -258,8 +247,7 @@ async fn a_content_plan(s: TestStore) {
     assert_record("content_plan", &t.post(&t.path("/content-plans"), body).await.data(201));
 }
 
-async fn a_link_in_bio_page(s: TestStore) {
-    let app = installation(s).await;
+async fn a_link_in_bio_page(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let links = json!([{ "title": "Menu", "url": "https://example.com/menu?x=1&y=2" }, { "title": "Call", "url": "tel:+4930123" }]);
     let body = json!({ "title": "Café Löwe", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links });
@@ -267,14 +255,12 @@ async fn a_link_in_bio_page(s: TestStore) {
 }
 
 /// Keys have no endpoint. The operator lists them.
-async fn a_key(s: TestStore) {
-    let app = installation(s).await;
+async fn a_key(app: TestInstallation) {
     app.tenant("unlimited").await;
     assert_record("key", &crier(&app, &["key", "list", "--json"]).json()[0]);
 }
 
-async fn errors(s: TestStore) {
-    let app = installation(s).await;
+async fn errors(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     // `acounts` is a typo on purpose.
     let body = json!({ "content": "", "schedule_type": "later", "media": ["x"], "acounts": [1] });

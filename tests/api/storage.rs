@@ -7,13 +7,12 @@ use serde_json::{Value, json};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::images::png;
 
-on_both_apps!(
-    drafts_stop_at_the_storage_of_the_plan,
+on_both_apps!(drafts_stop_at_the_storage_of_the_plan, new_records_are_rejected_on_a_full_disk);
+on_both_apps!("free" =>
     concurrent_drafts_do_not_exceed_the_storage,
     a_full_library_leaves_room_for_posts,
     usage_shows_texts,
     descriptions_of_images_count,
-    new_records_are_rejected_on_a_full_disk,
 );
 
 const MIB: i64 = 1 << 20;
@@ -65,8 +64,7 @@ async fn drafts_stop_at_the_storage_of_the_plan(app: TestApp) {
     assert!(again().await.replayed());
 }
 
-async fn concurrent_drafts_do_not_exceed_the_storage(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn concurrent_drafts_do_not_exceed_the_storage(t: Tenant<'_>) {
     // There is room for three drafts of 60,000 bytes.
     let before = 500 * MIB - 3 * 61_440 - 4_096;
     fill(&t, 0, before).await;
@@ -80,8 +78,7 @@ async fn concurrent_drafts_do_not_exceed_the_storage(app: TestApp) {
     assert!(texts(&t).await <= 500 * MIB);
 }
 
-async fn a_full_library_leaves_room_for_posts(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn a_full_library_leaves_room_for_posts(t: Tenant<'_>) {
     let draft = async || t.post(&t.path("/posts"), json!({ "content": "x".repeat(30_000) })).await;
     fill(&t, 500 * MIB, 0).await;
     draft().await.expect(201);
@@ -95,8 +92,7 @@ async fn a_full_library_leaves_room_for_posts(app: TestApp) {
     t.upload("a.png", &png(30, 30), &[]).await.expect(201);
 }
 
-async fn usage_shows_texts(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn usage_shows_texts(t: Tenant<'_>) {
     let used = async || t.get(&t.path("/usage")).await.data(200)["storage_mib"].clone();
     t.post(&t.path("/posts"), json!({ "content": "x".repeat(60_000) })).await.expect(201);
     assert_eq!(used().await, json!({ "used": 0, "limit": 500 }), "a few posts are less than a MiB");
@@ -105,8 +101,7 @@ async fn usage_shows_texts(app: TestApp) {
 }
 
 /// Images with the same bytes share a file, but each has its own description.
-async fn descriptions_of_images_count(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn descriptions_of_images_count(t: Tenant<'_>) {
     let long = "ä".repeat(2_000);
     let mut assets = Vec::new();
     for n in 0..4 {

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::checks;
 use super::tenancy::TenantRecords;
-use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Reply, Tenant, on_one_app, on_sqlite_app};
 use crate::support::document::resolve;
 use crate::support::images;
 
-on_one_app!(
+on_one_app!("unlimited" =>
     a_typo_never_publishes,
     every_endpoint_rejects_typos_in_its_body,
     a_replay_names_the_same_ignored_fields,
@@ -17,7 +17,7 @@ on_one_app!(
     publishing_now_rejects_a_future_time,
 );
 
-on_sqlite_app!(
+on_sqlite_app!("unlimited" =>
     every_endpoint_rejects_typos_in_its_query,
     typos_are_reported_with_the_other_problems,
     ignored_names_are_listed,
@@ -29,8 +29,7 @@ fn ignored(reply: &Reply) -> &str {
     reply.header("crier-ignored-fields").unwrap_or_default()
 }
 
-async fn a_typo_never_publishes(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_typo_never_publishes(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let body = |name: &str, value: Value| {
         let mut body = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
@@ -55,7 +54,7 @@ async fn a_typo_never_publishes(app: TestApp) {
     let option = json!([{ "account_id": account, "options": { "visibilty": "private" } }]);
     let rejected = t.post(&t.path("/posts"), body("overrides", option)).await;
     assert_eq!(rejected.invalid_fields(), ["overrides.0.options.visibilty"]);
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 
     let draft = t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201);
     let path = t.path(&format!("/posts/{}", draft["id"]));
@@ -75,12 +74,11 @@ fn with_typo(example: &Value) -> Option<(Value, String)> {
     Some((body, typo))
 }
 
-async fn every_endpoint_rejects_typos_in_its_body(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_endpoint_rejects_typos_in_its_body(t: Tenant<'_>) {
     let records = TenantRecords::of(&t).await;
     let mut rejected = 0;
-    for e in checks::all(&app).await {
-        app.clock.advance(TimeDelta::minutes(1));
+    for e in checks::all(t.app).await {
+        t.app.clock.advance(TimeDelta::minutes(1));
         let Some((body, typo)) = e.body.as_ref().and_then(with_typo) else { continue };
         let path = e.at(t.brand, |name| records.id(&e.path, name));
         let reply = t.request(&e.method, &path).json(&body).send().await;
@@ -91,17 +89,16 @@ async fn every_endpoint_rejects_typos_in_its_body(app: TestApp) {
     assert!(rejected > 25, "{rejected}");
 }
 
-async fn every_endpoint_rejects_typos_in_its_query(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_endpoint_rejects_typos_in_its_query(t: Tenant<'_>) {
     let records = TenantRecords::of(&t).await;
     let document = t.get("/openapi.json").await.json();
     let mut rejected = 0;
-    for e in checks::all(&app).await {
+    for e in checks::all(t.app).await {
         let parameters = &document["paths"][&e.path][e.method.to_lowercase()]["parameters"];
         let parameters = parameters.as_array().unwrap().iter().map(|p| resolve(&document, p));
         let names = parameters.filter(|p| p["in"] == "query").map(|p| p["name"].as_str());
         for name in names.flatten() {
-            app.clock.advance(TimeDelta::minutes(1));
+            t.app.clock.advance(TimeDelta::minutes(1));
             let typo = name.to_uppercase();
             let path = format!("{}?{typo}=1&page=0", e.at(t.brand, |id| records.id(&e.path, id)));
             let fields = t.request(&e.method, &path).send().await.invalid_fields();
@@ -112,8 +109,7 @@ async fn every_endpoint_rejects_typos_in_its_query(app: TestApp) {
     assert!(rejected > 20, "{rejected}");
 }
 
-async fn typos_are_reported_with_the_other_problems(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn typos_are_reported_with_the_other_problems(t: Tenant<'_>) {
     let body = json!({ "contnet": "x", "schedule_type": "later", "accounts": "x", "nope": 1 });
     let reply = t.post(&t.path("/posts"), body).await;
     assert_eq!(reply.invalid_fields(), ["accounts", "content", "contnet", "schedule_type"]);
@@ -129,8 +125,7 @@ async fn typos_are_reported_with_the_other_problems(app: TestApp) {
     assert_eq!(t.get("/webhooks").await.data(200), json!([]));
 }
 
-async fn ignored_names_are_listed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn ignored_names_are_listed(t: Tenant<'_>) {
     let body = json!({ "name": "Known", "nope": { "a": [1] }, "id": 7_777_777, "x\r\ny": 1, "color": "red" });
     let reply = t.post("/brands?utm_source=mail", body).await;
     let created = reply.data(201);
@@ -153,27 +148,25 @@ async fn ignored_names_are_listed(app: TestApp) {
     assert!(ignored(&reply).starts_with("nope0, nope1, ") && ignored(&reply).ends_with(", ..."), "{}", ignored(&reply));
 }
 
-async fn a_replay_names_the_same_ignored_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_replay_names_the_same_ignored_fields(t: Tenant<'_>) {
     let send = async || {
         let body = json!({ "name": "Once", "nope": 1 });
-        app.request("POST", "/brands").key(&t.key).idempotency_key("once").json(&body).send().await
+        t.app.request("POST", "/brands").key(&t.key).idempotency_key("once").json(&body).send().await
     };
     let (first, again) = (send().await, send().await);
     assert!(!first.replayed() && again.replayed());
     assert_eq!((ignored(&first), ignored(&again)), ("nope", "nope"));
 }
 
-async fn publishing_now_rejects_a_future_time(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn publishing_now_rejects_a_future_time(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let at = |hours: i64| (app.now() + TimeDelta::hours(hours)).to_rfc3339();
+    let at = |hours: i64| (t.app.now() + TimeDelta::hours(hours)).to_rfc3339();
     let body =
         |time: String| json!({ "content": "x", "schedule_type": "now", "scheduled_at": time, "accounts": [account] });
     for path in ["/posts", "/posts/validate"] {
         assert_eq!(t.post(&t.path(path), body(at(2))).await.invalid_fields(), ["scheduled_at"], "{path}");
     }
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
     let past = t.post(&t.path("/posts"), body(at(-2))).await;
     assert_eq!((past.data(201)["status"].as_str(), ignored(&past)), (Some("publishing"), "scheduled_at"));
     let draft = json!({ "content": "x", "accounts": [account], "scheduled_at": at(5) });
@@ -184,12 +177,11 @@ async fn publishing_now_rejects_a_future_time(app: TestApp) {
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
 }
 
-async fn only_validation_reports_an_expired_account(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn only_validation_reports_an_expired_account(t: Tenant<'_>) {
     let (good, bad) = (t.account("good").await, t.account("bad").await);
-    app.expire_account(bad).await;
+    t.app.expire_account(bad).await;
     for (schedule_type, status) in [("now", "publishing"), ("scheduled", "scheduled")] {
-        let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();
+        let at = (t.app.now() + TimeDelta::hours(2)).to_rfc3339();
         let at = (schedule_type == "scheduled").then_some(at);
         let body =
             json!({ "content": "x", "schedule_type": schedule_type, "scheduled_at": at, "accounts": [good, bad] });
@@ -202,8 +194,7 @@ async fn only_validation_reports_an_expired_account(app: TestApp) {
     }
 }
 
-async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_wrong_part_of_a_form_is_named(t: Tenant<'_>) {
     let png = images::png(3, 2);
     let send = async |parts: &[(&str, Option<&str>, &[u8])]| {
         let mut body = Vec::new();
@@ -228,14 +219,13 @@ async fn a_wrong_part_of_a_form_is_named(app: TestApp) {
     let long = "x".repeat(10_000);
     let reply = send(&[(&long, Some("a"), b"x"), ("file", None, b"")]).await;
     assert!(reply.body.len() < 2_000, "{}", reply.body.len());
-    assert_eq!(app.count_rows("media").await, 0);
+    assert_eq!(t.app.count_rows("media").await, 0);
     let reply = send(&[("file", Some("a.png"), &png), ("color", None, b"red")]).await;
     reply.expect(201);
     assert_eq!(ignored(&reply), "color");
 }
 
-async fn a_body_full_of_unknown_names_gets_a_response(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_body_full_of_unknown_names_gets_a_response(t: Tenant<'_>) {
     // Anagrams pass the quick checks and are compared in full.
     let anagram = |n: usize| {
         let (mut left, mut n) = ("scheduled_at".chars().collect::<Vec<char>>(), n * 25_000 + 7);

@@ -8,12 +8,12 @@ use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{post_metrics, publish};
 
-on_one_app!(metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
+on_one_app!("unlimited" => metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
 on_sqlite_app!(
     a_new_brand_has_no_metrics,
     invalid_days_are_rejected,
     a_small_plan_shows_fewer_days,
-    a_plan_without_analytics_has_no_page
+    a_plan_without_analytics_has_no_page,
 );
 
 /// Creates a published post with metrics.
@@ -31,37 +31,36 @@ async fn a_new_brand_has_no_metrics(app: TestApp) {
     page.expect(200, "30 days");
 }
 
-async fn metrics_of_posts_and_accounts_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn metrics_of_posts_and_accounts_are_shown(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    create_post(&t, account, app.now() - TimeDelta::days(2), 12_000, 340).await;
-    create_post(&t, account, app.now() - TimeDelta::days(40), 5_000, 60).await;
-    app.write(async |tx| {
-        let metrics = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
-        analytics::record_account(tx, account, &metrics).await
-    })
-    .await;
-    app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &["views".to_owned()]).await).await;
+    create_post(&t, account, t.app.now() - TimeDelta::days(2), 12_000, 340).await;
+    create_post(&t, account, t.app.now() - TimeDelta::days(40), 5_000, 60).await;
+    t.app
+        .write(async |tx| {
+            let metrics = AccountMetrics { followers: Some(8_765), ..AccountMetrics::default() };
+            analytics::record_account(tx, account, &metrics).await
+        })
+        .await;
+    t.app.write(async |tx| analytics::record_unavailable_metrics(tx, account, &["views".to_owned()]).await).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/analytics");
     let page = person.get(&path).await;
     page.expect(200, "<dd>12,000</dd>").expect(200, "<dd>340</dd>").expect(200, "<rect class=\"bar\"");
     page.expect(200, "8,765").expect(200, "<polyline").expect(200, "does not report: views.");
-    let today = app.now().with_timezone(&chrono_tz::Europe::Berlin).date_naive();
+    let today = t.app.now().with_timezone(&chrono_tz::Europe::Berlin).date_naive();
     let start = today - TimeDelta::days(89);
     let page = person.get(&format!("{path}?start={start}&end={today}")).await;
     page.expect(200, "<dd>17,000</dd>").expect(200, "Week from");
-    let other = app.tenant("unlimited").await;
+    let other = t.app.tenant("unlimited").await;
     let theirs = ConsoleUser::sign_in(&other).await.get(&other.path("/analytics")).await;
     assert!(!theirs.has("12,000") && !theirs.has("8,765"), "{}", theirs.text);
 }
 
-async fn the_best_times_are_named(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_best_times_are_named(t: Tenant<'_>) {
     let account = t.account("demo").await;
     // Mondays at 9:00 in Berlin, in winter.
     let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
-    app.clock.advance(monday + TimeDelta::days(30) - app.store.now());
+    t.app.clock.advance(monday + TimeDelta::days(30) - t.app.store.now());
     for (week, likes) in [(0, 2), (1, 4), (2, 9)] {
         create_post(&t, account, monday + TimeDelta::days(7 * week), 1, likes).await;
     }

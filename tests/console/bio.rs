@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
-    a_page_is_created_changed_and_deleted,
+on_one_app!(a_page_is_created_changed_and_deleted);
+on_one_app!(console "unlimited" =>
     links_are_added_changed_and_removed,
     links_are_moved_by_one_place,
     one_link_is_primary,
@@ -80,11 +80,9 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
     assert_eq!(app.count_rows("bio_pages").await, 1);
 }
 
-async fn links_are_added_changed_and_removed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn links_are_added_changed_and_removed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_page(&t).await;
-    app.sql("UPDATE bio_links SET clicks = 1234").await;
-    let person = ConsoleUser::sign_in(&t).await;
+    t.app.sql("UPDATE bio_links SET clicks = 1234").await;
     let path = t.path(&format!("/bio/{}", created["id"]));
     person.get(&path).await.expect(200, "Our shop").expect(200, "1,234 clicks").expect(200, "Icon: shop");
     let new = format!("{path}/links/new");
@@ -113,10 +111,8 @@ async fn links_are_added_changed_and_removed(app: TestApp) {
     assert_eq!(stored_links(&t, &created).await.as_array().map(Vec::len), Some(2));
 }
 
-async fn links_are_moved_by_one_place(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn links_are_moved_by_one_place(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_page(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}", created["id"]));
     let action = format!("{path}/links");
     let down = format!("down:{}", created["links"][0]["id"]);
@@ -133,10 +129,8 @@ async fn links_are_moved_by_one_place(app: TestApp) {
     }
 }
 
-async fn one_link_is_primary(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn one_link_is_primary(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_page(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}", created["id"]));
     let link = format!("{path}/links/{}", created["links"][1]["id"]);
     let form = [("title", "Call us"), ("url", "tel:+4930123456"), ("icon", ""), ("is_primary", "true")];

@@ -5,13 +5,12 @@ use serde_json::{Value, json};
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_one_app!(
+on_one_app!(invalid_parameters_show_the_current_month, only_the_brands_posts_are_moved);
+on_one_app!(console "unlimited" =>
     a_post_is_on_its_local_day,
     a_crowded_day_leads_to_the_list,
-    invalid_parameters_show_the_current_month,
     moving_keeps_the_local_time_of_day,
     moving_to_the_past_changes_nothing,
-    only_the_brands_posts_are_moved,
 );
 
 /// Schedules a post at a local time; returns its id. The tests start on 9 June 2026; the brand's time zone is Berlin.
@@ -41,12 +40,10 @@ async fn move_to(app: &TestApp, person: &ConsoleUser<'_>, brand: i64, id: i64, d
     (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
 }
 
-async fn a_post_is_on_its_local_day(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_on_its_local_day(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     schedule_post(&t, account, "Shortly after midnight", "2026-07-01T00:30").await;
     schedule_post(&t, account, "The last minute", "2026-06-30T23:59").await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/calendar", t.brand);
     let page = person.get(&format!("{path}?date=2026-07-15")).await;
     page.expect(200, "July 2026");
@@ -62,13 +59,11 @@ async fn a_post_is_on_its_local_day(app: TestApp) {
     other.expect(200, "No posts in this period match");
 }
 
-async fn a_crowded_day_leads_to_the_list(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_crowded_day_leads_to_the_list(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     for n in 0..5 {
         schedule_post(&t, account, &format!("Post number {n}."), &format!("2026-07-01T1{n}:00")).await;
     }
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&format!("/brands/{}/calendar?date=2026-07-01", t.brand)).await;
     page.expect(200, "Post number 2.").expect(200, "+2 more").expect(200, "view=list&date=2026-07-01");
     assert!(!page.has("Post number 3."), "{}", page.text);
@@ -97,37 +92,33 @@ async fn invalid_parameters_show_the_current_month(app: TestApp) {
     person.get(&format!("/brands/{}/calendar", t.brand)).await.expect(200, "Pacific/Apia");
 }
 
-async fn moving_keeps_the_local_time_of_day(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn moving_keeps_the_local_time_of_day(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let id = schedule_post(&t, account, "x", "2026-10-20T09:30:15").await;
     assert_eq!(read_schedule(&t, id).await, "2026-10-20T07:30:15Z");
-    let person = ConsoleUser::sign_in(&t).await;
-    let (status, text) = move_to(&app, &person, t.brand, id, "2026-11-02").await;
+    let (status, text) = move_to(t.app, &person, t.brand, id, "2026-11-02").await;
     assert_eq!((status, text.as_str()), (200, "Post moved to Monday 2 November, 09:30."));
     assert_eq!(read_schedule(&t, id).await, "2026-11-02T08:30:15Z", "winter time");
-    assert_eq!(app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
     let body = json!({ "content": "d", "scheduled_at": "2026-07-01T09:30", "accounts": [account] });
     let draft = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    assert_eq!(move_to(&app, &person, t.brand, draft, "2026-07-05").await.0, 200);
+    assert_eq!(move_to(t.app, &person, t.brand, draft, "2026-07-05").await.0, 200);
     let moved = t.get(&t.path(&format!("/posts/{draft}"))).await.data(200);
     assert_eq!((&moved["status"], &moved["scheduled_at"]), (&json!("draft"), &json!("2026-07-05T07:30:00Z")));
 }
 
-async fn moving_to_the_past_changes_nothing(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn moving_to_the_past_changes_nothing(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let id = schedule_post(&t, account, "x", "2026-07-01T09:30").await;
-    let person = ConsoleUser::sign_in(&t).await;
     for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Choose a date"), ("", "Choose a date")] {
-        let (status, text) = move_to(&app, &person, t.brand, id, date).await;
+        let (status, text) = move_to(t.app, &person, t.brand, id, date).await;
         assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
     }
     assert_eq!(read_schedule(&t, id).await, "2026-07-01T07:30:00Z");
-    app.end_post(id, "published", &["published"]).await;
-    assert_eq!(move_to(&app, &person, t.brand, id, "2026-07-02").await.0, 409);
+    t.app.end_post(id, "published", &["published"]).await;
+    assert_eq!(move_to(t.app, &person, t.brand, id, "2026-07-02").await.0, 409);
     let untimed = t.post(&t.path("/posts"), json!({ "content": "d" })).await.data(201)["id"].as_i64().unwrap();
-    let (status, text) = move_to(&app, &person, t.brand, untimed, "2026-07-02").await;
+    let (status, text) = move_to(t.app, &person, t.brand, untimed, "2026-07-02").await;
     assert!(status == 422 && text.contains("has no time yet"), "{text}");
 }
 

@@ -7,19 +7,21 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
 
 on_one_app!(
-    a_form_that_is_sent_twice_creates_one_post,
     the_text_of_a_form_must_fit_into_the_storage,
+    an_image_is_uploaded_from_the_composer,
+    other_brands_records_are_not_found,
+);
+on_one_app!("unlimited" => a_rejected_submission_leaves_one_draft);
+on_one_app!(console "unlimited" =>
+    a_form_that_is_sent_twice_creates_one_post,
     a_post_is_scheduled_at_a_local_time,
     errors_are_shown_beside_the_entered_values,
     images_are_chosen_without_saving,
     an_account_can_have_its_own_images,
-    an_image_is_uploaded_from_the_composer,
     an_edit_keeps_values_that_the_form_does_not_have,
     an_unchanged_time_keeps_its_seconds,
-    a_rejected_submission_leaves_one_draft,
     the_preview_is_a_fragment_for_the_script,
     a_published_post_cannot_be_edited,
-    other_brands_records_are_not_found,
 );
 
 fn new_post_path(t: &Tenant<'_>) -> String {
@@ -50,10 +52,8 @@ async fn send_file(app: &TestApp, person: &ConsoleUser<'_>, page: &Page, bytes: 
     request.form(Some(("bread.png", bytes)), &[("alt_text", "Fresh bread")]).send().await
 }
 
-async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_form_that_is_sent_twice_creates_one_post(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await.to_string();
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&new_post_path(&t)).await;
     page.expect(200, "New post").expect(200, "demo");
     let fields = [("content", "Fresh bread"), ("accounts", account.as_str()), ("schedule_type", "draft")];
@@ -75,7 +75,7 @@ async fn a_form_that_is_sent_twice_creates_one_post(app: TestApp) {
     }
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("publishing"), &json!("Rolls")));
-    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn the_text_of_a_form_must_fit_into_the_storage(app: TestApp) {
@@ -90,10 +90,8 @@ async fn the_text_of_a_form_must_fit_into_the_storage(app: TestApp) {
     assert_eq!(app.count_rows("posts").await, 0);
 }
 
-async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_scheduled_at_a_local_time(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await.to_string();
-    let person = ConsoleUser::sign_in(&t).await;
     let fields = [
         ("content", "Two\r\nlines"),
         ("accounts", account.as_str()),
@@ -118,10 +116,8 @@ async fn a_post_is_scheduled_at_a_local_time(app: TestApp) {
     assert_eq!(post["targets"][0]["content"], Value::Null, "the form had no text for this account");
 }
 
-async fn errors_are_shown_beside_the_entered_values(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn errors_are_shown_beside_the_entered_values(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await.to_string();
-    let person = ConsoleUser::sign_in(&t).await;
     let fields = [
         ("content", "As typed </textarea>"),
         ("accounts", account.as_str()),
@@ -156,13 +152,11 @@ async fn errors_are_shown_beside_the_entered_values(app: TestApp) {
         .submit(&new_post_path(&t), &new_post_path(&t), &[("content", "Which button?")])
         .await
         .expect(200, "Which button?");
-    assert_eq!(app.count_rows("posts").await, 1);
+    assert_eq!(t.app.count_rows("posts").await, 1);
 }
 
-async fn images_are_chosen_without_saving(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn images_are_chosen_without_saving(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (one, two) = (upload(&t).await.to_string(), upload(&t).await.to_string());
-    let person = ConsoleUser::sign_in(&t).await;
     let chosen = |page: &Page| -> Vec<String> {
         let boxes = page.text.split("name=\"media\" value=\"").skip(1);
         boxes.filter_map(|rest| Some(rest.split_once("\" checked")?.0.to_owned()).filter(|id| id.len() < 9)).collect()
@@ -182,17 +176,15 @@ async fn images_are_chosen_without_saving(app: TestApp) {
         page.expect(200, "As typed");
         assert_eq!(chosen(&page), expected, "{action}: {}", page.text);
     }
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
     let fields = [("content", "x"), ("media", two.as_str()), ("media", one.as_str()), ("schedule_type", "draft")];
     person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
     assert_eq!(only_post(&t).await["media"].to_string(), format!("[{two},{one}]"));
 }
 
-async fn an_account_can_have_its_own_images(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_account_can_have_its_own_images(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (first, second) = (t.account("demo").await.to_string(), t.account("second").await.to_string());
     let (wide, square) = (upload(&t).await.to_string(), upload(&t).await.to_string());
-    let person = ConsoleUser::sign_in(&t).await;
     let fields_as_typed: Vec<(&str, &str)> =
         vec![("content", "Bread"), ("accounts", &first), ("accounts", &second), ("media", &wide)];
     let with = |name: &'static str, value: &'static str| [&fields_as_typed[..], &[(name, value)]].concat();
@@ -267,13 +259,11 @@ async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
     assert_eq!(app.count_rows("media").await, 2);
 }
 
-async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_edit_keeps_values_that_the_form_does_not_have(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (account, image) = (t.account("demo").await, upload(&t).await);
     let account_override = json!({ "account_id": account, "media": [image], "options": { "beyond": [1] } });
     let body = json!({ "content": "x", "accounts": [account], "overrides": [account_override] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    let person = ConsoleUser::sign_in(&t).await;
     let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
     let fields =
         [("content", "y"), ("accounts", account.as_str()), ("overrides.0.content", "Own"), ("schedule_type", "draft")];
@@ -283,13 +273,11 @@ async fn an_edit_keeps_values_that_the_form_does_not_have(app: TestApp) {
     assert_eq!(target["content"], "Own");
 }
 
-async fn an_unchanged_time_keeps_its_seconds(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_unchanged_time_keeps_its_seconds(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": "2026-07-01T09:30:15",
         "accounts": [account] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    let person = ConsoleUser::sign_in(&t).await;
     let (path, account) = (format!("/brands/{}/posts/{id}/edit", t.brand), account.to_string());
     let fields = [
         ("content", "y"),
@@ -302,8 +290,7 @@ async fn an_unchanged_time_keeps_its_seconds(app: TestApp) {
     assert_eq!((&post["content"], &post["scheduled_at"]), (&json!("y"), &json!("2026-07-01T07:30:15Z")));
 }
 
-async fn a_rejected_submission_leaves_one_draft(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_rejected_submission_leaves_one_draft(t: Tenant<'_>) {
     let account = t.account("demo").await.to_string();
     let person = ConsoleUser::sign_in(&t).await;
     let first = person.get(&new_post_path(&t)).await;
@@ -317,41 +304,37 @@ async fn a_rejected_submission_leaves_one_draft(app: TestApp) {
         person.submit_from(&page, &path, &fields).await.expect(200, "Post submitted for approval.");
     }
     assert_eq!(only_post(&t).await["status"], "pending_approval");
-    let basic_plan_tenant = app.tenant("bare").await;
+    let basic_plan_tenant = t.app.tenant("bare").await;
     let page = ConsoleUser::sign_in(&basic_plan_tenant).await.get(&new_post_path(&basic_plan_tenant)).await;
     assert!(page.status == 200 && !page.has("Submit for approval"), "the plan has no approvals");
 }
 
-async fn the_preview_is_a_fragment_for_the_script(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_preview_is_a_fragment_for_the_script(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await.to_string();
-    let person = ConsoleUser::sign_in(&t).await;
     let (page, path) = (person.get(&new_post_path(&t)).await, format!("/brands/{}/posts/check", t.brand));
     let hidden = page.hidden_fields(&new_post_path(&t));
     let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
     let fields = [("_csrf", csrf.as_str()), ("content", "Five!"), ("accounts", account.as_str())];
     person.post(&path, &fields).await.expect(200, "New post").expect(200, "Five!").expect(200, "Ready");
     let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-    let request = app.visit("POST", &format!("{}{path}", app.url)).header("cookie", &person.cookie).raw(body);
+    let request = t.app.visit("POST", &format!("{}{path}", t.app.url)).header("cookie", &person.cookie).raw(body);
     let request = request.header("content-type", "application/x-www-form-urlencoded");
     let reply = request.header("x-requested-with", "fetch").send().await;
     let text = String::from_utf8_lossy(&reply.body);
     assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }
 
-async fn a_published_post_cannot_be_edited(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_published_post_cannot_be_edited(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let body = json!({ "content": "Out", "schedule_type": "now", "accounts": [account] });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    let person = ConsoleUser::sign_in(&t).await;
     let path = format!("/brands/{}/posts/{id}/edit", t.brand);
     for status in ["publishing", "published"] {
-        app.end_post(id, status, &[status]).await;
+        t.app.end_post(id, status, &[status]).await;
         assert_eq!(person.get(&path).await.status, 409, "{status}");
     }
-    app.end_post(id, "failed", &["failed"]).await;
+    t.app.end_post(id, "failed", &["failed"]).await;
     let page = person.get(&path).await;
     page.expect(200, "can no longer be changed");
     assert!(!page.has("Publish now") && !page.has("name=\"scheduled_at\""), "{}", page.text);

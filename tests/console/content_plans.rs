@@ -5,19 +5,18 @@ use serde_json::{Value, json};
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
-    a_plan_is_created_changed_and_deleted,
+on_one_app!(a_plan_is_created_changed_and_deleted);
+on_sqlite_app!(console "unlimited" =>
+    errors_in_a_plan_and_an_item_are_shown,
+    problems_of_scheduling_are_shown,
+    items_are_paged,
+);
+on_one_app!("unlimited" =>
     items_are_added_changed_and_deleted,
     a_post_is_created_from_an_item_once,
     an_item_becomes_a_draft_or_waits_for_approval,
 );
-on_sqlite_app!(
-    errors_in_a_plan_and_an_item_are_shown,
-    problems_of_scheduling_are_shown,
-    items_are_paged,
-    other_plans_and_items_are_not_found,
-    a_plan_without_the_feature_has_no_page,
-);
+on_sqlite_app!(other_plans_and_items_are_not_found, a_plan_without_the_feature_has_no_page);
 
 /// Creates a plan with an item at 07:30 in Berlin; returns it.
 async fn create_plan(t: &Tenant<'_>, name: &str) -> Value {
@@ -59,8 +58,7 @@ async fn a_plan_is_created_changed_and_deleted(app: TestApp) {
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn items_are_added_changed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn items_are_added_changed_and_deleted(t: Tenant<'_>) {
     let created = create_plan(&t, "Spring").await;
     let (path, item) = paths(&t, &created);
     let person = ConsoleUser::sign_in(&t).await;
@@ -87,11 +85,9 @@ async fn items_are_added_changed_and_deleted(app: TestApp) {
     person.get(&item).await.expect(404, "Page not found");
 }
 
-async fn errors_in_a_plan_and_an_item_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn errors_in_a_plan_and_an_item_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_plan(&t, "Spring").await;
     let (path, item) = paths(&t, &created);
-    let person = ConsoleUser::sign_in(&t).await;
     for at in [t.path("/plans/new"), format!("{path}/edit")] {
         let form = [("name", ""), ("starts_on", "2030-02-01"), ("ends_on", "2030-01-01")];
         let page = person.submit(&at, &at, &form).await;
@@ -106,8 +102,7 @@ async fn errors_in_a_plan_and_an_item_are_shown(app: TestApp) {
     assert_eq!(read(&t, &created).await, created);
 }
 
-async fn a_post_is_created_from_an_item_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_created_from_an_item_once(t: Tenant<'_>) {
     let account = t.account("bakery").await.to_string();
     let created = create_plan(&t, "Spring").await;
     let (path, item) = paths(&t, &created);
@@ -119,22 +114,21 @@ async fn a_post_is_created_from_an_item_once(app: TestApp) {
     let fields: Vec<(&str, &str)> = hidden.chain(form).collect();
     for _ in 0..2 {
         let response = person.post(&format!("{item}/schedule"), &fields).await;
-        let post = app.newest_id("posts").await;
+        let post = t.app.newest_id("posts").await;
         let to = t.path(&format!("/posts/{post}?note=post-scheduled"));
         assert_eq!((response.status, response.reply.header("location")), (303, Some(to.as_str())));
     }
-    assert_eq!(app.count_rows("posts WHERE status = 'scheduled'").await, 1);
+    assert_eq!(t.app.count_rows("posts WHERE status = 'scheduled'").await, 1);
     person.get(&item).await.expect(200, "A post was created from this item.").expect(200, "Scheduled");
     person.get(&path).await.expect(200, "Scheduled");
     // A form from a page that was opened earlier.
     let response =
         person.post(&format!("{item}/schedule"), &[fields[0], ("_key", "another-key"), fields[2], fields[3]]).await;
     response.expect(422, "was already created from this item");
-    assert_eq!(app.count_rows("posts").await, 1);
+    assert_eq!(t.app.count_rows("posts").await, 1);
 }
 
-async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_item_becomes_a_draft_or_waits_for_approval(t: Tenant<'_>) {
     let account = t.account("bakery").await.to_string();
     let (first, second) = (create_plan(&t, "First").await, create_plan(&t, "Second").await);
     let person = ConsoleUser::sign_in(&t).await;
@@ -142,22 +136,20 @@ async fn an_item_becomes_a_draft_or_waits_for_approval(app: TestApp) {
         let (path, item) = paths(&t, plan);
         let form = [("destination", destination), ("account_ids", account.as_str())];
         person.submit(&item, &format!("{item}/schedule"), &form).await;
-        assert_eq!(app.count_rows(format!("posts WHERE status = '{status}'")).await, 1, "{destination}");
+        assert_eq!(t.app.count_rows(format!("posts WHERE status = '{status}'")).await, 1, "{destination}");
         assert!(!person.get(&path).await.has("Planned"));
     }
-    let basic = app.tenant("pro").await;
+    let basic = t.app.tenant("pro").await;
     let (_, item) = paths(&basic, &create_plan(&basic, "Basic").await);
     let page = ConsoleUser::sign_in(&basic).await.get(&item).await;
     page.expect(200, "You can continue editing it.");
     assert!(!page.has("Post pending approval"), "the plan lacks approvals");
 }
 
-async fn problems_of_scheduling_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn problems_of_scheduling_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("bakery").await.to_string();
     let created = create_plan(&t, "Spring").await;
     let (_, item) = paths(&t, &created);
-    let person = ConsoleUser::sign_in(&t).await;
     let schedule = format!("{item}/schedule");
     let page = person.submit(&item, &schedule, &[("destination", "calendar")]).await;
     page.expect(422, "e-account_ids").expect(422, "value=\"Rye week\"");
@@ -167,19 +159,17 @@ async fn problems_of_scheduling_are_shown(app: TestApp) {
         .await
         .expect(422, "e-destination")
         .expect(422, &format!("value=\"{account}\" checked"));
-    app.sql("UPDATE content_plan_items SET planned_at = NULL").await;
+    t.app.sql("UPDATE content_plan_items SET planned_at = NULL").await;
     let form = [("destination", "calendar"), ("account_ids", account.as_str())];
     person.submit(&item, &schedule, &form).await.expect(422, "The item has no planned time.");
-    app.expire_account(account.parse().unwrap()).await;
+    t.app.expire_account(account.parse().unwrap()).await;
     person.get(&item).await.expect(200, "Expired. Reconnect it to publish.").expect(200, "value=\"draft\" checked");
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }
 
-async fn items_are_paged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn items_are_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let items: Vec<Value> = (0..21).map(|n| json!({ "title": format!("Item {n:02}") })).collect();
     let created = t.post(&t.path("/content-plans"), json!({ "name": "Long", "items": items })).await.data(201);
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/plans/{}", created["id"]));
     let page = person.get(&path).await;
     page.expect(200, "1–20 of 21").expect(200, "Item 19");

@@ -7,14 +7,13 @@ use serde_json::json;
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
-on_sqlite_app!(
+on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged,);
+on_sqlite_app!(console "unlimited" =>
     errors_in_a_feed_are_shown,
     a_failing_feed_says_why,
     articles_are_shown_as_text,
-    other_feeds_are_not_found,
-    a_plan_without_feeds_has_no_page,
 );
+on_sqlite_app!(other_feeds_are_not_found, a_plan_without_feeds_has_no_page);
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
@@ -67,11 +66,9 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn errors_in_a_feed_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn errors_in_a_feed_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path(&format!("/feeds/{}", create_feed(&t).await));
     let list = t.path("/feeds");
-    let person = ConsoleUser::sign_in(&t).await;
     let long = "x".repeat(121);
     for at in [&list, &path] {
         for url in ["http://127.0.0.1/f", "javascript:alert(1)", ""] {
@@ -81,27 +78,23 @@ async fn errors_in_a_feed_are_shown(app: TestApp) {
         person.submit(at, at, &[("url", URL), ("name", &long)]).await.expect(422, "e-name");
     }
     person.submit(&list, &list, &[("url", URL), ("type", "gopher")]).await.expect(422, "e-type");
-    assert_eq!(app.count_rows("feeds WHERE name = '8.8.8.8'").await, 1);
-    assert_eq!(app.count_rows("feeds").await, 1);
+    assert_eq!(t.app.count_rows("feeds WHERE name = '8.8.8.8'").await, 1);
+    assert_eq!(t.app.count_rows("feeds").await, 1);
 }
 
-async fn a_failing_feed_says_why(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_failing_feed_says_why(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_feed(&t).await;
-    app.sql("UPDATE feeds SET status = 'failing', last_error = 'The URL returned 404 Not Found.'").await;
-    let person = ConsoleUser::sign_in(&t).await;
+    t.app.sql("UPDATE feeds SET status = 'failing', last_error = 'The URL returned 404 Not Found.'").await;
     for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
         person.get(&path).await.expect(200, "Failing").expect(200, "The URL returned 404 Not Found.");
     }
 }
 
-async fn articles_are_shown_as_text(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn articles_are_shown_as_text(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_feed(&t).await;
     let without_title =
         FoundArticle { guid: "b".to_owned(), url: Some("ftp://8.8.8.8/b".to_owned()), ..FoundArticle::default() };
     add_articles(&t, id, vec![article("a", "<i>Fresh</i>"), without_title]).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path(&format!("/feeds/{id}"))).await;
     page.expect(200, "Rye & wheat.").expect(200, "href=\"https://8.8.8.8/a\"").expect(200, "Ann");
     page.expect(200, "Untitled");

@@ -4,31 +4,27 @@ use chrono::TimeDelta;
 use crier_domain::access::Role;
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
+on_one_app!(upcoming_and_failed_posts_are_shown);
+on_one_app!(console "unlimited" =>
     a_new_brand_has_a_checklist,
     the_time_zone_is_the_first_step,
     webhooks_are_a_step_for_developers,
-    upcoming_and_failed_posts_are_shown,
 );
 
-async fn a_new_brand_has_a_checklist(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_new_brand_has_a_checklist(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let page = person.get(&format!("/brands/{}", t.brand)).await;
     page.expect(200, "Get started").expect(200, "No posts scheduled");
     assert!(page.has("Bakery") && page.has("Ann"), "{}", page.text);
 }
 
 /// As on the first start of an installation, whose brand has the time zone UTC.
-async fn the_time_zone_is_the_first_step(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn the_time_zone_is_the_first_step(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (home, set) = (t.path(""), t.path("/settings/timezone"));
     assert!(!person.get(&home).await.has("data-guess-zone"), "the zone was chosen with the brand");
-    app.set_time_zone(t.brand, "UTC").await;
+    t.app.set_time_zone(t.brand, "UTC").await;
     let page = person.get(&home).await;
     page.expect(200, "Choose a time zone").expect(200, "data-guess-zone").expect(200, "\"UTC\" selected");
     assert!(page.reply.body.len() < 100_000, "{}", page.reply.body.len());
@@ -43,18 +39,16 @@ async fn the_time_zone_is_the_first_step(app: TestApp) {
     assert!(!done.has("data-guess-zone"), "{}", done.text);
     assert_eq!(t.get(&t.path("")).await.data(200)["timezone"], "Asia/Tokyo");
     // The user can choose UTC, too.
-    app.set_time_zone(t.brand, "UTC").await;
-    app.clock.advance(TimeDelta::minutes(1));
+    t.app.set_time_zone(t.brand, "UTC").await;
+    t.app.clock.advance(TimeDelta::minutes(1));
     let done = person.submit(&home, &set, &[("timezone", "UTC")]).await;
     done.expect(200, "Get started");
     assert!(!done.has("data-guess-zone"), "{}", done.text);
 }
 
-async fn webhooks_are_a_step_for_developers(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn webhooks_are_a_step_for_developers(t: Tenant<'_>, person: ConsoleUser<'_>) {
     assert!(!person.get(&t.path("")).await.has("Add a webhook"));
-    app.sql("UPDATE api_keys SET last_used_at = created_at WHERE prefix <> 'session'").await;
+    t.app.sql("UPDATE api_keys SET last_used_at = created_at WHERE prefix <> 'session'").await;
     person.get(&t.path("")).await.expect(200, "Add a webhook");
 }
 

@@ -11,22 +11,22 @@ use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqli
 use crate::support::console::ConsoleUser;
 use crate::support::fake_inbox::{COMMENTS, message};
 
-on_one_app!(
-    conversations_are_filtered_and_searched,
+on_one_app!(conversations_are_filtered_and_searched);
+on_one_app!("pro" => a_conversation_is_assigned_and_tagged);
+on_one_app!(console "pro" =>
     a_reply_is_sent_once,
     a_conversation_is_snoozed_until_a_local_time,
-    a_conversation_is_assigned_and_tagged,
     changes_by_others_are_kept,
     opening_a_conversation_marks_it_as_read,
     a_reply_can_resolve_the_conversation,
     the_inbox_can_be_synced,
 );
-on_sqlite_app!(
+on_sqlite_app!(console "pro" =>
     errors_are_shown_at_their_fields,
     long_conversations_are_shown_in_parts,
     an_expired_account_cannot_reply,
-    other_brands_and_plans_have_no_access,
 );
+on_sqlite_app!(other_brands_and_plans_have_no_access);
 
 /// Connects a handle of the real sandbox, and stores comments on it: each in a thread of its own, or all in one.
 pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread: bool) -> i64 {
@@ -68,44 +68,41 @@ async fn conversations_are_filtered_and_searched(app: TestApp) {
     person.get(&format!("{path}?page=99")).await.expect(200, "No conversations");
 }
 
-async fn a_reply_is_sent_once(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["When do you open?"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn a_reply_is_sent_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["When do you open?"], false).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let page = person.get(&path).await;
     for _ in 0..2 {
         let response = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
         response.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
     }
-    assert_eq!(app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
-    app.sql(
-        r#"
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
+    t.app
+        .sql(
+            r#"
         UPDATE messages
         SET status = 'failed', error = '{"code":"x","message":"Rejected.","category":"platform_rejected"}'
         WHERE direction = 'outbound'"#,
-    )
-    .await;
+        )
+        .await;
     person.get(&path).await.expect(200, "Failed").expect(200, "Rejected. To retry, send the reply again.");
 }
 
-async fn a_conversation_is_snoozed_until_a_local_time(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Hello"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn a_conversation_is_snoozed_until_a_local_time(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["Hello"], false).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let set = format!("{path}/edit");
     let form = [("status", "snoozed"), ("snoozed_until", "2999-01-01T08:00")];
     person.submit(&path, &set, &form).await.expect(200, "Snoozed").expect(200, "1 Jan 2999, 08:00");
     let until = "conversations WHERE snoozed_until IS NOT NULL";
-    assert_eq!(app.count_rows(until).await, 1);
+    assert_eq!(t.app.count_rows(until).await, 1);
     let page = person.get(&path).await;
     page.expect(200, "name=\"snoozed_until\" value=\"2999-01-01T08:00\"");
     let later = [("status", "snoozed"), ("snoozed_until", "2999-02-01T08:00")];
     person.submit_from(&page, &set, &later).await.expect(200, "1 Feb 2999, 08:00");
     // The form sends a time with every status.
     person.submit(&path, &set, &[("status", "resolved"), ("snoozed_until", "x")]).await.expect(200, "Resolved");
-    assert_eq!(app.count_rows(until).await, 0);
+    assert_eq!(t.app.count_rows(until).await, 0);
 }
 
 /// The fields of the form for an unchanged conversation, with these changes.
@@ -114,12 +111,11 @@ fn edit_fields<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     untouched.iter().filter(|(name, _)| changes.iter().all(|(n, _)| n != name)).chain(changes).copied().collect()
 }
 
-async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Hello"], false).await;
+async fn a_conversation_is_assigned_and_tagged(t: Tenant<'_>) {
+    inbox(t.app, &t, &["Hello"], false).await;
     let bob = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&bob).await;
-    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", app.newest_id("conversations").await)));
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await)));
     let (edit, user) = (format!("{path}/edit"), bob.user.to_string());
     let both = edit_fields(&[("user_id", &user), ("tags", " vip, refund ,,vip")]);
     let page = person.submit(&path, &edit, &both).await;
@@ -127,15 +123,13 @@ async fn a_conversation_is_assigned_and_tagged(app: TestApp) {
     page.expect(200, "Conversation updated.");
     person.get(&format!("{list}?tag=vip")).await.expect(200, "value=\"refund\"").expect(200, "Vera Vogel");
     person.submit(&path, &edit, &edit_fields(&[])).await.expect(200, "value=\"\" selected");
-    assert_eq!(app.count_rows("conversation_tags").await, 0);
+    assert_eq!(t.app.count_rows("conversation_tags").await, 0);
 }
 
 /// The form sends all fields, but only those that the user changed are written.
-async fn changes_by_others_are_kept(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Hello"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn changes_by_others_are_kept(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["Hello"], false).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let (edit, user) = (format!("{path}/edit"), t.user.to_string());
     let (first, second) = (person.get(&path).await, person.get(&path).await);
     person.submit_from(&first, &edit, &edit_fields(&[("user_id", &user), ("tags", "vip")])).await;
@@ -143,22 +137,20 @@ async fn changes_by_others_are_kept(app: TestApp) {
     page.expect(200, "Resolved").expect(200, "value=\"vip\"").expect(200, &format!("value=\"{user}\" selected"));
 }
 
-async fn opening_a_conversation_marks_it_as_read(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Hello", "Hi"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn opening_a_conversation_marks_it_as_read(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["Hello", "Hi"], false).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let count = |number: &str| format!("<span class=\"count\">{number}<span class=\"sr\"> unread</span>");
     for page in [t.path("/inbox"), t.path("/posts"), "/".to_owned(), t.path("/nowhere")] {
         let page = person.get(&page).await;
         assert!(page.status == 303 || page.status == 404 || page.has(&count("2")), "{}", page.text);
     }
     person.get(&path).await.expect(200, &count("1"));
-    assert_eq!(app.number("SELECT sum(unread_count) FROM conversations").await, 1);
+    assert_eq!(t.app.number("SELECT sum(unread_count) FROM conversations").await, 1);
     person.get(&path).await.expect(200, &count("1"));
-    app.sql("UPDATE conversations SET status = 'spam' WHERE unread_count > 0").await;
+    t.app.sql("UPDATE conversations SET status = 'spam' WHERE unread_count > 0").await;
     assert!(!person.get(&path).await.has("class=\"count\""), "spam does not count");
-    app.sql("UPDATE conversations SET status = 'open'").await;
+    t.app.sql("UPDATE conversations SET status = 'open'").await;
     let copy = "
         INSERT INTO conversations (
             brand_id, account_id, platform, type, status, unread_count, last_message_at, created_at, updated_at,
@@ -169,18 +161,17 @@ async fn opening_a_conversation_marks_it_as_read(app: TestApp) {
         FROM conversations
         CROSS JOIN numbers n
         WHERE unread_count > 0";
-    app.sql(format!(
-        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 99) {copy}"
-    ))
-    .await;
+    t.app
+        .sql(format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 99) {copy}"
+        ))
+        .await;
     person.get(&path).await.expect(200, &count("99+"));
 }
 
-async fn a_reply_can_resolve_the_conversation(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["When do you open?"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", app.newest_id("conversations").await)));
+async fn a_reply_can_resolve_the_conversation(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["When do you open?"], false).await;
+    let (list, path) = (t.path("/inbox"), t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await)));
     assert!(!person.get(&list).await.has("You:"));
     let reply = [("body", "At seven."), ("resolve", "true")];
     let page = person.submit(&path, &format!("{path}/reply"), &reply).await;
@@ -190,24 +181,20 @@ async fn a_reply_can_resolve_the_conversation(app: TestApp) {
     page.expect(422, "e-body");
 }
 
-async fn the_inbox_can_be_synced(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &["Hello"], false).await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn the_inbox_can_be_synced(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = inbox(t.app, &t, &["Hello"], false).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(200, "Checking for new messages");
-    assert_eq!(app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
-    app.expire_account(account).await;
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
+    t.app.expire_account(account).await;
     let page = person.submit(&t.path("/inbox"), &t.path("/inbox/sync"), &[]).await;
     page.expect(409, "Refresh or reconnect it first.");
 }
 
-async fn errors_are_shown_at_their_fields(app: TestApp) {
-    let t = app.tenant("pro").await;
-    inbox(&app, &t, &["Hello"], false).await;
-    let other_user = app.tenant("pro").await.user.to_string();
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn errors_are_shown_at_their_fields(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    inbox(t.app, &t, &["Hello"], false).await;
+    let other_user = t.app.tenant("pro").await.user.to_string();
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let (long, tag) = ("x".repeat(2_001), format!("ok,{}", "x".repeat(41)));
     let problems = [
         ("reply", vec![("body", "")], "e-body"),
@@ -226,17 +213,15 @@ async fn errors_are_shown_at_their_fields(app: TestApp) {
     let page = person.submit(&path, &format!("{path}/edit"), &all).await;
     page.expect(422, "e-status").expect(422, "e-user_id").expect(422, "e-tags");
     let changed = "conversations WHERE status != 'open' OR assignee_id IS NOT NULL";
-    assert_eq!(app.count_rows(changed).await, 0);
-    assert_eq!(app.count_rows("messages").await, 1);
+    assert_eq!(t.app.count_rows(changed).await, 0);
+    assert_eq!(t.app.count_rows("messages").await, 1);
 }
 
-async fn long_conversations_are_shown_in_parts(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn long_conversations_are_shown_in_parts(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let bodies: Vec<String> = (0..5).map(|n| format!("Message {n} {}", "x".repeat(15_000))).collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-    inbox(&app, &t, &bodies, true).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+    inbox(t.app, &t, &bodies, true).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let page = person.get(&path).await;
     page.expect(200, "Message 4").expect(200, "Message 3").expect(200, "Earlier messages");
     assert!(!page.has("Message 2"));
@@ -247,12 +232,10 @@ async fn long_conversations_are_shown_in_parts(app: TestApp) {
     person.get(&format!("{path}?before=x")).await.expect(200, "Message 4");
 }
 
-async fn an_expired_account_cannot_reply(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let account = inbox(&app, &t, &["Hello"], false).await;
-    app.expire_account(account).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/inbox/{}", app.newest_id("conversations").await));
+async fn an_expired_account_cannot_reply(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = inbox(t.app, &t, &["Hello"], false).await;
+    t.app.expire_account(account).await;
+    let path = t.path(&format!("/inbox/{}", t.app.newest_id("conversations").await));
     let page = person.get(&path).await;
     page.expect(200, "Refresh or reconnect it.");
     assert!(!page.has("name=\"body\""), "{}", page.text);

@@ -3,15 +3,13 @@
 use crier_domain::access::{MAX_KEYS, Role};
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(
-    a_key_is_shown_once_and_works,
-    a_key_has_the_chosen_scopes,
+on_both_apps!(a_key_is_shown_once_and_works, a_key_has_the_chosen_scopes, writes_of_keys_are_listed,);
+on_both_apps!("unlimited" =>
     a_key_is_revoked,
     a_key_beyond_the_maximum_is_rejected,
-    writes_of_keys_are_listed,
     writes_of_older_processes_have_no_path,
 );
 
@@ -63,12 +61,11 @@ async fn a_key_has_the_chosen_scopes(app: TestApp) {
     person.get(&from).await.expect(200, "brands:read, posts:read");
 }
 
-async fn a_key_is_revoked(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_key_is_revoked(t: Tenant<'_>) {
     let colleague = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&t).await;
     let id = async |user: i64, prefix: &str| {
-        app.newest_id(format!("api_keys WHERE user_id = {user} AND prefix = '{prefix}'")).await
+        t.app.newest_id(format!("api_keys WHERE user_id = {user} AND prefix = '{prefix}'")).await
     };
     let (own, theirs) = (id(t.user, "svc_live_").await, id(colleague.user, "svc_live_").await);
     let session = id(t.user, "session").await;
@@ -87,10 +84,9 @@ async fn a_key_is_revoked(app: TestApp) {
     colleague.get("/brands").await.assert_status(200);
 }
 
-async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_key_beyond_the_maximum_is_rejected(t: Tenant<'_>) {
     for _ in 0..MAX_KEYS - 2 {
-        app.key(t.user).await;
+        t.app.key(t.user).await;
     }
     let person = ConsoleUser::sign_in(&t).await;
     let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
@@ -98,8 +94,8 @@ async fn a_key_beyond_the_maximum_is_rejected(app: TestApp) {
     person.submit(&from, &action, &form).await.expect(200, "It is not shown again.");
     let page = person.get(&from).await;
     person.submit_from(&page, &action, &form).await.expect(422, "You have 50 API keys, the maximum. Revoke a key");
-    assert_eq!(app.count_rows(OWN).await, 50, "the session's key does not count");
-    let id = app.newest_id(format!("api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
+    assert_eq!(t.app.count_rows(OWN).await, 50, "the session's key does not count");
+    let id = t.app.newest_id(format!("api_keys WHERE user_id = {} AND prefix <> 'session'", t.user)).await;
     person.submit(&from, &t.path(&format!("/developers/keys/{id}/revoke")), &[]).await.expect(200, "API key revoked");
     person.submit_from(&page, &action, &form).await.expect(200, "It is not shown again.");
 }
@@ -127,9 +123,8 @@ async fn writes_of_keys_are_listed(app: TestApp) {
     person.get(&log).await.expect(200, "No requests");
 }
 
-async fn writes_of_older_processes_have_no_path(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn writes_of_older_processes_have_no_path(t: Tenant<'_>) {
     t.post("/brands", json!({ "name": "Second" })).await.expect(201);
-    app.sql("UPDATE idempotency_keys SET method = NULL, path = NULL").await;
+    t.app.sql("UPDATE idempotency_keys SET method = NULL, path = NULL").await;
     ConsoleUser::sign_in(&t).await.get(&t.path("/developers/requests")).await.expect(200, "<code>—</code>");
 }

@@ -8,14 +8,14 @@ use serde_json::json;
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(
+on_both_apps!(a_kind_is_paused_and_resumed);
+on_both_apps!("unlimited" => pages_without_a_brand_show_the_menu_of_the_first_brand);
+on_both_apps!(console "unlimited" =>
     a_dead_job_is_shown_with_its_reason_and_run_again,
     all_dead_jobs_of_a_kind_are_run_again,
     a_scheduled_job_is_cancelled,
-    a_kind_is_paused_and_resumed,
     jobs_are_filtered_and_paged,
     users_plans_and_the_system_are_shown,
-    pages_without_a_brand_show_the_menu_of_the_first_brand,
 );
 on_sqlite_app!(only_the_operator_has_access);
 
@@ -33,12 +33,10 @@ async fn create_dead_job(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
     job
 }
 
-async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_dead_job_is_shown_with_its_reason_and_run_again(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
-    let person = ConsoleUser::sign_in(&t).await;
     person.get("/operator").await.expect(200, "No dead jobs").expect(200, "publish_target");
-    let job = create_dead_job(&app, &t, account).await;
+    let job = create_dead_job(t.app, &t, account).await;
     let page = person.get("/operator").await;
     page.expect(200, &format!("Job {job}")).expect(200, "<b>cold oven</b>").expect(200, "Dead jobs");
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<b>cold"), "reasons are escaped");
@@ -46,7 +44,7 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &retry, &[]).await.expect(200, "Retrying the job.");
     }
-    let shown = app.show(job).await;
+    let shown = t.app.show(job).await;
     assert_eq!((shown.state, shown.attempt), (JobState::Ready, 0));
     // Another form for the same job, which is ready by then.
     let mut hidden = page.hidden_fields(&retry);
@@ -56,11 +54,9 @@ async fn a_dead_job_is_shown_with_its_reason_and_run_again(app: TestApp) {
     person.post(&format!("/operator/jobs/{MISSING_ID}/retry"), &fields).await.expect(404, "Page not found");
 }
 
-async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn all_dead_jobs_of_a_kind_are_run_again(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
-    create_dead_job(&app, &t, account).await;
-    let person = ConsoleUser::sign_in(&t).await;
+    create_dead_job(t.app, &t, account).await;
     let dead = "jobs WHERE state = 'dead'";
     let page = person.get("/operator?kind=deliver_webhook").await;
     page.expect(200, "No matching jobs");
@@ -68,26 +64,24 @@ async fn all_dead_jobs_of_a_kind_are_run_again(app: TestApp) {
     let hidden = person.get("/operator").await.hidden_fields("/operator/jobs/retry-dead");
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post(other, &fields).await.expect(303, "");
-    assert_eq!(app.count_rows(dead).await, 1, "it is of another kind");
+    assert_eq!(t.app.count_rows(dead).await, 1, "it is of another kind");
     let page = person.submit(path, "/operator/jobs/retry-dead?kind=publish_target", &[]).await;
     page.expect(200, "Retrying the dead jobs.");
-    assert_eq!(app.count_rows(dead).await, 0);
+    assert_eq!(t.app.count_rows(dead).await, 0);
 }
 
-async fn a_scheduled_job_is_cancelled(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_scheduled_job_is_cancelled(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
-    let job = app.newest_id("jobs WHERE kind = 'publish_target'").await;
-    let person = ConsoleUser::sign_in(&t).await;
+    let job = t.app.newest_id("jobs WHERE kind = 'publish_target'").await;
     let page = person.get("/operator?state=ready&kind=publish_target").await;
     for _ in 0..2 {
         let done = person.submit_from(&page, &format!("/operator/jobs/{job}/cancel"), &[]).await;
         done.expect(200, "Job canceled.");
     }
-    assert_eq!(app.count_rows("jobs WHERE state = 'cancelled'").await, 1);
-    assert_eq!(app.count_rows("post_targets WHERE status = 'failed'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'cancelled'").await, 1);
+    assert_eq!(t.app.count_rows("post_targets WHERE status = 'failed'").await, 1);
     person.get("/operator?state=cancelled").await.expect(200, "canceled by the operator").expect(200, "Retry");
 }
 
@@ -105,13 +99,11 @@ async fn a_kind_is_paused_and_resumed(app: TestApp) {
     assert_eq!(app.count_rows("paused_kinds").await, 0);
 }
 
-async fn jobs_are_filtered_and_paged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn jobs_are_filtered_and_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     for _ in 0..21 {
-        create_dead_job(&app, &t, account).await;
+        create_dead_job(t.app, &t, account).await;
     }
-    let person = ConsoleUser::sign_in(&t).await;
     person.get("/operator").await.expect(200, "1–20 of 21").expect(200, "Retry 21 dead jobs?");
     person.get("/operator?page=2").await.expect(200, "21–21 of 21");
     person.get("/operator?state=&page=1").await.expect(200, "<h2 id=\"jobs\">Jobs</h2>");
@@ -124,25 +116,22 @@ async fn jobs_are_filtered_and_paged(app: TestApp) {
     }
 }
 
-async fn users_plans_and_the_system_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let other = app.tenant("free").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn users_plans_and_the_system_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let other = t.app.tenant("free").await;
     let users = person.get("/operator/users").await;
-    let email = app.email(t.user).await;
+    let email = t.app.email(t.user).await;
     users.expect(200, &email).expect(200, "free").expect(200, "unlimited");
     let plans = person.get("/operator/plans").await;
     plans.expect(200, &format!("Workspace {}", other.workspace)).expect(200, "500 MiB").expect(200, "Link in bio");
     let system = person.get("/operator/system").await;
-    system.expect(200, &app.url).expect(200, "All migrations are applied.").expect(200, "2 in 2 workspaces");
+    system.expect(200, &t.app.url).expect(200, "All migrations are applied.").expect(200, "2 in 2 workspaces");
     system.expect(200, "The storage responds.").expect(200, "No jobs are late");
     for path in ["/operator/users?page=99", "/operator/plans?page=99"] {
         assert_eq!(person.get(path).await.status, 200);
     }
 }
 
-async fn pages_without_a_brand_show_the_menu_of_the_first_brand(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn pages_without_a_brand_show_the_menu_of_the_first_brand(t: Tenant<'_>) {
     let bio = format!("href=\"{}\"", t.path("/bio"));
     let owner = ConsoleUser::sign_in(&t).await;
     for path in ["/operator", "/brands/new"] {

@@ -3,17 +3,16 @@
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_one_app};
+use crate::support::app::{Tenant, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
+on_one_app!("unlimited" => only_managers_approve, contributors_are_offered_drafts_only);
+on_one_app!(console "unlimited" =>
     a_post_shows_its_accounts,
     a_long_text_is_cut,
     a_post_is_rescheduled_and_unscheduled,
     a_post_is_published_once,
     a_post_is_deleted_once,
-    only_managers_approve,
-    contributors_are_offered_drafts_only,
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
 );
@@ -38,38 +37,32 @@ async fn create_failed_post(t: &Tenant<'_>, category: &str) -> i64 {
     id
 }
 
-async fn a_post_shows_its_accounts(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_shows_its_accounts(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_failed_post(&t, "auth_expired").await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Bread").expect(200, "demo").expect(200, "The oven is cold.").expect(200, "Reconnect");
     page.expect(200, "2 attempts").expect(200, "Ann").expect(200, "Retry failed accounts");
     assert!(!page.has("Publish now") && !page.has("It was not published"), "{}", page.text);
-    app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
+    t.app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
     assert!(!person.get(&page_of(&t, id)).await.has("javascript:"));
-    app.sql("UPDATE post_targets SET options = '{\"link_url\":\"https://a.example\",\"sensitive\":true}'").await;
+    t.app.sql("UPDATE post_targets SET options = '{\"link_url\":\"https://a.example\",\"sensitive\":true}'").await;
     person.get(&page_of(&t, id)).await.expect(200, "Link URL: ").expect(200, "Sensitive images: ");
-    app.sql("DELETE FROM brand_accounts").await;
+    t.app.sql("DELETE FROM brand_accounts").await;
     person.get(&page_of(&t, id)).await.expect(200, "demo (disconnected)");
-    app.sql("DELETE FROM social_accounts").await;
+    t.app.sql("DELETE FROM social_accounts").await;
     person.get(&page_of(&t, id)).await.expect(200, "Disconnected account");
 }
 
-async fn a_long_text_is_cut(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_long_text_is_cut(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_post(&t, json!({ "content": format!("{}THE END", "ü".repeat(60_000)) })).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     assert!(page.status == 200 && !page.has("THE END") && page.text.len() < 100_000, "{}", page.text.len());
     person.get(&format!("{}?full=1", page_of(&t, id))).await.expect(200, "THE END");
 }
 
-async fn a_post_is_rescheduled_and_unscheduled(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_rescheduled_and_unscheduled(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let (path, reschedule) = (page_of(&t, id), format!("{}/reschedule", page_of(&t, id)));
     for typed in ["", "2020-01-01T09:30", "tomorrow"] {
         let page = person.submit(&path, &reschedule, &[("scheduled_at", typed)]).await;
@@ -83,24 +76,20 @@ async fn a_post_is_rescheduled_and_unscheduled(app: TestApp) {
     assert_eq!(read_post(&t, id).await["status"], "draft");
 }
 
-async fn a_post_is_published_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_published_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let (path, publish) = (page_of(&t, id), format!("{}/publish", page_of(&t, id)));
     let (page, another) = (person.get(&path).await, person.get(&path).await);
     for _ in 0..2 {
         person.submit_from(&page, &publish, &[]).await.expect(200, "data-moving");
     }
     person.submit_from(&another, &publish, &[]).await.expect(409, "cannot be scheduled, published");
-    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
-async fn a_post_is_deleted_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_post_is_deleted_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_post(&t, json!({ "content": "Old bread" })).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
         let list = person.submit_from(&page, &format!("{}/delete", page_of(&t, id)), &[]).await;
@@ -110,8 +99,7 @@ async fn a_post_is_deleted_once(app: TestApp) {
     person.get(&page_of(&t, id)).await.expect(404, "Page not found");
 }
 
-async fn only_managers_approve(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn only_managers_approve(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let (path, editor) = (page_of(&t, id), t.colleague(Role::Editor).await);
@@ -137,11 +125,10 @@ async fn only_managers_approve(app: TestApp) {
         owner.submit_from(&page, &format!("{path}/approve"), &[]).await.expect(200, "Post approved.");
     }
     assert_eq!(read_post(&t, id).await["status"], "publishing");
-    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
-async fn contributors_are_offered_drafts_only(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn contributors_are_offered_drafts_only(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let id = create_post(&t, json!({ "content": "x", "accounts": [account] })).await;
     let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
@@ -161,31 +148,27 @@ async fn contributors_are_offered_drafts_only(app: TestApp) {
     }
 }
 
-async fn failed_accounts_are_tried_again_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn failed_accounts_are_tried_again_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_failed_post(&t, "platform_rejected").await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {
         let page = person.submit_from(&page, &format!("{}/retry", page_of(&t, id)), &[]).await;
         page.expect(200, "Retrying the failed accounts.");
     }
     assert_eq!(read_post(&t, id).await["status"], "publishing");
-    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
-    app.end_post(id, "published", &["published"]).await;
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+    t.app.end_post(id, "published", &["published"]).await;
     let page = person.submit_from(&page, &format!("{}/retry", page_of(&t, id)), &[]).await;
     page.expect(409, "has not failed on any account");
 }
 
-async fn an_unknown_outcome_is_confirmed_first(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_unknown_outcome_is_confirmed_first(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_failed_post(&t, "outcome_unknown").await;
-    let person = ConsoleUser::sign_in(&t).await;
     let (home, retry) = (format!("/brands/{}", t.brand), format!("{}/retry", page_of(&t, id)));
     // The home page has the button without a confirmation.
     let page = person.submit(&home, &retry, &[]).await;
     page.expect(409, "may already be published on some").expect(409, "Check there first").expect(409, "demo (Sandbox)");
     assert_eq!(read_post(&t, id).await["status"], "failed");
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
-    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+    assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
 }

@@ -10,10 +10,12 @@ use crate::support::console::{ConsoleUser, Page};
 on_both_apps!(
     a_brand_is_created_once,
     a_brand_is_changed,
-    members_are_added_changed_and_removed,
     users_are_invited_with_a_link,
     an_invitation_gives_no_more_than_its_user_may_give,
     invitations_are_mailed_and_limited,
+);
+on_both_apps!("unlimited" =>
+    members_are_added_changed_and_removed,
     owners_are_managed_by_owners,
     the_only_owner_stays,
     sessions_are_listed_and_ended,
@@ -102,9 +104,8 @@ async fn editors_may_not_change_settings(app: TestApp) {
     assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "editor".to_owned()));
 }
 
-async fn members_are_added_changed_and_removed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let bob = app.user(t.workspace, "bob@example.com").await;
+async fn members_are_added_changed_and_removed(t: Tenant<'_>) {
+    let bob = t.app.user(t.workspace, "bob@example.com").await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
     let page = person.get(&path).await;
@@ -129,7 +130,7 @@ async fn members_are_added_changed_and_removed(app: TestApp) {
         let done = person.submit_from(&page, &format!("{path}/{bob}/remove"), &[]).await;
         done.expect(200, "Member removed.");
     }
-    assert_eq!(app.count_rows(format!("brand_members WHERE brand_id = {}", t.brand)).await, 1);
+    assert_eq!(t.app.count_rows(format!("brand_members WHERE brand_id = {}", t.brand)).await, 1);
     submit_without_form(&person, &format!("{path}/{MISSING_ID}/remove"), &[])
         .await
         .expect(404, "The member does not exist.");
@@ -293,8 +294,7 @@ async fn users_of_other_workspaces_are_not_revealed(app: TestApp) {
         .expect(404, "The member does not exist.");
 }
 
-async fn owners_are_managed_by_owners(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn owners_are_managed_by_owners(t: Tenant<'_>) {
     let (admin, editor) = (t.colleague(Role::Admin).await, t.colleague(Role::Editor).await);
     let person = ConsoleUser::sign_in(&admin).await;
     let path = t.path("/settings/members");
@@ -313,8 +313,7 @@ async fn owners_are_managed_by_owners(app: TestApp) {
     assert_eq!((role(&t, t.user).await, role(&t, editor.user).await), ("owner".to_owned(), "admin".to_owned()));
 }
 
-async fn the_only_owner_stays(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_only_owner_stays(t: Tenant<'_>) {
     let admin = t.colleague(Role::Admin).await;
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/settings/members");
@@ -339,14 +338,13 @@ async fn the_plan_and_its_usage_are_shown(app: TestApp) {
     ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await.expect(200, "1, no limit");
 }
 
-async fn sessions_are_listed_and_ended(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn sessions_are_listed_and_ended(t: Tenant<'_>) {
     let (one, two) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&t).await);
-    let (three, other) = (ConsoleUser::sign_in(&t).await, app.tenant("unlimited").await);
+    let (three, other) = (ConsoleUser::sign_in(&t).await, t.app.tenant("unlimited").await);
     let other_user = ConsoleUser::sign_in(&other).await;
     let ids = format!("SELECT min(id) FROM api_keys WHERE user_id = {} AND prefix = 'session'", t.user);
-    let first = app.number(ids.clone()).await;
-    let second = app.number(format!("{ids} AND id > {first}")).await;
+    let first = t.app.number(ids.clone()).await;
+    let second = t.app.number(format!("{ids} AND id > {first}")).await;
     let path = t.path("/settings/sessions");
     let page = one.get(&path).await;
     page.expect(200, "This session").expect(200, "Crier/").expect(200, "from 127.0.0.1");
@@ -357,7 +355,7 @@ async fn sessions_are_listed_and_ended(app: TestApp) {
     submit_without_form(&one, &format!("{path}/{first}/revoke"), &[])
         .await
         .expect(403, "This is the session that you are using.");
-    let theirs = app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
+    let theirs = t.app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
     submit_without_form(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
     one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
     assert_eq!(three.get(&path).await.status, 303);

@@ -4,16 +4,14 @@ use chrono::TimeDelta;
 use crier_store::{sessions, users};
 use secrecy::ExposeSecret;
 
-use crate::support::app::{Reply, TestApp, on_both_apps, on_sqlite_app};
+use crate::support::app::{Reply, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::client::until;
 use crate::support::console::ConsoleUser;
 use crate::support::store::TestStore;
 
-on_both_apps!(
+on_both_apps!(a_session_lives_while_it_is_used, a_session_ends_with_its_user, only_users_receive_a_link,);
+on_both_apps!("unlimited" =>
     a_link_signs_in_once,
-    a_session_lives_while_it_is_used,
-    a_session_ends_with_its_user,
-    only_users_receive_a_link,
     a_form_of_another_origin_signs_nobody_in,
     expired_sessions_and_links_are_deleted,
 );
@@ -41,31 +39,30 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(&reply.body).into_owned()
 }
 
-async fn a_link_signs_in_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let path = link(&app, t.user).await;
+async fn a_link_signs_in_once(t: Tenant<'_>) {
+    let path = link(t.app, t.user).await;
     // An email scanner opens the link first, and the user after that.
     for _ in 0..2 {
-        let page = app.page(&path).await;
+        let page = t.app.page(&path).await;
         page.assert_status(200);
         assert!(text(&page).contains("Sign in as"), "{}", text(&page));
         assert!(page.header("set-cookie").is_none());
     }
-    let signed_in = post(&app, &path).await;
+    let signed_in = post(t.app, &path).await;
     signed_in.assert_status(303);
     assert_eq!(signed_in.header("location"), Some("/"));
     let cookie = signed_in.header("set-cookie").expect("a cookie");
     for part in ["crier_session=", "; Path=/;", "; Max-Age=2592000;", "; HttpOnly", "; SameSite=Lax"] {
         assert!(cookie.contains(part), "{cookie}");
     }
-    for reply in [app.page(&path).await, post(&app, &path).await] {
+    for reply in [t.app.page(&path).await, post(t.app, &path).await] {
         reply.assert_status(410);
         assert!(text(&reply).contains("This link has already been used") && reply.header("set-cookie").is_none());
     }
 
-    let last = link(&app, t.user).await;
-    app.clock.advance(TimeDelta::minutes(15));
-    post(&app, &last).await.assert_status(410);
+    let last = link(t.app, t.user).await;
+    t.app.clock.advance(TimeDelta::minutes(15));
+    post(t.app, &last).await.assert_status(410);
 }
 
 async fn a_session_lives_while_it_is_used(app: TestApp) {
@@ -143,25 +140,23 @@ async fn wait_for_mails(app: &TestApp, number: i64) {
 }
 
 /// Older browsers, and all browsers on sites without TLS, send only the origin of the form's page.
-async fn a_form_of_another_origin_signs_nobody_in(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let path = link(&app, t.user).await;
-    for (origin, status) in [("https://evil.example", 400), ("null", 400), (app.url.as_str(), 303)] {
-        let form = app.visit("POST", &format!("{}{path}", app.url)).raw("").header("origin", origin);
+async fn a_form_of_another_origin_signs_nobody_in(t: Tenant<'_>) {
+    let path = link(t.app, t.user).await;
+    for (origin, status) in [("https://evil.example", 400), ("null", 400), (t.app.url.as_str(), 303)] {
+        let form = t.app.visit("POST", &format!("{}{path}", t.app.url)).raw("").header("origin", origin);
         form.send().await.assert_status(status);
     }
 }
 
-async fn expired_sessions_and_links_are_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn expired_sessions_and_links_are_deleted(t: Tenant<'_>) {
     ConsoleUser::sign_in(&t).await;
-    link(&app, t.user).await;
-    app.clock.advance(TimeDelta::days(30));
+    link(t.app, t.user).await;
+    t.app.clock.advance(TimeDelta::days(30));
     ConsoleUser::sign_in(&t).await;
-    let deleted = app.write(async |tx| sessions::purge(tx, 100).await).await;
+    let deleted = t.app.write(async |tx| sessions::purge(tx, 100).await).await;
     assert_eq!(deleted, 2);
-    assert_eq!(app.count_rows("sessions").await, 1);
-    assert_eq!(app.count_rows("api_keys").await, 2, "the session's and the tenant's");
+    assert_eq!(t.app.count_rows("sessions").await, 1);
+    assert_eq!(t.app.count_rows("api_keys").await, 2, "the session's and the tenant's");
 }
 
 async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {

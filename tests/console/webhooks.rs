@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
-    a_webhook_is_created_and_its_secret_shown_once,
+on_one_app!(a_webhook_is_created_and_its_secret_shown_once);
+on_one_app!("unlimited" => failed_deliveries_are_recovered_since_a_local_time);
+on_one_app!(console "unlimited" =>
     a_webhook_is_changed_paused_and_deleted,
     a_new_secret_replaces_the_old_one,
     deliveries_are_filtered_and_sent_again,
-    failed_deliveries_are_recovered_since_a_local_time,
 );
 on_sqlite_app!(
     errors_in_a_webhook_are_shown,
@@ -62,10 +62,8 @@ async fn errors_in_a_webhook_are_shown(app: TestApp) {
     assert_eq!(app.count_rows("webhooks").await, 0);
 }
 
-async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_webhook_is_changed_paused_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_webhook(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{id}"));
     let edit = format!("{path}/edit");
     person
@@ -81,8 +79,8 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
         .expect(200, "post.failed")
         .expect(200, "Shop");
     person.submit(&path, &format!("{path}/pause"), &[]).await.expect(200, "Paused");
-    assert_eq!(app.count_rows("webhooks WHERE is_active").await, 0);
-    app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
+    assert_eq!(t.app.count_rows("webhooks WHERE is_active").await, 0);
+    t.app.sql("UPDATE webhooks SET disabled_reason = 'It failed for 3 days.'").await;
     person.get(&path).await.expect(200, "Disabled").expect(200, "It failed for 3 days.");
     person.submit(&path, &format!("{path}/activate"), &[]).await.expect(200, "Active");
     let page = person.submit(&path, &format!("{path}/test"), &[]).await;
@@ -91,12 +89,10 @@ async fn a_webhook_is_changed_paused_and_deleted(app: TestApp) {
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn a_new_secret_replaces_the_old_one(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_new_secret_replaces_the_old_one(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_webhook(&t).await;
-    let secret = async || app.value::<Vec<u8>>("SELECT secret FROM webhooks").await;
+    let secret = async || t.app.value::<Vec<u8>>("SELECT secret FROM webhooks").await;
     let before = secret().await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{id}"));
     let page = person.get(&path).await;
     let first = person.submit_from(&page, &format!("{path}/rotate-secret"), &[]).await;
@@ -107,22 +103,21 @@ async fn a_new_secret_replaces_the_old_one(app: TestApp) {
     assert_eq!(secret().await, after, "the same form makes one secret");
 }
 
-async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn deliveries_are_filtered_and_sent_again(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let hook = create_webhook(&t).await;
     for n in 0..21 {
         t.post("/brands", json!({ "name": format!("Brand {n}") })).await.expect(201);
     }
-    let id = app.newest_id("webhook_deliveries").await;
-    app.sql(format!(
-        "
+    let id = t.app.newest_id("webhook_deliveries").await;
+    t.app
+        .sql(format!(
+            "
         UPDATE webhook_deliveries
         SET status = 'failed', attempts = 8, response_code = 503, error = 'HTTP 503', duration_ms = 230,
             response_body = '<b>No</b>'
         WHERE id = {id}"
-    ))
-    .await;
-    let person = ConsoleUser::sign_in(&t).await;
+        ))
+        .await;
     let path = t.path(&format!("/developers/webhooks/{hook}"));
     person.get(&path).await.expect(200, "1–20 of 21").expect(200, "230 ms").expect(200, "8 of 8");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
@@ -147,13 +142,12 @@ async fn deliveries_are_filtered_and_sent_again(app: TestApp) {
     person.submit_from(&person.get(&path).await, &format!("{path}/activate"), &[]).await.expect(200, "Active");
 }
 
-async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn failed_deliveries_are_recovered_since_a_local_time(t: Tenant<'_>) {
     let hook = create_webhook(&t).await;
     t.post("/brands", json!({ "name": "Second" })).await.expect(201);
-    app.fail_deliveries(&[app.newest_id("webhook_deliveries").await]).await;
-    let created_at = app.now().with_timezone(&chrono_tz::Europe::Berlin);
-    app.advance(3_600);
+    t.app.fail_deliveries(&[t.app.newest_id("webhook_deliveries").await]).await;
+    let created_at = t.app.now().with_timezone(&chrono_tz::Europe::Berlin);
+    t.app.advance(3_600);
     let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/developers/webhooks/{hook}"));
     let recover = format!("{path}/recover");
@@ -166,9 +160,9 @@ async fn failed_deliveries_are_recovered_since_a_local_time(app: TestApp) {
     let local = |at: chrono::DateTime<chrono_tz::Tz>| at.format("%Y-%m-%dT%H:%M").to_string();
     let later = local(created_at + TimeDelta::minutes(10));
     person.submit(&path, &recover, &[("since", &later)]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.count_rows(pending).await, 0, "it was made before that");
+    assert_eq!(t.app.count_rows(pending).await, 0, "it was made before that");
     person.submit(&path, &recover, &[("since", &local(created_at))]).await.expect(200, "Retrying the deliveries");
-    assert_eq!(app.count_rows(pending).await, 1);
+    assert_eq!(t.app.count_rows(pending).await, 1);
 }
 
 async fn other_webhooks_are_not_found(app: TestApp) {

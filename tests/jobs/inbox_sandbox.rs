@@ -13,7 +13,7 @@ use crate::support::inbox::{all, reply};
 use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(
+on_both!(worker =>
     a_reply_appears_on_the_page,
     comments_beyond_one_page_are_synced,
     the_fail_keyword_rejects_a_reply,
@@ -49,8 +49,7 @@ async fn on_page(w: &TestWorker, post: i64) -> Vec<SandboxComment> {
     found.into_iter().map(|counted| counted.comment).collect()
 }
 
-async fn a_reply_appears_on_the_page(s: TestStore) {
-    let w = worker(s).await;
+async fn a_reply_appears_on_the_page(w: TestWorker) {
     let (sandbox_post, post) = publish_post(&w).await;
     let comment_id = comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
@@ -78,8 +77,7 @@ async fn a_reply_appears_on_the_page(s: TestStore) {
     assert_eq!(all(&w, w.world.brand).await.len(), 1);
 }
 
-async fn comments_beyond_one_page_are_synced(s: TestStore) {
-    let w = worker(s).await;
+async fn comments_beyond_one_page_are_synced(w: TestWorker) {
     let (sandbox_post, _) = publish_post(&w).await;
     for n in 0..130 {
         comment(&w, sandbox_post, &format!("comment {n}")).await;
@@ -93,8 +91,7 @@ async fn comments_beyond_one_page_are_synced(s: TestStore) {
     assert_eq!(all(&w, w.world.brand).await[0].status, ConversationStatus::Open);
 }
 
-async fn the_fail_keyword_rejects_a_reply(s: TestStore) {
-    let w = worker(s).await;
+async fn the_fail_keyword_rejects_a_reply(w: TestWorker) {
     let (sandbox_post, _) = publish_post(&w).await;
     comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
@@ -106,8 +103,7 @@ async fn the_fail_keyword_rejects_a_reply(s: TestStore) {
     assert_eq!(on_page(&w, sandbox_post).await.len(), 1);
 }
 
-async fn the_flaky_keyword_is_retried(s: TestStore) {
-    let w = worker(s).await;
+async fn the_flaky_keyword_is_retried(w: TestWorker) {
     let (sandbox_post, _) = publish_post(&w).await;
     comment(&w, sandbox_post, "When do you open?").await;
     sync(&w).await;
@@ -122,8 +118,7 @@ async fn the_flaky_keyword_is_retried(s: TestStore) {
     assert_eq!((message(&w, id).await.status, on_page(&w, sandbox_post).await.len()), (MessageStatus::Sent, 2));
 }
 
-async fn an_expired_handle_is_not_synced(s: TestStore) {
-    let w = worker(s).await;
+async fn an_expired_handle_is_not_synced(w: TestWorker) {
     w.write(async |tx| sandbox::expire(tx, "demo").await).await;
     sync(&w).await;
     assert_eq!(w.account_status().await.as_str(), "expired");

@@ -29,6 +29,8 @@ on_both!(
     the_limit_keyword_pauses_the_account_for_five_seconds,
     a_handle_belongs_to_its_first_workspace,
     invalid_handles_are_rejected,
+);
+on_both!(TestWorker::with_sandbox =>
     publishing_the_same_key_twice_creates_one_post,
     a_post_is_found_by_its_key,
     images_are_referenced_by_path,
@@ -237,8 +239,7 @@ fn outgoing(text: &str, key: &str) -> OutgoingPost {
     }
 }
 
-async fn publishing_the_same_key_twice_creates_one_post(s: TestStore) {
-    let w = TestWorker::with_sandbox(s).await;
+async fn publishing_the_same_key_twice_creates_one_post(w: TestWorker) {
     connect(&w).await;
     let sandbox = connector(&w.s);
     let (account, hello) = (account(&w), outgoing("hello", "k"));
@@ -250,8 +251,7 @@ async fn publishing_the_same_key_twice_creates_one_post(s: TestStore) {
     assert_eq!(timeline(&w).await.len(), 2);
 }
 
-async fn a_post_is_found_by_its_key(s: TestStore) {
-    let w = TestWorker::with_sandbox(s).await;
+async fn a_post_is_found_by_its_key(w: TestWorker) {
     connect(&w).await;
     let sandbox = connector(&w.s);
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), ReconcileResult::Absent);
@@ -259,8 +259,7 @@ async fn a_post_is_found_by_its_key(s: TestStore) {
     assert_eq!(sandbox.reconcile(&account(&w), &outgoing("", "k")).await.unwrap(), ReconcileResult::Found(published));
 }
 
-async fn images_are_referenced_by_path(s: TestStore) {
-    let w = TestWorker::with_sandbox(s).await;
+async fn images_are_referenced_by_path(w: TestWorker) {
     let account = connect(&w).await;
     let (one, two) = (
         w.image("one.png", images::png(20, 20), Some("A door")).await,

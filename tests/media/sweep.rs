@@ -16,7 +16,7 @@ on_both_storages!(
     bytes_stored_after_the_sweep_are_deleted,
     just_abandoned_files_are_not_swept_yet,
 );
-on_both!(
+on_both!(TestLibrary::over =>
     concurrent_sweeps_delete_all_files,
     files_of_a_deleted_brand_are_swept,
     an_interrupted_sweep_is_resumed,
@@ -100,8 +100,7 @@ async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     assert_eq!(p.s.stored_files(), [""; 0]);
 }
 
-async fn concurrent_sweeps_delete_all_files(s: TestStore) {
-    let p = TestLibrary::over(s).await;
+async fn concurrent_sweeps_delete_all_files(p: TestLibrary) {
     for width in 1..20 {
         let ingested = p.ingest(width).await;
         if width % 2 == 0 {
@@ -122,8 +121,7 @@ async fn concurrent_sweeps_delete_all_files(s: TestStore) {
     assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
 }
 
-async fn files_of_a_deleted_brand_are_swept(s: TestStore) {
-    let p = TestLibrary::over(s).await;
+async fn files_of_a_deleted_brand_are_swept(p: TestLibrary) {
     p.asset(5).await;
     let abandoned = p.ingest(6).await;
     p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
@@ -133,8 +131,7 @@ async fn files_of_a_deleted_brand_are_swept(s: TestStore) {
     assert_eq!((p.rows().await, p.s.stored_files().len(), p.used_bytes().await), (0, 0, 0));
 }
 
-async fn an_interrupted_sweep_is_resumed(s: TestStore) {
-    let p = TestLibrary::over(s).await;
+async fn an_interrupted_sweep_is_resumed(p: TestLibrary) {
     for step in 0..3 {
         p.ingest(5).await;
         p.s.advance(ABANDONED_AFTER_SECONDS);
@@ -151,8 +148,7 @@ async fn an_interrupted_sweep_is_resumed(s: TestStore) {
     }
 }
 
-async fn files_are_counted_by_state(s: TestStore) {
-    let p = TestLibrary::over(s).await;
+async fn files_are_counted_by_state(p: TestLibrary) {
     let counted = async || {
         let totals = files::totals(&mut p.s.conn().await).await.unwrap();
         (totals.reserved, totals.stored, totals.deleting, totals.bytes)
@@ -183,8 +179,7 @@ async fn just_abandoned_files_are_not_swept_yet(s: TestStore) {
 }
 
 /// The sweep continues, because it frees space.
-async fn a_low_disk_accepts_no_files(s: TestStore) {
-    let p = TestLibrary::over(s).await;
+async fn a_low_disk_accepts_no_files(p: TestLibrary) {
     let asset = p.asset(5).await;
     p.library.disk().set_low(true);
     let spooled = Spooled::from(Bytes::from(images::png(6, 2)));

@@ -11,7 +11,7 @@ use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     replies_to_a_post_are_threads_and_mentions_are_others,
     a_nested_reply_belongs_to_the_thread_of_its_first_comment,
     pages_are_read_back_to_what_is_known_and_each_message_once,
@@ -199,8 +199,7 @@ fn direct(t: &InboxTest<Server>, did: &str, id: &str, body: &str) {
     t.api.with(|server| server.chat.push(made));
 }
 
-async fn replies_to_a_post_are_threads_and_mentions_are_others(s: TestStore) {
-    let t = start(s).await;
+async fn replies_to_a_post_are_threads_and_mentions_are_others(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     let now = t.w.now();
     t.api.with(|server| {
@@ -229,8 +228,7 @@ async fn replies_to_a_post_are_threads_and_mentions_are_others(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(s: TestStore) {
-    let t = start(s).await;
+async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(t: InboxTest<Server>) {
     let (now, first, own) = (t.w.now(), uri(VERA, "c1"), uri(OWN, "a1"));
     t.api.with(|server| {
         server.posts.push(post(VERA, "c1", "first", Some((POST, POST)), now));
@@ -248,8 +246,7 @@ async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(s: TestStore)
     assert_eq!(t.api.asked("getPosts").len(), 2, "a level at a time");
 }
 
-async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest<Server>) {
     t.api.with(|server| server.page = 3);
     for n in 0..20 {
         comment(&t, &format!("c{n}"), "again");
@@ -271,8 +268,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 24);
 }
 
-async fn a_reply_sent_in_the_app_appears_in_its_thread(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_sent_in_the_app_appears_in_its_thread(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     t.w.advance(5);
     let (now, first) = (t.w.now(), uri(VERA, "c1"));
@@ -294,8 +290,7 @@ async fn a_reply_sent_in_the_app_appears_in_its_thread(s: TestStore) {
     assert_eq!(found.reply_context["parent"]["uri"], uri(OWN, "a1"));
 }
 
-async fn direct_messages_arrive_and_are_replied_to(s: TestStore) {
-    let t = start(s).await;
+async fn direct_messages_arrive_and_are_replied_to(t: InboxTest<Server>) {
     direct(&t, VERA, "m0", "Hello");
     direct(&t, OWN, "m1", "Hi");
     t.api.with(|server| {
@@ -313,8 +308,7 @@ async fn direct_messages_arrive_and_are_replied_to(s: TestStore) {
     assert_eq!(t.api.with(|server| server.chat.len()), 5);
 }
 
-async fn a_password_without_direct_messages_hides_nothing_else(s: TestStore) {
-    let t = start(s).await;
+async fn a_password_without_direct_messages_hides_nothing_else(t: InboxTest<Server>) {
     t.api.with(|server| server.rejects_chat = true);
     comment(&t, "c1", "When do you open?");
     t.look().await;
@@ -336,8 +330,7 @@ async fn a_password_without_direct_messages_hides_nothing_else(s: TestStore) {
     assert_eq!((t.conversations().await.len(), t.error().await.as_str()), (2, ""));
 }
 
-async fn a_reply_is_a_record_with_its_own_key(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_is_a_record_with_its_own_key(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     t.look().await;
     let found = t.only().await;
@@ -361,8 +354,7 @@ async fn a_reply_is_a_record_with_its_own_key(s: TestStore) {
     assert!(inbox.check_text(&thread, &"é".repeat(1_001)).unwrap_err().contains("1000"));
 }
 
-async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     t.look().await;
     t.api.with(|server| server.loses_responses = true);
@@ -380,8 +372,7 @@ async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
     assert_eq!(t.api.with(|server| server.records.len()), 2);
 }
 
-async fn a_direct_message_with_a_lost_response_is_searched(s: TestStore) {
-    let t = start(s).await;
+async fn a_direct_message_with_a_lost_response_is_searched(t: InboxTest<Server>) {
     direct(&t, VERA, "m0", "Open?");
     t.look().await;
     let found = t.only().await.id;
@@ -403,8 +394,7 @@ async fn a_direct_message_with_a_lost_response_is_searched(s: TestStore) {
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.chat.len())), ("sent", 4));
 }
 
-async fn an_expired_session_is_renewed(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_session_is_renewed(t: InboxTest<Server>) {
     t.api.with(|server| server.token = "other".to_owned());
     comment(&t, "c1", "Open?");
     t.look().await;
@@ -412,8 +402,7 @@ async fn an_expired_session_is_renewed(s: TestStore) {
     assert_eq!((t.error().await.as_str(), t.status().await), ("", AccountStatus::Active));
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     comment(&t, "c1", "Open?");
     let until = t.w.now() + TimeDelta::seconds(300);
     let limited = rejected(429, "RateLimitExceeded", "Rate Limit Exceeded");
@@ -426,16 +415,14 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-async fn a_failing_stream_leaves_the_others(s: TestStore) {
-    let t = start(s).await;
+async fn a_failing_stream_leaves_the_others(t: InboxTest<Server>) {
     direct(&t, VERA, "m0", "Hello");
     t.api.respond_once("listNotifications", rejected(501, "MethodNotImplemented", "no"));
     t.look().await;
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 1));
 }
 
-async fn a_page_that_is_gone_begins_the_pass_again(s: TestStore) {
-    let t = start(s).await;
+async fn a_page_that_is_gone_begins_the_pass_again(t: InboxTest<Server>) {
     t.api.with(|server| server.page = 3);
     for n in 0..9 {
         comment(&t, &format!("c{n}"), "again");
@@ -448,8 +435,7 @@ async fn a_page_that_is_gone_begins_the_pass_again(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (9, ""));
 }
 
-async fn deleted_posts_are_followed(s: TestStore) {
-    let t = start(s).await;
+async fn deleted_posts_are_followed(t: InboxTest<Server>) {
     for key in ["c1", "c2", "c3", "c4"] {
         comment(&t, key, "Fresh?");
     }

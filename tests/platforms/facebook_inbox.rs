@@ -14,7 +14,7 @@ use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::bearer;
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     comments_and_messages_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
     comments_and_messages_are_replied_to,
@@ -177,8 +177,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
-    let t = start(s).await;
+async fn comments_and_messages_arrive_in_their_threads(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     comment(&t, "42_1", "1_11", "42", Some("1_10"), "Yes.");
@@ -203,8 +202,7 @@ async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn all_pages_are_read_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn all_pages_are_read_and_each_message_once(t: Test) {
     for n in 1..=30 {
         add_post(&t, &format!("42_{n}"));
     }
@@ -228,8 +226,7 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (152, ""));
 }
 
-async fn comments_and_messages_are_replied_to(s: TestStore) {
-    let t = start(s).await;
+async fn comments_and_messages_are_replied_to(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     comment(&t, "42_1", "1_11", "7", Some("1_10"), "And on Sunday?");
@@ -248,8 +245,7 @@ async fn comments_and_messages_are_replied_to(s: TestStore) {
     });
 }
 
-async fn a_message_is_replied_to_within_a_day(s: TestStore) {
-    let t = start(s).await;
+async fn a_message_is_replied_to_within_a_day(t: Test) {
     message(&t, "7", "m_1", "Hello");
     t.look().await;
     let facebook = connector(Platform::Facebook, &t.api.base());
@@ -266,8 +262,7 @@ async fn a_message_is_replied_to_within_a_day(s: TestStore) {
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
 
-async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     message(&t, "7", "m_1", "Hello");
@@ -295,8 +290,7 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     }
 }
 
-async fn what_facebook_rejects_is_reported(s: TestStore) {
-    let t = start(s).await;
+async fn what_facebook_rejects_is_reported(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     t.look().await;
@@ -310,8 +304,7 @@ async fn what_facebook_rejects_is_reported(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     message(&t, "7", "m_1", "Hello");
@@ -335,8 +328,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
     assert_eq!(t.error().await, "", "asked for again after an hour");
 }
 
-async fn a_failing_stream_leaves_the_other_one(s: TestStore) {
-    let t = start(s).await;
+async fn a_failing_stream_leaves_the_other_one(t: Test) {
     message(&t, "7", "m_1", "Hello");
     t.api.respond_once("/feed", error(500, 2, None, "Service temporarily unavailable"));
     t.look().await;
@@ -346,15 +338,13 @@ async fn a_failing_stream_leaves_the_other_one(s: TestStore) {
     assert_eq!((t.sync().await.failures, t.error().await.as_str()), (0, ""));
 }
 
-async fn a_dead_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn a_dead_token_expires_the_account(t: Test) {
     t.reconnect(secrets("dead")).await;
     t.look().await;
     assert_eq!((t.status().await, t.api.asked("/conversations").len()), (AccountStatus::Expired, 0));
 }
 
-async fn a_rate_limit_is_obeyed(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed(t: Test) {
     message(&t, "7", "m_1", "Hello");
     t.api.respond_once("/feed", error(400, 80_001, None, "Too many calls").insert_header("retry-after", "1800"));
     t.look().await;

@@ -12,7 +12,7 @@ use crate::support::google::error;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     reviews_and_their_replies_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     an_edit_is_followed,
@@ -100,8 +100,7 @@ async fn sync_inbox_later(t: &InboxTest<Google>) {
     t.look().await;
 }
 
-async fn reviews_and_their_replies_arrive(s: TestStore) {
-    let t = start(s).await;
+async fn reviews_and_their_replies_arrive(t: InboxTest<Google>) {
     review(&t, "r_1-A", "FOUR", "Fresh bread!");
     t.w.advance(5);
     let at = text(t.w.now());
@@ -116,8 +115,7 @@ async fn reviews_and_their_replies_arrive(s: TestStore) {
     assert_eq!((found.participant_name.as_deref(), t.error().await.as_str()), (Some("Vera Vogel"), ""));
 }
 
-async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest<Google>) {
     for n in 0..120 {
         review(&t, &format!("r{n}"), "ONE", "again");
     }
@@ -132,8 +130,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     assert_eq!(t.w.sum("unread_count", "conversations").await, 121);
 }
 
-async fn an_edit_is_followed(s: TestStore) {
-    let t = start(s).await;
+async fn an_edit_is_followed(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     review(&t, "r1", "FIVE", "Good after all");
@@ -142,8 +139,7 @@ async fn an_edit_is_followed(s: TestStore) {
     assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: ★★★★★\nGood after all".to_owned()], 1));
 }
 
-async fn a_reply_replaces_the_one_before(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_replaces_the_one_before(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await;
@@ -160,8 +156,7 @@ async fn a_reply_replaces_the_one_before(s: TestStore) {
     assert!(inbox.check_text(&thread, &"é".repeat(2_049)).unwrap_err().contains("4096"));
 }
 
-async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await.id;
@@ -178,8 +173,7 @@ async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.replies)), ("sent", 2));
 }
 
-async fn what_google_rejects_is_reported(s: TestStore) {
-    let t = start(s).await;
+async fn what_google_rejects_is_reported(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await.id;
@@ -195,8 +189,7 @@ async fn what_google_rejects_is_reported(s: TestStore) {
     }
 }
 
-async fn an_expired_token_is_renewed(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_is_renewed(t: InboxTest<Google>) {
     t.api.with(|google| google.token = "other".to_owned());
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
@@ -204,8 +197,7 @@ async fn an_expired_token_is_renewed(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.api.respond_once("reviews", error(429, "RESOURCE_EXHAUSTED", json!([])).insert_header("retry-after", "900"));
     t.look().await;
@@ -216,8 +208,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-async fn a_deleted_review_is_followed(s: TestStore) {
-    let t = start(s).await;
+async fn a_deleted_review_is_followed(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     review(&t, "r2", "FIVE", "Good");
     t.look().await;

@@ -13,7 +13,7 @@ use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::bearer;
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     comments_and_messages_arrive_in_their_threads,
     all_pages_and_replies_are_read_and_each_once,
     a_comment_is_replied_to_and_a_message_is_not,
@@ -148,8 +148,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
-    let t = start(s).await;
+async fn comments_and_messages_arrive_in_their_threads(t: Test) {
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
     add_reply(&t, "10", "11", "bakery", "Yes.");
@@ -169,8 +168,7 @@ async fn comments_and_messages_arrive_in_their_threads(s: TestStore) {
     assert_eq!((found[1].participant_username.as_deref(), t.error().await.as_str()), (Some("vera"), ""));
 }
 
-async fn all_pages_and_replies_are_read_and_each_once(s: TestStore) {
-    let t = start(s).await;
+async fn all_pages_and_replies_are_read_and_each_once(t: Test) {
     for n in 1..=30 {
         add_post(&t, &format!("179{n}"));
     }
@@ -189,8 +187,7 @@ async fn all_pages_and_replies_are_read_and_each_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
 }
 
-async fn a_comment_is_replied_to_and_a_message_is_not(s: TestStore) {
-    let t = start(s).await;
+async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
     message(&t, "m1", "Hello");
@@ -214,8 +211,7 @@ async fn a_comment_is_replied_to_and_a_message_is_not(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) {
     add_post(&t, "17900");
     comment(&t, "17900", "10", "Open?");
     for n in 0..60 {
@@ -246,8 +242,7 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
 }
 
-async fn a_missing_permission_is_said_by_its_name_for_the_login(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_permission_is_said_by_its_name_for_the_login(t: Test) {
     message(&t, "m1", "Hello");
     t.api.with(|server| server.lacks = &["comments"]);
     t.look().await;
@@ -263,15 +258,13 @@ async fn a_missing_permission_is_said_by_its_name_for_the_login(s: TestStore) {
     assert_eq!((t.api.asked("/media").len(), t.status().await), (2, AccountStatus::Active));
 }
 
-async fn an_expired_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_expires_the_account(t: Test) {
     t.reconnect(json!({ "access_token": "old", "client_id": "app", "client_secret": "secret" })).await;
     t.look().await;
     assert_eq!((t.status().await, t.api.asked("/conversations").len()), (AccountStatus::Expired, 0));
 }
 
-async fn a_rate_limit_is_obeyed(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed(t: Test) {
     message(&t, "m1", "Hello");
     t.api.respond_once(
         "/media",

@@ -12,7 +12,8 @@ use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(of_a_person_nothing_is_read);
+on_one!(start =>
     comments_and_their_replies_become_threads,
     all_pages_are_read_and_each_comment_once,
     an_edit_is_followed,
@@ -22,7 +23,6 @@ on_one!(
     what_linkedin_rejects_is_reported,
     a_missing_permission_is_said_and_asked_for_again,
     a_post_that_is_gone_or_hidden_leaves_the_others,
-    of_a_person_nothing_is_read,
     an_ended_version_pauses_the_account,
     a_limit_of_the_day_is_obeyed,
     a_dead_token_expires_the_account,
@@ -204,8 +204,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn comments_and_their_replies_become_threads(s: TestStore) {
-    let t = start(s).await;
+async fn comments_and_their_replies_become_threads(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.w.advance(1);
@@ -243,8 +242,7 @@ async fn comments_and_their_replies_become_threads(s: TestStore) {
     assert!(t.api.asked("comment").iter().all(|request| !request.url.path().contains("%2C13")));
 }
 
-async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
-    let t = start(s).await;
+async fn all_pages_are_read_and_each_comment_once(t: Test) {
     for number in 1..=25 {
         add_post(&t, number);
     }
@@ -270,8 +268,7 @@ async fn all_pages_are_read_and_each_comment_once(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (83, ""));
 }
 
-async fn an_edit_is_followed(s: TestStore) {
-    let t = start(s).await;
+async fn an_edit_is_followed(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Opne?");
     t.look().await;
@@ -286,8 +283,7 @@ async fn an_edit_is_followed(s: TestStore) {
     assert_eq!(t.only().await.unread_count, 1);
 }
 
-async fn an_older_post_is_read_within_the_hour(s: TestStore) {
-    let t = start(s).await;
+async fn an_older_post_is_read_within_the_hour(t: Test) {
     add_post(&t, 1);
     t.w.advance(20 * 86_400);
     for number in 2..=14 {
@@ -312,8 +308,7 @@ async fn an_older_post_is_read_within_the_hour(s: TestStore) {
     assert_eq!(t.api.asked("share%3A1/").len(), before);
 }
 
-async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(s: TestStore) {
-    let t = start(s).await;
+async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     comment(&t, 1, 12, Some(10), "And on Sunday?");
@@ -335,8 +330,7 @@ async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(s: TestSto
     assert_eq!(t.count().await, 3, "a reply is the comment that is read later");
 }
 
-async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.look().await;
@@ -357,8 +351,7 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 4));
 }
 
-async fn what_linkedin_rejects_is_reported(s: TestStore) {
-    let t = start(s).await;
+async fn what_linkedin_rejects_is_reported(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.look().await;
@@ -379,8 +372,7 @@ async fn what_linkedin_rejects_is_reported(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_missing_permission_is_said_and_asked_for_again(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_permission_is_said_and_asked_for_again(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.api.with(|server| server.lacks = &["read"]);
@@ -396,8 +388,7 @@ async fn a_missing_permission_is_said_and_asked_for_again(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 
-async fn a_post_that_is_gone_or_hidden_leaves_the_others(s: TestStore) {
-    let t = start(s).await;
+async fn a_post_that_is_gone_or_hidden_leaves_the_others(t: Test) {
     for number in 1..=3 {
         add_post(&t, number);
         comment(&t, number, 10 * number, None, "Open?");
@@ -419,8 +410,7 @@ async fn of_a_person_nothing_is_read(s: TestStore) {
     assert!(t.api.asked("/").is_empty());
 }
 
-async fn an_ended_version_pauses_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn an_ended_version_pauses_the_account(t: Test) {
     t.api.respond_once("/rest/posts", rejected(426, None, "Requested version 20260701 is not active"));
     t.look().await;
     assert!(t.error().await.contains("CRIER_LINKEDIN_API_VERSION"), "{}", t.error().await);
@@ -428,8 +418,7 @@ async fn an_ended_version_pauses_the_account(s: TestStore) {
     assert!(next >= TimeDelta::hours(6), "{next}");
 }
 
-async fn a_limit_of_the_day_is_obeyed(s: TestStore) {
-    let t = start(s).await;
+async fn a_limit_of_the_day_is_obeyed(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.api.respond_once("/comments", rejected(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
@@ -441,8 +430,7 @@ async fn a_limit_of_the_day_is_obeyed(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 
-async fn a_dead_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn a_dead_token_expires_the_account(t: Test) {
     t.reconnect(secrets("dead")).await;
     t.look().await;
     assert_eq!(t.status().await, AccountStatus::Expired);

@@ -13,7 +13,7 @@ use crate::support::jobs::TestWorker;
 use crate::support::mastodon::{Mastodon, RunningMastodon, Switches};
 use crate::support::store::{TestStore, new_account, on_both};
 
-on_both!(
+on_both!(start =>
     a_text_that_the_server_changes_is_published_once,
     a_rendered_text_is_recognized_where_there_are_no_sources,
     a_status_of_another_target_is_never_adopted,
@@ -108,8 +108,7 @@ impl Lost {
     }
 }
 
-async fn a_text_that_the_server_changes_is_published_once(s: TestStore) {
-    let t = start(s).await;
+async fn a_text_that_the_server_changes_is_published_once(t: Lost) {
     let texts = ["  Good morning! ", "a\n\n\n\nb", "one\r\ntwo\r\n", "Cafe\u{301}\u{a0}\n", "Rye & <b>\n"];
     for (number, text) in texts.iter().enumerate() {
         let target = t.publish(text, LOST_RESPONSE).await;
@@ -119,8 +118,7 @@ async fn a_text_that_the_server_changes_is_published_once(s: TestStore) {
     }
 }
 
-async fn a_rendered_text_is_recognized_where_there_are_no_sources(s: TestStore) {
-    let t = start(s).await;
+async fn a_rendered_text_is_recognized_where_there_are_no_sources(t: Lost) {
     let no_sources = Switches { has_no_sources: true, ..LOST_RESPONSE };
     let target = t.publish("Fresh <bread> & rye\n\nat seven\nand eight ", no_sources).await;
     t.mastodon.fake.set(Switches { has_no_sources: true, ..WORKS });
@@ -130,8 +128,7 @@ async fn a_rendered_text_is_recognized_where_there_are_no_sources(s: TestStore) 
     assert_eq!(t.count(), 1);
 }
 
-async fn a_status_of_another_target_is_never_adopted(s: TestStore) {
-    let t = start(s).await;
+async fn a_status_of_another_target_is_never_adopted(t: Lost) {
     let first = t.publish("Good morning!", WORKS).await;
     let second = t.publish("Good morning!", LOST_POST).await;
     t.finish().await;
@@ -140,8 +137,7 @@ async fn a_status_of_another_target_is_never_adopted(s: TestStore) {
     assert_eq!(t.count(), 2);
 }
 
-async fn two_lost_responses_get_a_status_each(s: TestStore) {
-    let t = start(s).await;
+async fn two_lost_responses_get_a_status_each(t: Lost) {
     let first = t.publish("Good morning!", LOST_RESPONSE).await;
     let second = t.publish("Good morning!", LOST_POST).await;
     t.finish().await;
@@ -151,8 +147,7 @@ async fn two_lost_responses_get_a_status_each(s: TestStore) {
     assert_eq!(t.count(), 2);
 }
 
-async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(s: TestStore) {
-    let t = start(s).await;
+async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(t: Lost) {
     t.mastodon.fake.publish_as_user("Good morning!", None);
     t.advance(10).await;
     t.mastodon.fake.publish_as_user("Good morning!", Some("Web"));
@@ -162,8 +157,7 @@ async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(
     assert_eq!(t.count(), 3);
 }
 
-async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
-    let t = start(s).await;
+async fn the_window_follows_the_clock_of_the_server(t: Lost) {
     // The server's clock is five minutes ahead, then five behind. An earlier status is outside the window, and the
     // published one is inside.
     for (seconds, id) in [(300, "1001"), (-300, "1003")] {
@@ -182,8 +176,7 @@ async fn the_window_follows_the_clock_of_the_server(s: TestStore) {
     assert_eq!(t.count(), 4);
 }
 
-async fn one_of_several_equal_statuses_is_never_guessed(s: TestStore) {
-    let t = start(s).await;
+async fn one_of_several_equal_statuses_is_never_guessed(t: Lost) {
     let target = t.publish("Good morning!", LOST_RESPONSE).await;
     t.mastodon.fake.publish_as_user("Good morning!", None);
     t.finish().await;
@@ -191,8 +184,7 @@ async fn one_of_several_equal_statuses_is_never_guessed(s: TestStore) {
     assert_eq!(t.count(), 2);
 }
 
-async fn a_call_whose_time_is_in_the_future_is_never_guessed(s: TestStore) {
-    let t = start(s).await;
+async fn a_call_whose_time_is_in_the_future_is_never_guessed(t: Lost) {
     t.w.clock.set(chrono::TimeDelta::days(40));
     t.w.clock.restart();
     let target = t.publish("Good morning!", LOST_POST).await;

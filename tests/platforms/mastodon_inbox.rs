@@ -12,11 +12,11 @@ use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(a_reply_sent_in_the_app_appears_in_its_thread);
+on_one!(start =>
     mentions_become_threads_and_private_ones_a_conversation,
     a_nested_reply_belongs_to_the_thread_of_its_first_reply,
     pages_are_read_forwards_and_each_message_once,
-    a_reply_sent_in_the_app_appears_in_its_thread,
     a_reply_has_the_visibility_and_the_person_of_what_it_replies_to,
     a_reply_with_a_lost_response_is_looked_up,
     a_rate_limit_is_obeyed_until_its_time,
@@ -139,8 +139,7 @@ fn mention(t: &InboxTest<Server>, mut made: Value) {
     });
 }
 
-async fn mentions_become_threads_and_private_ones_a_conversation(s: TestStore) {
-    let t = start(s).await;
+async fn mentions_become_threads_and_private_ones_a_conversation(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "@ann Open &amp; <br>free?", "public", Some(("100", OWN))));
     mention(&t, status("102", "3", "Try @ann", "unlisted", None));
     mention(&t, status("103", "2", "psst", "direct", None));
@@ -162,8 +161,7 @@ async fn mentions_become_threads_and_private_ones_a_conversation(s: TestStore) {
     );
 }
 
-async fn a_nested_reply_belongs_to_the_thread_of_its_first_reply(s: TestStore) {
-    let t = start(s).await;
+async fn a_nested_reply_belongs_to_the_thread_of_its_first_reply(t: InboxTest<Server>) {
     t.api.with(|server| {
         server.statuses.push(status("101", "2", "first", "public", Some(("100", OWN))));
         server.statuses.push(status("102", OWN, "ours", "public", Some(("101", "2"))));
@@ -176,8 +174,7 @@ async fn a_nested_reply_belongs_to_the_thread_of_its_first_reply(s: TestStore) {
     assert_eq!(threads, [("101".to_owned(), "comment"), ("98".to_owned(), "mention")]);
 }
 
-async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_forwards_and_each_message_once(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "first", "public", None));
     t.look().await;
     for n in 200..240 {
@@ -223,8 +220,7 @@ async fn a_reply_sent_in_the_app_appears_in_its_thread(s: TestStore) {
     assert_eq!(found[1].reply_context["acct"], "vera2@b.example");
 }
 
-async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "psst", "direct", None));
     t.look().await;
     let found = t.only().await;
@@ -251,8 +247,7 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(s: Test
     assert!(inbox.check_text(&thread, &"x".repeat(601 - "@vera2@b.example ".len())).unwrap_err().contains("600"));
 }
 
-async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
     t.look().await;
     let found = t.only().await.id;
@@ -278,8 +273,7 @@ async fn a_reply_with_a_lost_response_is_looked_up(s: TestStore) {
     assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", None));
     let until = text(t.w.now() + TimeDelta::seconds(300));
     t.api.respond_once("notifications", rejected(429, "Too many").insert_header("x-ratelimit-reset", until));
@@ -291,8 +285,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-async fn a_failing_stream_leaves_the_other(s: TestStore) {
-    let t = start(s).await;
+async fn a_failing_stream_leaves_the_other(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", None));
     t.api.respond_once("notifications", ResponseTemplate::new(200).set_body_string("<html>"));
     t.look().await;
@@ -301,8 +294,7 @@ async fn a_failing_stream_leaves_the_other(s: TestStore) {
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 
-async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(t: InboxTest<Server>) {
     t.api.respond_once("notifications", rejected(403, "This action is outside the authorized scopes"));
     t.look().await;
     assert!(t.error().await.contains("Connect it again"), "{}", t.error().await);

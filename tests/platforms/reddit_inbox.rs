@@ -9,7 +9,7 @@ use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::form;
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     comments_mentions_and_messages_arrive,
     pages_are_read_back_to_what_is_known_and_each_message_once,
     a_reply_is_a_comment_below,
@@ -123,8 +123,7 @@ async fn sync_inbox_later(t: &InboxTest<Server>) {
     t.look().await;
 }
 
-async fn comments_mentions_and_messages_arrive(s: TestStore) {
-    let t = start(s).await;
+async fn comments_mentions_and_messages_arrive(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "Vera", "post_reply", "Open?"));
     add(&t, comment("t1_b", "vera", "comment_reply", "And then?"));
     add(&t, comment("t1_c", "bob", "username_mention", "Try u/ann"));
@@ -144,8 +143,7 @@ async fn comments_mentions_and_messages_arrive(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest<Server>) {
     for n in 0..230 {
         add(&t, comment(&format!("t1_{n}"), "vera", "post_reply", "again"));
     }
@@ -159,8 +157,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(s: TestStore
     assert_eq!((t.count().await, t.only().await.unread_count), (231, 231));
 }
 
-async fn a_reply_is_a_comment_below(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_is_a_comment_below(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     add(&t, private("t4_b", "psst"));
     t.look().await;
@@ -176,8 +173,7 @@ async fn a_reply_is_a_comment_below(s: TestStore) {
     assert_eq!((sent.len(), &sent[0]["parent"]), (1, &json!("t4_b")));
 }
 
-async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
     let found = t.only().await.id;
@@ -196,8 +192,7 @@ async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 3));
 }
 
-async fn what_reddit_rejects_is_reported(s: TestStore) {
-    let t = start(s).await;
+async fn what_reddit_rejects_is_reported(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
     let found = t.only().await.id;
@@ -214,8 +209,7 @@ async fn what_reddit_rejects_is_reported(s: TestStore) {
     assert_eq!(t.sent(id).await.0, "sent");
 }
 
-async fn a_missing_scope_is_said(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_scope_is_said(t: InboxTest<Server>) {
     t.api.respond_once("/message/inbox", json(403, json!({ "message": "Forbidden", "error": 403 })));
     t.look().await;
     assert!(t.error().await.contains("privatemessages"), "{}", t.error().await);
@@ -224,16 +218,14 @@ async fn a_missing_scope_is_said(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn an_expired_token_is_renewed(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_is_renewed(t: InboxTest<Server>) {
     t.api.with(|server| server.token = "other".to_owned());
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("access_token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     let limited = json(429, json!({ "message": "Too Many Requests", "error": 429 }));
     t.api.respond_once("/message/inbox", limited.insert_header("x-ratelimit-reset", "400"));
@@ -264,14 +256,12 @@ async fn lose_some(t: &InboxTest<Server>) {
     assert_eq!((t.count().await, t.error().await.as_str()), (5, ""));
 }
 
-async fn deleted_comments_are_followed(s: TestStore) {
-    let t = start(s).await;
+async fn deleted_comments_are_followed(t: InboxTest<Server>) {
     lose_some(&t).await;
     assert_eq!(t.deleted().await, "t1_1 t1_2");
 }
 
-async fn without_the_scope_nothing_is_taken_for_deleted(s: TestStore) {
-    let t = start(s).await;
+async fn without_the_scope_nothing_is_taken_for_deleted(t: InboxTest<Server>) {
     t.api.with(|server| server.may_not_read = true);
     lose_some(&t).await;
     assert_eq!(t.w.count_rows("messages WHERE deleted_at IS NOT NULL").await, 0);

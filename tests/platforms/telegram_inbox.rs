@@ -10,7 +10,7 @@ use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     private_chats_and_comments_arrive,
     updates_are_deleted_only_after_they_were_stored,
     a_full_page_is_followed_by_the_next_one,
@@ -103,8 +103,7 @@ fn the_post() -> Value {
     })
 }
 
-async fn private_chats_and_comments_arrive(s: TestStore) {
-    let t = start(s).await;
+async fn private_chats_and_comments_arrive(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Open?"));
     update(&t, "message", in_group(51, 8, "First!", the_post()));
     let ours = json!({ "message_id": 52, "from": { "id": BOT, "first_name": "Crier" } });
@@ -146,8 +145,7 @@ fn offsets(t: &InboxTest<Server>) -> Vec<Value> {
     bodies.map(|body| body["offset"].clone()).collect()
 }
 
-async fn updates_are_deleted_only_after_they_were_stored(s: TestStore) {
-    let t = start(s).await;
+async fn updates_are_deleted_only_after_they_were_stored(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Open?"));
     t.look().await;
     t.sync_inbox_later().await;
@@ -159,8 +157,7 @@ async fn updates_are_deleted_only_after_they_were_stored(s: TestStore) {
     assert_eq!((t.api.with(|server| server.updates.len()), t.count().await), (0, 1));
 }
 
-async fn a_full_page_is_followed_by_the_next_one(s: TestStore) {
-    let t = start(s).await;
+async fn a_full_page_is_followed_by_the_next_one(t: InboxTest<Server>) {
     for n in 0..230 {
         update(&t, "message", private(n, "again"));
     }
@@ -169,8 +166,7 @@ async fn a_full_page_is_followed_by_the_next_one(s: TestStore) {
     assert_eq!(offsets(&t), [Value::Null, json!(110), json!(210)]);
 }
 
-async fn an_edit_is_followed(s: TestStore) {
-    let t = start(s).await;
+async fn an_edit_is_followed(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Opne?"));
     t.look().await;
     let mut edited = private(1, "Open?");
@@ -183,8 +179,7 @@ async fn an_edit_is_followed(s: TestStore) {
     assert_eq!(t.only().await.updated_at, found.updated_at, "an overlap writes nothing");
 }
 
-async fn a_reply_quotes_what_it_replies_to(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_quotes_what_it_replies_to(t: InboxTest<Server>) {
     update(&t, "message", in_group(51, 8, "First!", the_post()));
     t.look().await;
     let found = t.only().await;
@@ -211,8 +206,7 @@ async fn a_reply_quotes_what_it_replies_to(s: TestStore) {
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
 }
 
-async fn a_reply_with_a_lost_response_ends_unknown(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_ends_unknown(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Open?"));
     t.look().await;
     t.api.with(|server| server.loses_responses = true);
@@ -223,8 +217,7 @@ async fn a_reply_with_a_lost_response_ends_unknown(s: TestStore) {
     assert_eq!(t.api.with(|server| server.sent.len()), 1);
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Open?"));
     let limited = json!({ "ok": false, "error_code": 429, "description": "Too Many Requests: retry after 300",
         "parameters": { "retry_after": 300 } });
@@ -237,8 +230,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
     assert_eq!(t.count().await, 1);
 }
 
-async fn a_webhook_is_named_and_a_wrong_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn a_webhook_is_named_and_a_wrong_token_expires_the_account(t: InboxTest<Server>) {
     let webhook = "Conflict: can't use getUpdates method while webhook is active; use deleteWebhook to delete it first";
     t.api.respond_once("getUpdates", rejected(409, webhook));
     t.look().await;

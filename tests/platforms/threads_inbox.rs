@@ -13,7 +13,7 @@ use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::{bearer, form};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     replies_and_mentions_arrive_in_their_threads,
     all_pages_are_read_and_each_message_once,
     a_reply_is_a_container_that_is_published,
@@ -131,8 +131,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn replies_and_mentions_arrive_in_their_threads(s: TestStore) {
-    let t = start(s).await;
+async fn replies_and_mentions_arrive_in_their_threads(t: Test) {
     add_post(&t, "100", true);
     add_post(&t, "101", false);
     reply(&t, "100", "10", "vera", "100", "Open?");
@@ -155,8 +154,7 @@ async fn replies_and_mentions_arrive_in_their_threads(s: TestStore) {
     assert_eq!((t.api.asked("/101/").len(), t.error().await.as_str()), (0, ""));
 }
 
-async fn all_pages_are_read_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn all_pages_are_read_and_each_message_once(t: Test) {
     for n in 1..=30 {
         add_post(&t, &format!("10{n}"), n == 1);
     }
@@ -174,8 +172,7 @@ async fn all_pages_are_read_and_each_message_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/5/threads").len(), t.error().await.as_str()), (181, 4, ""));
 }
 
-async fn a_reply_is_a_container_that_is_published(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_is_a_container_that_is_published(t: Test) {
     add_post(&t, "100", true);
     reply(&t, "100", "10", "vera", "100", "Open?");
     t.look().await;
@@ -201,8 +198,7 @@ async fn a_reply_is_a_container_that_is_published(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) {
     add_post(&t, "100", true);
     reply(&t, "100", "10", "vera", "100", "Open?");
     mention(&t, "20", "@bakery hello");
@@ -225,8 +221,7 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 4));
 }
 
-async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) {
-    let t = start(s).await;
+async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
     add_post(&t, "100", true);
     reply(&t, "100", "10", "vera", "100", "Open?");
     mention(&t, "20", "@bakery hello");
@@ -244,15 +239,13 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(s: TestStore) 
     assert_eq!((t.count().await, t.status().await), (2, AccountStatus::Active));
 }
 
-async fn an_expired_token_expires_the_account(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_expires_the_account(t: Test) {
     t.reconnect(json!({ "access_token": "old" })).await;
     t.look().await;
     assert_eq!((t.status().await, t.api.asked("/mentions").len()), (AccountStatus::Expired, 0));
 }
 
-async fn a_rate_limit_is_obeyed(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed(t: Test) {
     mention(&t, "20", "@bakery hello");
     let limited = error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800");
     t.api.respond_once("/threads", limited);

@@ -11,7 +11,7 @@ use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::bearer;
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(start =>
     replies_reblogs_and_mentions_arrive,
     pages_are_read_and_each_entry_once,
     nothing_can_be_replied_to,
@@ -80,8 +80,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn replies_reblogs_and_mentions_arrive(s: TestStore) {
-    let t = start(s).await;
+async fn replies_reblogs_and_mentions_arrive(t: Test) {
     reply(&t, "1", "Open?");
     add(
         &t,
@@ -105,8 +104,7 @@ async fn replies_reblogs_and_mentions_arrive(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn pages_are_read_and_each_entry_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_and_each_entry_once(t: Test) {
     for n in 0..70 {
         reply(&t, &n.to_string(), "again");
         t.w.advance(if n % 2 == 0 { 0 } else { 1 });
@@ -119,8 +117,7 @@ async fn pages_are_read_and_each_entry_once(s: TestStore) {
     assert_eq!((t.count().await, t.only().await.unread_count), (71, 71));
 }
 
-async fn nothing_can_be_replied_to(s: TestStore) {
-    let t = start(s).await;
+async fn nothing_can_be_replied_to(t: Test) {
     reply(&t, "1", "Open?");
     t.look().await;
     let tumblr = connector(Platform::Tumblr, &t.api.base());
@@ -131,16 +128,14 @@ async fn nothing_can_be_replied_to(s: TestStore) {
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
 
-async fn an_expired_token_is_renewed(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_is_renewed(t: Test) {
     reply(&t, "1", "Open?");
     t.api.with(|server| server.token = "other".to_owned());
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
-async fn a_rate_limit_is_obeyed(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed(t: Test) {
     reply(&t, "1", "Open?");
     let limited = json(429, json!({ "meta": { "status": 429, "msg": "Limit Exceeded" }, "response": [] }));
     t.api.respond_once("/notifications", limited.insert_header("retry-after", "4000"));

@@ -13,12 +13,14 @@ use crate::support::oauth::bearer;
 use crate::support::store::{TestStore, on_one};
 
 on_one!(
-    mentions_since_the_connect_arrive,
-    pages_are_read_and_each_mention_once,
     a_mention_is_replied_to_in_its_conversation,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     what_x_does_not_allow_is_said,
     used_up_credits_make_the_account_wait,
+);
+on_one!(start =>
+    mentions_since_the_connect_arrive,
+    pages_are_read_and_each_mention_once,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed_until_its_time,
 );
@@ -117,8 +119,7 @@ async fn sync_inbox_later(t: &Test) {
     t.look().await;
 }
 
-async fn mentions_since_the_connect_arrive(s: TestStore) {
-    let t = start(s).await;
+async fn mentions_since_the_connect_arrive(t: Test) {
     mention(&t, "1", "7", "1", "old");
     t.w.advance(1_000);
     t.look().await;
@@ -137,8 +138,7 @@ async fn mentions_since_the_connect_arrive(s: TestStore) {
     assert_eq!(t.error().await, "");
 }
 
-async fn pages_are_read_and_each_mention_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_and_each_mention_once(t: Test) {
     t.look().await;
     for n in 0..230 {
         mention(&t, &format!("1{n:03}"), "7", "5", "again");
@@ -232,8 +232,7 @@ async fn used_up_credits_make_the_account_wait(s: TestStore) {
     assert_eq!((t.api.asked("/mentions").len(), t.status().await), (asked + 1, AccountStatus::Active));
 }
 
-async fn an_expired_token_is_renewed(s: TestStore) {
-    let t = start(s).await;
+async fn an_expired_token_is_renewed(t: Test) {
     t.look().await;
     mention(&t, "2", "7", "2", "@bakery open?");
     t.api.with(|server| server.token = "other".to_owned());
@@ -241,8 +240,7 @@ async fn an_expired_token_is_renewed(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: Test) {
     t.look().await;
     mention(&t, "2", "7", "2", "@bakery open?");
     let limited = json(429, json!({ "title": "Too Many Requests", "type": "about:blank", "status": 429 }));

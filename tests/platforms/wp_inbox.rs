@@ -12,7 +12,8 @@ use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(reviews_arrive_and_cannot_be_replied_to, deleted_reviews_are_followed);
+on_one!(start =>
     comments_become_threads,
     a_comment_that_is_approved_late_arrives,
     pages_are_read_forwards_and_each_message_once,
@@ -22,10 +23,8 @@ on_one!(
     a_reply_that_is_held_for_moderation_is_not_shown_as_sent,
     wrong_credentials_are_noticed_within_the_hour,
     a_rate_limit_is_obeyed_until_its_time,
-    reviews_arrive_and_cannot_be_replied_to,
     deleted_comments_are_followed,
     without_the_right_to_moderate_only_what_is_gone_is_followed,
-    deleted_reviews_are_followed,
 );
 
 const ME: i64 = 5;
@@ -134,8 +133,7 @@ fn comment(t: &InboxTest<Site>, id: i64, parent: i64, body: &str) {
     comment_at(t, id, parent, body, t.w.now());
 }
 
-async fn comments_become_threads(s: TestStore) {
-    let t = start(s).await;
+async fn comments_become_threads(t: InboxTest<Site>) {
     comment_at(&t, 1, 0, "Long ago", t.w.now() - TimeDelta::days(40));
     comment(&t, 2, 1, "And me");
     comment(&t, 3, 0, "Open &#8220;now&#8221;?<br />\nTell me");
@@ -160,8 +158,7 @@ async fn comments_become_threads(s: TestStore) {
     assert!(t.api.asked("users/me").len() == 1 && t.error().await.is_empty());
 }
 
-async fn a_comment_that_is_approved_late_arrives(s: TestStore) {
-    let t = start(s).await;
+async fn a_comment_that_is_approved_late_arrives(t: InboxTest<Site>) {
     comment(&t, 1, 0, "held");
     t.api.with(|site| site.comments[0]["status"] = json!("hold"));
     t.w.advance(60);
@@ -180,8 +177,7 @@ async fn a_comment_that_is_approved_late_arrives(s: TestStore) {
     assert_eq!((t.count().await, t.conversations().await.iter().map(|c| c.unread_count).sum::<i32>()), (3, 2));
 }
 
-async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
-    let t = start(s).await;
+async fn pages_are_read_forwards_and_each_message_once(t: InboxTest<Site>) {
     for n in 0..130 {
         comment_at(&t, n + 1, 0, "again", t.w.now() - TimeDelta::hours(1) + TimeDelta::seconds(n / 3));
     }
@@ -192,8 +188,7 @@ async fn pages_are_read_forwards_and_each_message_once(s: TestStore) {
     assert_eq!((t.count().await, t.api.asked("comments").len() - before), (130, 3), "ten minutes overlap");
 }
 
-async fn a_reply_is_a_comment_below(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_is_a_comment_below(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await;
@@ -206,8 +201,7 @@ async fn a_reply_is_a_comment_below(s: TestStore) {
     assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
 }
 
-async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await.id;
@@ -224,8 +218,7 @@ async fn a_reply_with_a_lost_response_is_searched(s: TestStore) {
     assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 3));
 }
 
-async fn what_the_site_rejects_is_reported(s: TestStore) {
-    let t = start(s).await;
+async fn what_the_site_rejects_is_reported(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await.id;
@@ -240,8 +233,7 @@ async fn what_the_site_rejects_is_reported(s: TestStore) {
     }
 }
 
-async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(s: TestStore) {
-    let t = start(s).await;
+async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await.id;
@@ -252,8 +244,7 @@ async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(s: TestStore) 
     assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
 }
 
-async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
-    let t = start(s).await;
+async fn wrong_credentials_are_noticed_within_the_hour(t: InboxTest<Site>) {
     t.look().await;
     t.api.with(|site| site.rejects_me = true);
     t.sync_inbox_later().await;
@@ -263,8 +254,7 @@ async fn wrong_credentials_are_noticed_within_the_hour(s: TestStore) {
     assert_eq!(t.status().await, AccountStatus::Expired);
 }
 
-async fn a_rate_limit_is_obeyed_until_its_time(s: TestStore) {
-    let t = start(s).await;
+async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.api.respond_once("wp/v2", rejected(429, "too_many").insert_header("retry-after", "300"));
     t.look().await;
@@ -331,8 +321,7 @@ async fn lose_some(t: &InboxTest<Site>) {
     t.look().await;
 }
 
-async fn deleted_comments_are_followed(s: TestStore) {
-    let t = start(s).await;
+async fn deleted_comments_are_followed(t: InboxTest<Site>) {
     lose_some(&t).await;
     assert_eq!(deleted(&t).await, ["2", "3", "5"]);
     assert_eq!(t.error().await, "");
@@ -343,8 +332,7 @@ async fn deleted_comments_are_followed(s: TestStore) {
     assert_eq!(deleted(&t).await, ["3", "5"]);
 }
 
-async fn without_the_right_to_moderate_only_what_is_gone_is_followed(s: TestStore) {
-    let t = start(s).await;
+async fn without_the_right_to_moderate_only_what_is_gone_is_followed(t: InboxTest<Site>) {
     t.api.with(|site| site.may_not_moderate = true);
     lose_some(&t).await;
     assert_eq!((deleted(&t).await, t.error().await.as_str()), (vec!["5".to_owned()], ""));

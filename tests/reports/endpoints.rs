@@ -2,19 +2,22 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::reports::{all_widgets, create, tenant_in};
 
-on_both_apps!(
+on_both_apps!(a_schedule_has_its_next_run_time);
+on_both_apps!("unlimited" =>
     a_report_is_created_updated_and_deleted,
-    a_schedule_has_its_next_run_time,
     a_schedule_of_another_report_is_not_found,
     a_report_has_at_most_twenty_schedules,
 );
-on_one_app!(invalid_reports_are_rejected, invalid_exports_are_rejected, invalid_schedules_are_rejected,);
+on_one_app!("unlimited" =>
+    invalid_reports_are_rejected,
+    invalid_exports_are_rejected,
+    invalid_schedules_are_rejected,
+);
 
-async fn a_report_is_created_updated_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_report_is_created_updated_and_deleted(t: Tenant<'_>) {
     let report = create(&t, "Weekly", all_widgets()).await;
     let shown = t.get(&report).await.data(200);
     assert_eq!((&shown["name"], &shown["schedules"]), (&json!("Weekly"), &json!([])));
@@ -23,7 +26,7 @@ async fn a_report_is_created_updated_and_deleted(app: TestApp) {
     assert_eq!(widget(1), &json!({ "type": "note", "title": "In short", "options": { "text": "A good month." } }));
     let listed = t.get(&t.path("/reports")).await.expect(200);
     assert_eq!((&listed["data"][0], &listed["meta"]["total"]), (&shown, &json!(1)));
-    app.advance(5);
+    t.app.advance(5);
     let renamed = t.put(&report, json!({ "name": "Monthly", "widgets": [] })).await.data(200);
     assert_eq!((&renamed["name"], &renamed["widgets"]), (&json!("Monthly"), &shown["widgets"]));
     assert_ne!(renamed["updated_at"], shown["updated_at"]);
@@ -33,8 +36,7 @@ async fn a_report_is_created_updated_and_deleted(app: TestApp) {
     assert_eq!(t.get(&t.path("/reports")).await.expect(200)["data"], json!([]));
 }
 
-async fn invalid_reports_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_reports_are_rejected(t: Tenant<'_>) {
     let note = |text: Value| json!([{ "type": "note", "options": { "text": text } }]);
     let summary = json!({ "type": "summary" });
     for (name, widgets, fields) in [
@@ -59,11 +61,10 @@ async fn invalid_reports_are_rejected(app: TestApp) {
     }
     let report = create(&t, "R", json!([summary])).await;
     assert_eq!(t.put(&report, json!({ "name": null })).await.invalid_fields(), ["name"]);
-    assert_eq!(app.count_rows("reports").await, 1);
+    assert_eq!(t.app.count_rows("reports").await, 1);
 }
 
-async fn invalid_exports_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_exports_are_rejected(t: Tenant<'_>) {
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     for (body, fields) in [
         (json!({}), vec!["format"]),
@@ -78,11 +79,11 @@ async fn invalid_exports_are_rejected(app: TestApp) {
     t.post(&t.path(&format!("/reports/{MISSING_ID}/export")), json!({ "format": "pdf" }))
         .await
         .expect_error(404, "not_found");
-    assert_eq!(app.count_rows("report_deliveries").await, 0);
+    assert_eq!(t.app.count_rows("report_deliveries").await, 0);
     // The default period is the last 30 days in the brand's time zone, where it is already tomorrow.
-    app.set_time_zone(t.brand, "Pacific/Kiritimati").await;
+    t.app.set_time_zone(t.brand, "Pacific/Kiritimati").await;
     let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
-    let today = (app.store.now() + chrono::TimeDelta::hours(14)).date_naive();
+    let today = (t.app.store.now() + chrono::TimeDelta::hours(14)).date_naive();
     assert_eq!((&created["end"], &created["start"]), (&json!(today), &json!(today - chrono::Days::new(29))));
     assert_eq!((&created["status"], &created["download_url"]), (&json!("pending"), &json!(null)));
     let path = t.path(&format!("/reports/deliveries/{}", created["id"]));
@@ -90,8 +91,7 @@ async fn invalid_exports_are_rejected(app: TestApp) {
     t.get(&format!("{path}/download")).await.expect_error(409, "report_not_ready");
 }
 
-async fn invalid_schedules_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_schedules_are_rejected(t: Tenant<'_>) {
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     let cases = [
         (json!({ "frequency": "hourly" }), vec!["frequency"]),
@@ -121,7 +121,7 @@ async fn invalid_schedules_are_rejected(app: TestApp) {
         let reply = t.post(&format!("{report}/schedules"), body).await;
         assert_eq!(reply.invalid_fields(), fields, "{change}");
     }
-    assert_eq!(app.count_rows("report_schedules").await, 0);
+    assert_eq!(t.app.count_rows("report_schedules").await, 0);
 }
 
 async fn a_schedule_has_its_next_run_time(app: TestApp) {
@@ -170,8 +170,7 @@ async fn a_schedule_has_its_next_run_time(app: TestApp) {
     }
 }
 
-async fn a_report_has_at_most_twenty_schedules(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_report_has_at_most_twenty_schedules(t: Tenant<'_>) {
     let report = create(&t, "R", json!([{ "type": "summary" }])).await;
     let body = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     for _ in 0..20 {
@@ -180,8 +179,7 @@ async fn a_report_has_at_most_twenty_schedules(app: TestApp) {
     t.post(&format!("{report}/schedules"), body).await.expect_error(402, "limit_reached");
 }
 
-async fn a_schedule_of_another_report_is_not_found(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_schedule_of_another_report_is_not_found(t: Tenant<'_>) {
     let (first, second) = (create(&t, "R", all_widgets()).await, create(&t, "S", all_widgets()).await);
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     let schedule = t.post(&format!("{first}/schedules"), schedule).await.data(201);

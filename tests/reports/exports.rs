@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::support::app::Tenant;
 use crate::support::document::assert_conforms;
 use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
-use crate::support::store::{TestStore, on_both, on_one};
+use crate::support::store::{on_both, on_one};
 
-on_both!(
+on_both!(TestInstallation::start =>
     a_finished_export_emits_an_event,
     a_file_counts_in_the_workspace_s_storage,
     a_full_storage_fails_the_export,
@@ -22,7 +22,7 @@ on_both!(
     an_operator_can_retry_a_failed_export,
     an_unavailable_storage_is_retried,
 );
-on_one!(
+on_one!(TestInstallation::start =>
     every_format_is_downloaded_with_its_type_and_name,
     range_and_conditional_downloads_are_supported,
     a_json_file_matches_the_openapi_schema,
@@ -46,8 +46,7 @@ async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
     found
 }
 
-async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn every_format_is_downloaded_with_its_type_and_name(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     r.sql("UPDATE brands SET name = 'Brot & Söhne'").await;
     for (format, media_type, start) in [
@@ -77,8 +76,7 @@ async fn every_format_is_downloaded_with_its_type_and_name(s: TestStore) {
     assert_eq!((&listed["data"][0]["format"], &listed["meta"]["total"]), (&json!("xlsx"), &json!(5)));
 }
 
-async fn range_and_conditional_downloads_are_supported(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn range_and_conditional_downloads_are_supported(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     let whole = download(&t, &created).await;
@@ -97,8 +95,7 @@ async fn range_and_conditional_downloads_are_supported(s: TestStore) {
     assert!(!tag.contains('/') && whole.header("cache-control") == Some("private, no-cache"));
 }
 
-async fn a_finished_export_emits_an_event(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_finished_export_emits_an_event(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     r.store.webhook(t.user, &[EventName::ReportSent, EventName::ReportFailed]).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
@@ -110,8 +107,7 @@ async fn a_finished_export_emits_an_event(s: TestStore) {
     assert_eq!(events(&r, "report.failed").await, Vec::<Value>::new());
 }
 
-async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_file_counts_in_the_workspace_s_storage(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!(created["size_bytes"], r.counted_bytes().await);
@@ -120,8 +116,7 @@ async fn a_file_counts_in_the_workspace_s_storage(s: TestStore) {
     assert_eq!(r.stored_files().len(), 2);
 }
 
-async fn a_full_storage_fails_the_export(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_full_storage_fails_the_export(r: TestInstallation) {
     let t = r.app.tenant("business").await;
     let report = create(&t, "R", all_widgets()).await;
     r.set_storage_usage(t.workspace, 9_000_000_000_000, 0).await;
@@ -134,8 +129,7 @@ async fn a_full_storage_fails_the_export(s: TestStore) {
     assert!(r.stored_files().is_empty());
 }
 
-async fn an_unavailable_storage_is_retried(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn an_unavailable_storage_is_retried(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
@@ -149,8 +143,7 @@ async fn an_unavailable_storage_is_retried(s: TestStore) {
     assert_eq!(r.stored_files().len(), 2);
 }
 
-async fn a_run_that_died_is_repeated_with_one_file(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_run_that_died_is_repeated_with_one_file(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     let created = t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
     // The worker dies after it has claimed the job.
@@ -169,8 +162,7 @@ async fn sweep(r: &TestInstallation) {
     tasks::sweep::run(&r.scheduler).await.unwrap();
 }
 
-async fn deleting_a_report_deletes_its_files(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn deleting_a_report_deletes_its_files(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), schedule).await.expect(201);
@@ -184,8 +176,7 @@ async fn deleting_a_report_deletes_its_files(s: TestStore) {
     assert_eq!(r.count_rows("files").await, 0);
 }
 
-async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_report_deleted_during_its_export_leaves_nothing(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.expect(202);
     t.delete(&report).await.expect(204);
@@ -196,8 +187,7 @@ async fn a_report_deleted_during_its_export_leaves_nothing(s: TestStore) {
     assert_eq!(r.store.show(job).await.state, JobState::Cancelled);
 }
 
-async fn files_are_deleted_after_the_plan_s_retention(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn files_are_deleted_after_the_plan_s_retention(r: TestInstallation) {
     let t = r.app.tenant("pro").await;
     let report = create(&t, "R", all_widgets()).await;
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
@@ -214,8 +204,7 @@ async fn files_are_deleted_after_the_plan_s_retention(s: TestStore) {
     assert!(r.stored_files().is_empty());
 }
 
-async fn an_operator_can_retry_a_failed_export(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn an_operator_can_retry_a_failed_export(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     export(&r, &t, &report, json!({ "format": "csv" })).await;
     r.store.set_storage_unavailable(true);
@@ -238,8 +227,7 @@ async fn an_operator_can_retry_a_failed_export(s: TestStore) {
     assert_eq!(delivery(&t, id).await["status"], "sent");
 }
 
-async fn a_json_file_matches_the_openapi_schema(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_json_file_matches_the_openapi_schema(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     let created = export(&r, &t, &report, json!({ "format": "json" })).await;
     let file = download(&t, &created).await.expect(200);

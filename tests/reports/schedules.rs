@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
 use crate::support::reports::{TestInstallation, create, newest_delivery, tenant_in};
-use crate::support::store::{TestStore, on_both, run_concurrently};
+use crate::support::store::{on_both, run_concurrently};
 
-on_both!(
+on_both!(TestInstallation::start =>
     each_frequency_fires_at_its_local_time_and_covers_its_period,
     daylight_saving_neither_skips_nor_repeats_a_report,
     missed_times_fire_once,
@@ -51,8 +51,7 @@ async fn covered(t: &Tenant<'_>, report: &str) -> (String, String) {
     (day("start"), day("end"))
 }
 
-async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn each_frequency_fires_at_its_local_time_and_covers_its_period(r: TestInstallation) {
     // Auckland is 12 hours ahead of UTC in June, so its Monday begins on Sunday.
     let mut all = Vec::new();
     for (schedule, before, due, start, end) in [
@@ -86,8 +85,7 @@ async fn each_frequency_fires_at_its_local_time_and_covers_its_period(s: TestSto
     }
 }
 
-async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn daylight_saving_neither_skips_nor_repeats_a_report(r: TestInstallation) {
     // In Berlin, the hour from 02:00 occurs twice on 2026-10-25, and not at all on 2027-03-28.
     let (t, report) =
         create_schedule(&r, "Europe/Berlin", "2026-10-24T10:00:00Z", json!({ "frequency": "daily", "time": "02:30" }))
@@ -121,8 +119,7 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(s: TestStore) {
     }
 }
 
-async fn missed_times_fire_once(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn missed_times_fire_once(r: TestInstallation) {
     let every_minute = json!({ "frequency": "cron", "cron": "* * * * *" });
     let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", every_minute).await;
     fire_at(&r, "2026-09-12T12:34:30Z").await;
@@ -131,8 +128,7 @@ async fn missed_times_fire_once(s: TestStore) {
     assert_eq!(next, "2026-09-12T12:35:00Z");
 }
 
-async fn two_schedulers_fire_once(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn two_schedulers_fire_once(r: TestInstallation) {
     create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.clock.advance(at("2026-06-12T09:00:00Z") - r.store.now());
     let second = r.store.open_second_store().await;
@@ -145,8 +141,7 @@ async fn two_schedulers_fire_once(s: TestStore) {
     assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
-async fn an_unfinished_export_prevents_another(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn an_unfinished_export_prevents_another(r: TestInstallation) {
     let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     for due in ["2026-06-12T09:00:00Z", "2026-06-13T09:00:00Z"] {
         r.clock.advance(at(due) - r.store.now());
@@ -161,8 +156,7 @@ async fn an_unfinished_export_prevents_another(s: TestStore) {
     assert_eq!(r.count_rows("report_deliveries").await, 2);
 }
 
-async fn a_plan_without_reports_fires_none(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn a_plan_without_reports_fires_none(r: TestInstallation) {
     let (t, _) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     r.set_plan(t.workspace, "free").await;
     fire_at(&r, "2026-06-12T09:00:00Z").await;
@@ -172,8 +166,7 @@ async fn a_plan_without_reports_fires_none(s: TestStore) {
     assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
-async fn an_unreadable_schedule_does_not_block_others(s: TestStore) {
-    let r = TestInstallation::start(s).await;
+async fn an_unreadable_schedule_does_not_block_others(r: TestInstallation) {
     let (t, report) = create_schedule(&r, "UTC", "2026-06-12T00:00:00Z", json!({ "frequency": "daily" })).await;
     let readable = json!({ "frequency": "daily", "format": "csv", "recipients": ["ann@example.com"] });
     t.post(&format!("{report}/schedules"), readable).await.expect(201);

@@ -1,8 +1,8 @@
 //! Runs the API on its own socket with its own database.
 //!
-//! A test is a function that takes a [`TestApp`]. List it in [`on_both_apps!`] at the top of its file to create two
-//! tests, `…::sqlite` and `…::postgres`, or in [`on_sqlite_app!`] if it sends no SQL statement. The clock is manual, no
-//! jobs run, and a [`FakeConnector`] replaces the sandbox.
+//! A test is a function that takes a [`TestApp`] or a [`Tenant`]. List it in [`on_both_apps!`] at the top of its file to
+//! create two tests, `…::sqlite` and `…::postgres`, or in [`on_sqlite_app!`] if it sends no SQL statement. The clock is
+//! manual, no jobs run, and a [`FakeConnector`] replaces the sandbox.
 
 #![allow(dead_code, reason = "each test uses only a part")]
 
@@ -35,65 +35,59 @@ use super::mail_server::mailer;
 pub use super::request::{Reply, Request};
 use super::store::TestStore;
 
-/// Creates two tests for each function: one on SQLite, one on Postgres.
+/// Creates two tests for each function that takes a [`TestApp`]: one on SQLite, one on Postgres. After `"pro" =>`, the
+/// functions take a [`Tenant`] on this plan, and after `console "pro" =>` also its signed-in user.
 macro_rules! on_both_apps {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::support::app::TestApp;
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::postgres().await).await).await })).await;
-            }
-        }
-    )+};
+    ($($tests:tt)+) => { $crate::support::app::app_tests!([] $($tests)+); };
 }
 pub(crate) use on_both_apps;
 
-/// Creates two tests for each function whose subject is not the database: one on SQLite, and one on Postgres that runs
-/// with `CRIER_TEST_FULL=1`.
+/// Like `on_both_apps`, for functions whose subject is not the database: the tests on Postgres run with
+/// `CRIER_TEST_FULL=1`.
 macro_rules! on_one_app {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::support::app::TestApp;
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
-            async fn postgres() {
-                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::postgres().await).await).await })).await;
-            }
-        }
-    )+};
+    ($($tests:tt)+) => {
+        $crate::support::app::app_tests!(
+            [#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]] $($tests)+
+        );
+    };
 }
 pub(crate) use on_one_app;
 
-/// Creates a test on SQLite for each function, for responses that need no SQL statement.
+/// Like `on_both_apps`, with tests on SQLite only, for responses that need no SQL statement.
 macro_rules! on_sqlite_app {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::support::app::TestApp;
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                in_time(Box::pin(async { super::$name(TestApp::start(TestStore::sqlite().await).await).await })).await;
-            }
-        }
-    )+};
+    ($($tests:tt)+) => { $crate::support::app::app_tests!([#[cfg(any())]] $($tests)+); };
 }
 pub(crate) use on_sqlite_app;
+
+/// The tests of the macros above. Those on Postgres have additional attributes.
+macro_rules! app_tests {
+    ($postgres:tt console $plan:literal => $($name:ident),+ $(,)?) => {$(
+        $crate::support::app::app_test!($postgres $name |app| {
+            let t = app.tenant($plan).await;
+            let person = $crate::support::console::ConsoleUser::sign_in(&t).await;
+            super::$name(t, person).await;
+        });
+    )+};
+    ($postgres:tt $plan:literal => $($name:ident),+ $(,)?) => {$(
+        $crate::support::app::app_test!($postgres $name |app| super::$name(app.tenant($plan).await).await);
+    )+};
+    ($postgres:tt $($name:ident),+ $(,)?) => {$(
+        $crate::support::app::app_test!($postgres $name |app| super::$name(app).await);
+    )+};
+}
+pub(crate) use app_tests;
+
+macro_rules! app_test {
+    ($postgres:tt $name:ident |$app:ident| $run:expr) => {
+        $crate::support::store::test_on_engines!(
+            [tokio::test(flavor = "multi_thread", worker_threads = 2)] $postgres $name |s| {
+                let $app = $crate::support::app::TestApp::start(s).await;
+                $run;
+            }
+        );
+    };
+}
+pub(crate) use app_test;
 
 pub const BASE: &str = "/api/public/v1";
 /// A plan without any feature or limit.

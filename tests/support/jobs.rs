@@ -46,20 +46,9 @@ pub type RunReport = Result<Arc<dyn AnyResult>, RunError>;
 /// Creates two tests for each function that takes a [`TestWorker`]: one on SQLite, one on Postgres.
 macro_rules! worker_on_both {
     ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::support::jobs::TestWorker;
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test]
-            async fn sqlite() {
-                in_time(Box::pin(async { super::$name(TestWorker::over(TestStore::sqlite().await).await).await })).await;
-            }
-
-            #[tokio::test]
-            async fn postgres() {
-                in_time(Box::pin(async { super::$name(TestWorker::over(TestStore::postgres().await).await).await })).await;
-            }
-        }
+        $crate::support::store::test_on_engines!(
+            [tokio::test] [] $name |s| super::$name($crate::support::jobs::TestWorker::over(s).await).await
+        );
     )+};
 }
 pub(crate) use worker_on_both;

@@ -11,10 +11,10 @@ use serde_json::json;
 
 use crate::support::ai_server::{AiApp, AiServer, ResponseGate, captions, error};
 use crate::support::app::{Reply, Tenant};
-use crate::support::store::{TestStore, on_both};
+use crate::support::store::on_both;
 use crate::support::transport::FixedCapacityTransport;
 
-on_both!(
+on_both!(AiApp::start =>
     months_start_in_the_workspace_time_zone,
     expired_reservations_are_refunded,
     a_request_that_outlives_its_lease_is_charged,
@@ -40,8 +40,7 @@ async fn clean_up(app: &AiApp) {
     reservations::run(&scheduler).await.unwrap();
 }
 
-async fn months_start_in_the_workspace_time_zone(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn months_start_in_the_workspace_time_zone(app: AiApp) {
     let (early, utc) = (app.tenant("free").await, app.tenant("free").await);
     app.write(async |tx| users::set_timezone(tx, early.workspace, "Pacific/Kiritimati").await).await;
     for t in [&early, &utc] {
@@ -62,8 +61,7 @@ async fn months_start_in_the_workspace_time_zone(s: TestStore) {
     assert_eq!(write(&utc).await.data(200)["credits_remaining"], 85);
 }
 
-async fn expired_reservations_are_refunded(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn expired_reservations_are_refunded(app: AiApp) {
     let t = app.tenant("free").await;
     app.set_used_credits(t.workspace, 85).await;
     let request = CreditRequest {
@@ -99,16 +97,14 @@ async fn expire_lease_during_request(app: &AiApp, t: &Tenant<'_>, meanwhile: imp
     tokio::join!(write(t), events).0
 }
 
-async fn a_request_that_outlives_its_lease_is_charged(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_request_that_outlives_its_lease_is_charged(app: AiApp) {
     let t = app.tenant("free").await;
     let reply = expire_lease_during_request(&app, &t, async || assert_eq!(app.used(t.workspace).await, 0)).await;
     assert_eq!(reply.data(200)["credits_remaining"], 85);
     assert_eq!((app.used(t.workspace).await, app.held().await), (15, 0));
 }
 
-async fn a_request_that_outlives_its_lease_can_run_out_of_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_request_that_outlives_its_lease_can_run_out_of_credits(app: AiApp) {
     let t = app.tenant("free").await;
     let spend = async || app.set_used_credits(t.workspace, 90).await;
     let reply = expire_lease_during_request(&app, &t, spend).await;
@@ -118,8 +114,7 @@ async fn a_request_that_outlives_its_lease_can_run_out_of_credits(s: TestStore) 
 
 /// A process stalls until its lease on the key expires. The client repeats the request at another process; then the
 /// first process resumes.
-async fn a_key_taken_over_by_another_process_is_charged_once(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_key_taken_over_by_another_process_is_charged_once(app: AiApp) {
     let t = app.tenant("free").await;
     let other = AiServer::start().await;
     let replica = app.replica_with(other.ai(PROVIDER_TIMEOUT)).await;
@@ -152,8 +147,7 @@ async fn a_key_taken_over_by_another_process_is_charged_once(s: TestStore) {
     }
 }
 
-async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn refunds_go_to_the_month_of_the_charge(app: AiApp) {
     let t = app.tenant("free").await;
     let june = async || app.number("SELECT used FROM ai_usage WHERE month = '2026-06'").await;
     let july: DateTime<Utc> = "2026-07-01T00:00:00Z".parse().unwrap();
@@ -182,8 +176,7 @@ async fn refunds_go_to_the_month_of_the_charge(s: TestStore) {
 
 /// A change of the time zone, or of the clock to an earlier time, moves the end of a month. The credits of each month
 /// are granted once.
-async fn time_zone_changes_grant_no_extra_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn time_zone_changes_grant_no_extra_credits(app: AiApp) {
     let t = app.tenant("free").await;
     let at = async |zone: &str| app.write(async |tx| users::set_timezone(tx, t.workspace, zone).await).await;
     let spend = async || {
@@ -222,8 +215,7 @@ async fn time_zone_changes_grant_no_extra_credits(s: TestStore) {
     assert_eq!(app.used(t.workspace).await, 180);
 }
 
-async fn a_request_completes_after_its_client_disconnects(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_request_completes_after_its_client_disconnects(app: AiApp) {
     let t = app.tenant("free").await;
     let hold = ResponseGate::new();
     app.ai.queue_held_response(&hold, three());
@@ -241,8 +233,7 @@ async fn a_request_completes_after_its_client_disconnects(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.held().await, app.ai.request_bodies().await.len()), (15, 0, 1));
 }
 
-async fn usage_is_reported_by_brand(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn usage_is_reported_by_brand(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
     app.ai.queue_responses([three(), three(), three()]);

@@ -9,13 +9,11 @@ use crate::support::ai_server::{AiApp, KEY, ai_at, chat, choice, completion, err
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(a_slow_provider_times_out, an_unreachable_provider_returns_502, without_a_provider_no_credits_are_charged,);
+on_one!(AiApp::start =>
     provider_errors_refund_the_credits,
     an_unparsable_response_is_retried_once,
     a_rejected_prompt_is_a_validation_error,
-    a_slow_provider_times_out,
-    an_unreachable_provider_returns_502,
-    without_a_provider_no_credits_are_charged,
 );
 
 /// Both text endpoints, each with the field that holds the text.
@@ -25,8 +23,7 @@ async fn post_text(t: &Tenant<'_>, operation: &str, field: &str) -> Reply {
     t.post(&t.path(&format!("/ai/{operation}")), json!({ field: "fresh bread" })).await
 }
 
-async fn provider_errors_refund_the_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn provider_errors_refund_the_credits(app: AiApp) {
     // The credits suffice for six requests, so a missing refund would fail the test.
     let t = app.tenant("free").await;
     let responses = || {
@@ -67,8 +64,7 @@ async fn provider_errors_refund_the_credits(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), expected_calls, "one call each");
 }
 
-async fn an_unparsable_response_is_retried_once(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn an_unparsable_response_is_retried_once(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let cut_off = || {
         let message = json!({ "role": "assistant", "content": "{\"captions\": [\"A\", \"B" });
@@ -88,8 +84,7 @@ async fn an_unparsable_response_is_retried_once(s: TestStore) {
     post_text(&t, "captions", "prompt").await.expect(200);
 }
 
-async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_rejected_prompt_is_a_validation_error(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let refusal = || {
         let message =

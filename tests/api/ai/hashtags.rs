@@ -3,16 +3,19 @@
 use serde_json::{Value, json};
 
 use crate::support::ai_server::{AiApp, chat};
-use crate::support::store::{TestStore, on_one};
+use crate::support::store::on_one;
 
-on_one!(hashtags_are_normalized, the_hashtag_count_is_limited_by_platform, invalid_fields_are_reported);
+on_one!(AiApp::start =>
+    hashtags_are_normalized,
+    the_hashtag_count_is_limited_by_platform,
+    invalid_fields_are_reported,
+);
 
 fn hashtags(list: &[&str]) -> wiremock::ResponseTemplate {
     chat(&json!({ "hashtags": list }).to_string())
 }
 
-async fn hashtags_are_normalized(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn hashtags_are_normalized(app: AiApp) {
     let t = app.tenant("pro").await;
     app.ai.queue_responses([hashtags(&["bread", "#Bread", "#fresh bread!", "＃パン", "#2026", "🍞"])]);
     let body = json!({ "content": "Fresh bread", "platform": "instagram" });
@@ -29,8 +32,7 @@ async fn hashtags_are_normalized(s: TestStore) {
     assert_eq!(created["hashtags"], json!(["#one"]));
 }
 
-async fn the_hashtag_count_is_limited_by_platform(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn the_hashtag_count_is_limited_by_platform(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let many: Vec<String> = (0..40).map(|n| format!("#tag{n}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -42,8 +44,7 @@ async fn the_hashtag_count_is_limited_by_platform(s: TestStore) {
     }
 }
 
-async fn invalid_fields_are_reported(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn invalid_fields_are_reported(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let invalid = async |body: Value| t.post(&t.path("/ai/hashtags"), body).await.invalid_fields();
     assert_eq!(invalid(json!({ "platform": "myspace" })).await, ["content", "platform"]);

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::support::ai_server::{AiApp, AiServer, error, image_response, image_url_response, refusal_of};
 use crate::support::app::{BASE, Reply, Tenant};
 use crate::support::images::{jpeg, png};
-use crate::support::store::{TestStore, on_both, on_one};
+use crate::support::store::{on_both, on_one};
 
-on_both!(
+on_both!(AiApp::start =>
     generated_images_are_stored_in_the_media_library,
     full_storage_refunds_the_credits,
     a_failed_write_refunds_credits_and_storage,
 );
-on_one!(
+on_one!(AiApp::start =>
     higher_quality_costs_more_credits,
     image_urls_are_fetched_through_the_guard,
     an_unknown_parameter_is_dropped_on_retry,
@@ -26,8 +26,7 @@ async fn generate_image(t: &Tenant<'_>, options: Value) -> Reply {
     t.post(&t.path("/ai/images"), json!({ "prompt": "a loaf of bread", "options": options })).await
 }
 
-async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn generated_images_are_stored_in_the_media_library(app: AiApp) {
     let t = app.tenant("unlimited").await;
     app.ai.queue_responses([image_response(&png(30, 20))]);
     let prompt = format!("{}{}", "a loaf of bread ", "é".repeat(2_500));
@@ -48,8 +47,7 @@ async fn generated_images_are_stored_in_the_media_library(s: TestStore) {
     assert_eq!(app.ai.first().await.0, "/v1/images/generations");
 }
 
-async fn higher_quality_costs_more_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn higher_quality_costs_more_credits(app: AiApp) {
     let t = app.tenant("pro").await;
     let mut left = 5_000;
     for (n, (quality, credits)) in
@@ -72,8 +70,7 @@ async fn higher_quality_costs_more_credits(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 4, "no call without credits");
 }
 
-async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn image_urls_are_fetched_through_the_guard(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let own = app.ai.serve_file("/files/a.jpg", jpeg(20, 20)).await;
     app.ai.queue_responses([image_url_response(&own)]);
@@ -94,8 +91,7 @@ async fn image_urls_are_fetched_through_the_guard(s: TestStore) {
     assert_eq!((app.used(t.workspace).await, app.held().await), (240, 0));
 }
 
-async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn an_unknown_parameter_is_dropped_on_retry(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let options = json!({ "size": "1024x1024", "quality": "medium" });
     let rejected = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
@@ -119,8 +115,7 @@ async fn an_unknown_parameter_is_dropped_on_retry(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 6, "one retry only");
 }
 
-async fn an_invalid_image_is_a_provider_error(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn an_invalid_image_is_a_provider_error(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let whole = png(30, 30);
     let responses = [
@@ -141,8 +136,7 @@ async fn an_invalid_image_is_a_provider_error(s: TestStore) {
     assert_eq!(app.count_rows("files WHERE state <> 'doomed'").await, 0);
 }
 
-async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_rejected_prompt_is_a_validation_error(app: AiApp) {
     let t = app.tenant("unlimited").await;
     for code in ["content_policy_violation", "moderation_blocked"] {
         app.ai.queue_responses([error(400, code, "Your request was rejected by the safety system.")]);
@@ -152,8 +146,7 @@ async fn a_rejected_prompt_is_a_validation_error(s: TestStore) {
 }
 
 /// The provider is not called for an image that could not be stored.
-async fn full_storage_is_checked_before_the_provider_call(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn full_storage_is_checked_before_the_provider_call(app: AiApp) {
     let t = app.tenant("pro").await;
     let full: i64 = 20_480 << 20;
     app.set_storage_usage(t.workspace, full, 0).await;
@@ -168,8 +161,7 @@ async fn full_storage_is_checked_before_the_provider_call(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 0);
 }
 
-async fn full_storage_refunds_the_credits(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn full_storage_refunds_the_credits(app: AiApp) {
     let t = app.tenant("pro").await;
     let full: i64 = (20_480 << 20) - 1;
     app.set_storage_usage(t.workspace, full, 0).await;
@@ -180,8 +172,7 @@ async fn full_storage_refunds_the_credits(s: TestStore) {
 }
 
 /// The image is stored, but the write to the database fails.
-async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_failed_write_refunds_credits_and_storage(app: AiApp) {
     let t = app.tenant("unlimited").await;
     app.sql("ALTER TABLE media RENAME TO hidden").await;
     app.ai.queue_responses([image_response(&png(9, 9)), image_response(&png(9, 9))]);
@@ -193,8 +184,7 @@ async fn a_failed_write_refunds_credits_and_storage(s: TestStore) {
     generate_image(&t, json!({})).await.expect(201);
 }
 
-async fn invalid_fields_are_reported(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn invalid_fields_are_reported(app: AiApp) {
     let t = app.tenant("unlimited").await;
     assert_eq!(
         generate_image(&t, json!({ "size": "9x9", "quality": "ultra" })).await.invalid_fields(),

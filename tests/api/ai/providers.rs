@@ -12,15 +12,13 @@ use crate::support::images::png;
 use crate::support::source::{Source, SourceResponse, cut_off, ok};
 use crate::support::store::{TestStore, on_one};
 
-on_one!(
+on_one!(the_base_url_may_omit_the_version, every_image_encoding_is_accepted, an_unfinished_response_times_out,);
+on_one!(AiApp::start =>
     falls_back_to_prompt_without_schema_support,
     every_response_format_is_parsed,
-    the_base_url_may_omit_the_version,
     an_error_body_with_status_200_is_an_error,
     a_content_filter_makes_the_prompt_invalid,
-    every_image_encoding_is_accepted,
     rejected_parameters_are_dropped_one_by_one,
-    an_unfinished_response_times_out,
     a_rejected_api_key_is_free_and_not_disclosed,
 );
 
@@ -36,8 +34,7 @@ fn json_response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
 }
 
-async fn falls_back_to_prompt_without_schema_support(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn falls_back_to_prompt_without_schema_support(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let ways = [
         ("DeepSeek", error(400, "invalid_request_error", "This response_format type is unavailable now")),
@@ -83,8 +80,7 @@ async fn falls_back_to_prompt_without_schema_support(s: TestStore) {
     assert_eq!(app.ai.request_bodies().await.len(), 2 * 8 + 3);
 }
 
-async fn every_response_format_is_parsed(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn every_response_format_is_parsed(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let object = r#"{"captions": ["A"]}"#;
     let message = |message: Value| choice(json!({ "index": 0, "message": message, "finish_reason": "stop" }));
@@ -132,8 +128,7 @@ async fn the_base_url_may_omit_the_version(s: TestStore) {
     assert_eq!(paths.last().map(String::as_str), Some("/v2/chat/completions"), "{paths:?}");
 }
 
-async fn an_error_body_with_status_200_is_an_error(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn an_error_body_with_status_200_is_an_error(app: AiApp) {
     let t = app.tenant("free").await;
     for body in [
         json!({ "error": { "code": 429, "message": "Rate limit exceeded: free-models-per-min" } }),
@@ -147,8 +142,7 @@ async fn an_error_body_with_status_200_is_an_error(s: TestStore) {
     assert_eq!((app.ai.request_bodies().await.len(), app.used(t.workspace).await, app.held().await), (4, 0, 0));
 }
 
-async fn a_content_filter_makes_the_prompt_invalid(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_content_filter_makes_the_prompt_invalid(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let azure =
         json!({ "error": { "code": "OperationFailed", "inner_error": { "code": "ResponsibleAIPolicyViolation" } } });
@@ -183,8 +177,7 @@ async fn every_image_encoding_is_accepted(s: TestStore) {
 }
 
 /// OpenAI's `dall-e-3` has other sizes, and other values for the quality.
-async fn rejected_parameters_are_dropped_one_by_one(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn rejected_parameters_are_dropped_one_by_one(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
     app.ai.queue_responses([wrong("quality"), wrong("size"), image_response(&png(9, 9))]);
@@ -221,8 +214,7 @@ async fn an_unfinished_response_times_out(s: TestStore) {
     }
 }
 
-async fn a_rejected_api_key_is_free_and_not_disclosed(s: TestStore) {
-    let app = AiApp::start(s).await;
+async fn a_rejected_api_key_is_free_and_not_disclosed(app: AiApp) {
     let t = app.tenant("free").await;
     app.ai.queue_responses([json_response(401, json!({ "message": "Unauthorized", "request_id": "1" }))]);
     let text = one(&t).await.expect_error(502, "ai_provider_unavailable").to_string();

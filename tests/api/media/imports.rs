@@ -8,8 +8,15 @@ use serde_json::{Value, json};
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
 
-on_both_apps!(an_import_is_accepted_and_enqueued, a_repeated_key_creates_one_import, a_job_reports_its_status,);
-on_one_app!(invalid_fields_are_reported_and_create_nothing, only_public_urls_are_accepted,);
+on_both_apps!("unlimited" =>
+    an_import_is_accepted_and_enqueued,
+    a_repeated_key_creates_one_import,
+    a_job_reports_its_status,
+);
+on_one_app!("unlimited" =>
+    invalid_fields_are_reported_and_create_nothing,
+    only_public_urls_are_accepted,
+);
 
 const SOURCE: &str = "https://8.8.8.8/bread.png?size=large#top";
 
@@ -22,8 +29,7 @@ async fn accepted(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/media/from-url"), body).await.data(202)
 }
 
-async fn an_import_is_accepted_and_enqueued(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_import_is_accepted_and_enqueued(t: Tenant<'_>) {
     let body = json!({ "url": SOURCE, "asset_type": "icon", "alt_text": "Bread", "unknown": 1 });
     let reply = t.post(&t.path("/media/from-url"), body).await;
     let job = reply.data(202);
@@ -38,21 +44,20 @@ async fn an_import_is_accepted_and_enqueued(app: TestApp) {
             "poll_url": poll, "created_at": at, "updated_at": at })
     );
     assert_eq!(t.get(&t.path(&format!("/jobs/{id}"))).await.data(200), job);
-    let row = app.newest_job().await;
+    let row = t.app.newest_job().await;
     assert_eq!((row.subject_id, row.lane, row.max_attempts), (id, Some(format!("brand:{}", t.brand)), 5));
     assert_eq!(row.trace.as_deref(), reply.header("x-request-id"));
-    assert!(app.store.notifier.take().contains(&row.id), "workers are notified");
-    let job = media_jobs::find(&mut app.conn().await, t.brand, id).await.unwrap().unwrap();
+    assert!(t.app.store.notifier.take().contains(&row.id), "workers are notified");
+    let job = media_jobs::find(&mut t.app.conn().await, t.brand, id).await.unwrap().unwrap();
     assert_eq!(job.alt_text.as_deref(), Some("Bread"));
     let plain = accepted(&t, json!({ "url": SOURCE, "alt_text": "" })).await;
     assert_eq!(plain["asset_type"], "image");
-    let job = media_jobs::find(&mut app.conn().await, t.brand, plain["id"].as_i64().unwrap()).await.unwrap().unwrap();
+    let job = media_jobs::find(&mut t.app.conn().await, t.brand, plain["id"].as_i64().unwrap()).await.unwrap().unwrap();
     assert_eq!(job.alt_text, None);
-    assert_eq!(imports(&app).await, (2, 2));
+    assert_eq!(imports(t.app).await, (2, 2));
 }
 
-async fn a_repeated_key_creates_one_import(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_key_creates_one_import(t: Tenant<'_>) {
     let send = async |body: Value| {
         t.request("POST", &t.path("/media/from-url")).idempotency_key("one").json(&body).send().await
     };
@@ -60,11 +65,10 @@ async fn a_repeated_key_creates_one_import(app: TestApp) {
     assert_eq!((first.data(202), again.replayed()), (again.data(202), true));
     assert_eq!(first.header("location"), again.header("location"));
     send(json!({ "url": "https://8.8.8.8/other.png" })).await.expect_error(409, "idempotency_key_reused");
-    assert_eq!(imports(&app).await, (1, 1));
+    assert_eq!(imports(t.app).await, (1, 1));
 }
 
-async fn invalid_fields_are_reported_and_create_nothing(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_fields_are_reported_and_create_nothing(t: Tenant<'_>) {
     for (body, field) in [
         (json!({}), "url"),
         (json!({ "url": null }), "url"),
@@ -78,12 +82,11 @@ async fn invalid_fields_are_reported_and_create_nothing(app: TestApp) {
     ] {
         assert_eq!(t.post(&t.path("/media/from-url"), body.clone()).await.invalid_fields(), [field], "{body}");
     }
-    assert_eq!(imports(&app).await, (0, 0));
+    assert_eq!(imports(t.app).await, (0, 0));
     accepted(&t, json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2_048 - 16)) })).await;
 }
 
-async fn only_public_urls_are_accepted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn only_public_urls_are_accepted(t: Tenant<'_>) {
     for url in [
         "",
         "nope",
@@ -112,7 +115,7 @@ async fn only_public_urls_are_accepted(app: TestApp) {
             t.post(&t.path("/media/from-url"), json!({ "url": url })).await.expect_error(422, "invalid_source_url");
         assert!(error["message"].as_str().unwrap().contains("Use a public http"), "{url}: {error}");
     }
-    assert_eq!(imports(&app).await, (0, 0));
+    assert_eq!(imports(t.app).await, (0, 0));
     accepted(&t, json!({ "url": "http://8.8.8.8/plain.png" })).await;
 }
 
@@ -125,16 +128,15 @@ async fn step(app: &TestApp, id: i64, write: impl AsyncFnOnce(&mut Tx, &MediaJob
     .await;
 }
 
-async fn a_job_reports_its_status(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_job_reports_its_status(t: Tenant<'_>) {
     let asset = t.upload("bread.png", &images::png(9, 9), &[]).await.data(201);
     let path = async || {
         let id = accepted(&t, json!({ "url": SOURCE })).await["id"].as_i64().unwrap();
         (id, t.path(&format!("/jobs/{id}")))
     };
     let (good, shown) = path().await;
-    app.clock.advance(chrono::TimeDelta::seconds(1));
-    step(&app, good, async |tx, import| import::begin(tx, import).await).await;
+    t.app.clock.advance(chrono::TimeDelta::seconds(1));
+    step(t.app, good, async |tx, import| import::begin(tx, import).await).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!(
         (job["status"].as_str(), &job["media"], &job["error"]),
@@ -142,22 +144,22 @@ async fn a_job_reports_its_status(app: TestApp) {
     );
     assert_ne!(job["created_at"], job["updated_at"]);
     let media = asset["id"].as_i64().unwrap();
-    step(&app, good, async |tx, import| import::complete(tx, import, media, None).await).await;
+    step(t.app, good, async |tx, import| import::complete(tx, import, media, None).await).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("completed"), &asset, &Value::Null));
     // The asset is deleted afterwards.
-    app.sql(format!("DELETE FROM media WHERE id = {media}")).await;
+    t.app.sql(format!("DELETE FROM media WHERE id = {media}")).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"]), (Some("completed"), &Value::Null));
 
     let (bad, shown) = path().await;
     let why = MediaError::new(MediaErrorCode::HttpError, "The server returned 404 Not Found.");
-    step(&app, bad, async |tx, import| import::begin(tx, import).await).await;
-    step(&app, bad, async |tx, import| import::retry_later(tx, import, &why).await).await;
+    step(t.app, bad, async |tx, import| import::begin(tx, import).await).await;
+    step(t.app, bad, async |tx, import| import::retry_later(tx, import, &why).await).await;
     let error = json!({ "code": "http_error", "message": "The server returned 404 Not Found." });
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["error"]), (Some("pending"), &error), "the previous attempt's error");
-    step(&app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;
+    step(t.app, bad, async |tx, import| import::fail(tx, import, &why, None).await).await;
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("failed"), &Value::Null, &error));
     t.get(&t.path(&format!("/jobs/{MISSING_ID}"))).await.expect_error(404, "not_found");

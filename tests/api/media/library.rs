@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, on_both_apps, on_one_app};
 use crate::support::images;
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     images_are_listed_newest_first_and_searchable,
     image_metadata_can_be_updated,
     a_deleted_image_releases_its_storage,
     an_image_in_use_cannot_be_deleted,
 );
-on_one_app!(invalid_filters_are_rejected, invalid_updates_are_rejected,);
+on_one_app!("unlimited" => invalid_filters_are_rejected, invalid_updates_are_rejected);
 
 async fn upload_png(t: &Tenant<'_>, name: &str, texts: &[(&str, &str)]) -> i64 {
     let width = 1 + name.len() as u32;
@@ -22,8 +22,7 @@ fn ids(list: &Value) -> Vec<i64> {
     list["data"].as_array().unwrap().iter().map(|asset| asset["id"].as_i64().unwrap()).collect()
 }
 
-async fn images_are_listed_newest_first_and_searchable(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn images_are_listed_newest_first_and_searchable(t: Tenant<'_>) {
     let dog = upload_png(&t, "IMG_1.png", &[("alt_text", "A Dog, ÄHREN and 100% bread")]).await;
     let logo = upload_png(&t, "Brot.png", &[("asset_type", "logo")]).await;
     let icon = upload_png(&t, "a\\_b.png", &[("asset_type", "icon")]).await;
@@ -49,12 +48,11 @@ async fn images_are_listed_newest_first_and_searchable(app: TestApp) {
     }
     let page = t.get(&t.path("/media?search=.png&per_page=1&asset_type=image")).await.expect(200);
     let next = t.get(&t.path("/media?search=.png&per_page=2")).await.expect(200)["links"]["next"].clone();
-    assert_eq!(next, format!("{}/api/public/v1{}?search=.png&per_page=2&page=2", app.url, t.path("/media")));
+    assert_eq!(next, format!("{}/api/public/v1{}?search=.png&per_page=2&page=2", t.app.url, t.path("/media")));
     assert_eq!((ids(&page), &page["links"]["next"]), (vec![dog], &Value::Null));
 }
 
-async fn invalid_filters_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_filters_are_rejected(t: Tenant<'_>) {
     let long = "x".repeat(201);
     for (query, field) in [
         ("asset_type=video", "asset_type"),
@@ -67,12 +65,11 @@ async fn invalid_filters_are_rejected(app: TestApp) {
     }
 }
 
-async fn image_metadata_can_be_updated(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn image_metadata_can_be_updated(t: Tenant<'_>) {
     let id = upload_png(&t, "a.png", &[("alt_text", "Old words")]).await;
     let path = t.path(&format!("/media/{id}"));
     let before = t.get(&path).await.data(200);
-    app.advance(5);
+    t.app.advance(5);
     let change = json!({ "alt_text": "Fresh e\u{301}clairs", "filename": "../eclairs.png", "asset_type": "icon" });
     let after = t.put(&path, change).await.data(200);
     assert_eq!(
@@ -93,8 +90,7 @@ async fn image_metadata_can_be_updated(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200)["filename"], "eclairs.png");
 }
 
-async fn invalid_updates_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_updates_are_rejected(t: Tenant<'_>) {
     let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
     let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "video" });
@@ -107,25 +103,23 @@ async fn invalid_updates_are_rejected(app: TestApp) {
     t.delete(&nowhere).await.expect_error(404, "not_found");
 }
 
-async fn a_deleted_image_releases_its_storage(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_deleted_image_releases_its_storage(t: Tenant<'_>) {
     let (one, twin) = (upload_png(&t, "a.png", &[]).await, upload_png(&t, "b.png", &[]).await);
     let path = t.path(&format!("/media/{one}"));
-    let used = app.counted_bytes().await;
+    let used = t.app.counted_bytes().await;
     assert!(used > 0);
     t.delete(&path).await.expect(204);
-    assert_eq!(app.counted_bytes().await, used, "its twin has the same bytes");
+    assert_eq!(t.app.counted_bytes().await, used, "its twin has the same bytes");
     t.get(&path).await.expect_error(404, "not_found");
     t.delete(&path).await.expect_error(404, "not_found");
     t.delete(&t.path(&format!("/media/{twin}"))).await.expect(204);
-    assert_eq!(app.counted_bytes().await, 0);
+    assert_eq!(t.app.counted_bytes().await, 0);
     assert_eq!(t.get(&t.path("/media")).await.expect(200)["meta"]["total"], 0);
     upload_png(&t, "a.png", &[]).await;
-    assert_eq!(app.counted_bytes().await, used);
+    assert_eq!(t.app.counted_bytes().await, used);
 }
 
-async fn an_image_in_use_cannot_be_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_image_in_use_cannot_be_deleted(t: Tenant<'_>) {
     let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
     let create = async |image: i64| {
@@ -133,7 +127,7 @@ async fn an_image_in_use_cannot_be_deleted(app: TestApp) {
     };
     let post = create(id).await;
     for status in ["pending_approval", "scheduled", "publishing"] {
-        app.end_post(post, status, &[]).await;
+        t.app.end_post(post, status, &[]).await;
         t.delete(&path).await.expect_error(409, "media_in_use");
         t.get(&path).await.expect(200);
     }
@@ -141,7 +135,7 @@ async fn an_image_in_use_cannot_be_deleted(app: TestApp) {
     t.delete(&path).await.expect(204);
     for status in ["draft", "published", "partially_published", "failed"] {
         let id = upload_png(&t, "a.png", &[]).await;
-        app.end_post(create(id).await, status, &[]).await;
+        t.app.end_post(create(id).await, status, &[]).await;
         t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);
     }
 }

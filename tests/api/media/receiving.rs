@@ -14,21 +14,22 @@ use crate::support::images;
 use crate::support::store::TestStore;
 
 on_one_app!(
-    a_content_length_over_the_free_storage_is_rejected,
-    a_chunked_body_over_the_free_storage_is_rejected,
-    an_upload_is_replayed_even_if_storage_is_full,
     one_workspace_cannot_exhaust_the_spool,
     an_upload_sent_again_while_the_first_is_received_creates_one_asset,
     a_disconnected_client_releases_its_spool,
+);
+on_one_app!("free" =>
+    a_content_length_over_the_free_storage_is_rejected,
+    a_chunked_body_over_the_free_storage_is_rejected,
+    an_upload_is_replayed_even_if_storage_is_full,
 );
 
 const MIB: i64 = 1 << 20;
 /// The storage of the plan `free`.
 const CAP: i64 = 500 * MIB;
 
-async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
-    let t = app.tenant("free").await;
-    app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
+async fn a_content_length_over_the_free_storage_is_rejected(t: Tenant<'_>) {
+    t.app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
     let response = upload_response(&t, &format!("Content-Length: {}", 10 * MIB), b"").await;
     assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
     // An upload that fits is accepted. One that no plan allows is rejected with 413.
@@ -37,9 +38,8 @@ async fn a_content_length_over_the_free_storage_is_rejected(app: TestApp) {
     assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
 
-async fn a_chunked_body_over_the_free_storage_is_rejected(app: TestApp) {
-    let t = app.tenant("free").await;
-    app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
+async fn a_chunked_body_over_the_free_storage_is_rejected(t: Tenant<'_>) {
+    t.app.set_storage_usage(t.workspace, CAP - MIB, 0).await;
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
     let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
     for _ in 0..3 {
@@ -49,17 +49,16 @@ async fn a_chunked_body_over_the_free_storage_is_rejected(app: TestApp) {
     }
     let response = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
     assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
-    assert_eq!(app.api.library.spools().held(), 0);
+    assert_eq!(t.app.api.library.spools().held(), 0);
 }
 
-async fn an_upload_is_replayed_even_if_storage_is_full(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn an_upload_is_replayed_even_if_storage_is_full(t: Tenant<'_>) {
     let large = images::noise(300);
     assert!(large.len() > 128 << 10);
     let send =
         || t.request("POST", &t.path("/media")).idempotency_key("once").form(Some(("a.png", &large)), &[]).send();
     send().await.expect(201);
-    app.set_storage_usage(t.workspace, CAP, 0).await;
+    t.app.set_storage_usage(t.workspace, CAP, 0).await;
     let again = send().await;
     assert!(again.replayed(), "{again:?}");
     t.upload("b.png", &large, &[]).await.expect_error(402, "storage_limit_exceeded");

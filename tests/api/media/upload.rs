@@ -8,15 +8,15 @@ use tokio::net::TcpStream;
 use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
 
-on_both_apps!(
+on_both_apps!(an_upload_over_the_plan_cap_is_not_stored);
+on_both_apps!("unlimited" =>
     a_repeated_upload_is_replayed,
     reusing_a_key_for_another_form_is_rejected,
     concurrent_uploads_with_one_key_create_one_asset,
     identical_bytes_are_stored_once_per_brand,
-    an_upload_over_the_plan_cap_is_not_stored,
     a_failed_write_releases_its_storage,
 );
-on_one_app!(
+on_one_app!("unlimited" =>
     an_upload_is_stored_and_described,
     the_mime_type_is_detected_from_the_bytes,
     an_invalid_form_stores_nothing,
@@ -42,8 +42,7 @@ fn id(asset: &Value) -> i64 {
     asset["id"].as_i64().unwrap()
 }
 
-async fn an_upload_is_stored_and_described(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_upload_is_stored_and_described(t: Tenant<'_>) {
     let png = images::png(30, 20);
     let texts = [("asset_type", "logo"), ("alt_text", "A sign"), ("unknown", "is ignored")];
     let reply = t.upload("../up/the sign.jpg", &png, &texts).await;
@@ -53,16 +52,15 @@ async fn an_upload_is_stored_and_described(app: TestApp) {
     assert_eq!((asset["mime_type"].as_str(), asset["filename"].as_str()), (Some("image/png"), Some("the sign.jpg")));
     assert_eq!((asset["width"].as_i64(), asset["height"].as_i64()), (Some(30), Some(20)));
     assert!(asset["source_url"].is_null());
-    assert!(asset["url"].as_str().unwrap().starts_with(&format!("{}/media/", app.url)), "{asset}");
-    assert_eq!(app.stored_files().len(), 2, "the image and its thumbnail");
+    assert!(asset["url"].as_str().unwrap().starts_with(&format!("{}/media/", t.app.url)), "{asset}");
+    assert_eq!(t.app.stored_files().len(), 2, "the image and its thumbnail");
     let size = asset["size_bytes"].as_i64().unwrap();
-    assert_eq!(app.counted_bytes().await, size);
+    assert_eq!(t.app.counted_bytes().await, size);
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!(usage["storage_mib"]["used"], 1, "a part of a MiB counts as one: {usage}");
 }
 
-async fn the_mime_type_is_detected_from_the_bytes(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_mime_type_is_detected_from_the_bytes(t: Tenant<'_>) {
     for (format, mime) in [
         (ImageFormat::Jpeg, "image/jpeg"),
         (ImageFormat::Png, "image/png"),
@@ -76,8 +74,7 @@ async fn the_mime_type_is_detected_from_the_bytes(app: TestApp) {
     }
 }
 
-async fn an_invalid_form_stores_nothing(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_invalid_form_stores_nothing(t: Tenant<'_>) {
     let png = images::png(3, 3);
     let path = t.path("/media");
     let send = |file: Option<&[u8]>, texts: &[(&str, &str)]| {
@@ -94,15 +91,14 @@ async fn an_invalid_form_stores_nothing(app: TestApp) {
         "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ny\r\n--b--\r\n".to_owned(),
     ];
     assert_eq!(raw(&t, "multipart/form-data; boundary=b", two.concat().as_bytes()).await.invalid_fields(), ["file"]);
-    assert_nothing_stored(&app).await;
+    assert_nothing_stored(t.app).await;
 }
 
 async fn raw(t: &Tenant<'_>, content_type: &str, body: &[u8]) -> Reply {
     t.request("POST", &t.path("/media")).raw(body).header("content-type", content_type).send().await
 }
 
-async fn a_malformed_multipart_body_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_malformed_multipart_body_is_rejected(t: Tenant<'_>) {
     let form = "multipart/form-data; boundary=b";
     raw(&t, "application/json", b"{}").await.expect_error(415, "unsupported_media_type");
     raw(&t, "image/png", &images::png(2, 2)).await.expect_error(415, "unsupported_media_type");
@@ -117,11 +113,10 @@ async fn a_malformed_multipart_body_is_rejected(app: TestApp) {
     let part = "--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\n1\r\n";
     raw(&t, form, format!("{}--b--\r\n", part.repeat(33)).as_bytes()).await.expect_error(400, "invalid_json");
     raw(&t, form, b"--b--\r\n").await.expect_error(422, "validation_failed");
-    assert_nothing_stored(&app).await;
+    assert_nothing_stored(t.app).await;
 }
 
-async fn files_other_than_images_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn files_other_than_images_are_rejected(t: Tenant<'_>) {
     let svg = br#"<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><rect width="9" height="9"/></svg>"#;
     let png = images::png(64, 64);
     for bytes in
@@ -130,7 +125,7 @@ async fn files_other_than_images_are_rejected(app: TestApp) {
         let error = upload(&t, bytes).await.expect_error(415, "unsupported_media_type");
         assert!(error["message"].as_str().unwrap().ends_with('.'), "{error}");
     }
-    assert_nothing_stored(&app).await;
+    assert_nothing_stored(t.app).await;
 }
 
 /// Sends the head of an upload and a part of its body, and returns the response.
@@ -156,8 +151,7 @@ pub async fn upload_response(t: &Tenant<'_>, length: &str, body: &[u8]) -> Strin
     String::from_utf8_lossy(&response).into_owned()
 }
 
-async fn an_oversized_content_length_is_rejected_before_reading(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_oversized_content_length_is_rejected_before_reading(t: Tenant<'_>) {
     let response = upload_response(&t, &format!("Content-Length: {}", 40 << 20), b"").await;
     assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"), "{response}");
     assert!(response.contains("25 MiB"), "{response}");
@@ -166,8 +160,7 @@ async fn an_oversized_content_length_is_rejected_before_reading(app: TestApp) {
     assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
 
-async fn an_oversized_chunked_body_is_rejected_while_reading(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_oversized_chunked_body_is_rejected_while_reading(t: Tenant<'_>) {
     let head = "--b\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\n";
     let mut body = format!("{:x}\r\n{head}\r\n", head.len()).into_bytes();
     let chunk = vec![b'x'; 1 << 20];
@@ -178,11 +171,10 @@ async fn an_oversized_chunked_body_is_rejected_while_reading(app: TestApp) {
     }
     let response = upload_response(&t, "Transfer-Encoding: chunked", &body).await;
     assert!(response.starts_with("HTTP/1.1 413 ") && response.contains("payload_too_large"), "{response}");
-    assert_nothing_stored(&app).await;
+    assert_nothing_stored(t.app).await;
 }
 
-async fn a_repeated_upload_is_replayed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_upload_is_replayed(t: Tenant<'_>) {
     let png = images::png(12, 9);
     let path = t.path("/media");
     let send =
@@ -194,11 +186,10 @@ async fn a_repeated_upload_is_replayed(app: TestApp) {
     assert!(again.replayed());
     assert_eq!((again.status, &again.body), (first.status, &first.body));
     assert_eq!(again.header("location"), first.header("location"));
-    assert_eq!(app.count_rows("media").await, 1);
+    assert_eq!(t.app.count_rows("media").await, 1);
 }
 
-async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn reusing_a_key_for_another_form_is_rejected(t: Tenant<'_>) {
     let (png, other) = (images::png(12, 9), images::png(12, 10));
     let path = t.path("/media");
     let send = |name: &'static str, bytes: &[u8], texts: &[(&str, &str)]| {
@@ -219,8 +210,7 @@ async fn reusing_a_key_for_another_form_is_rejected(app: TestApp) {
     t.request("POST", &path).idempotency_key("second").form(Some(("a.png", &png)), &[]).send().await.expect(201);
 }
 
-async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_uploads_with_one_key_create_one_asset(t: Tenant<'_>) {
     for round in 0..20u8 {
         let png = images::encoded(&images::pixels(20, 20, round), ImageFormat::Png);
         let (path, key) = (t.path("/media"), format!("round-{round}"));
@@ -233,27 +223,26 @@ async fn concurrent_uploads_with_one_key_create_one_asset(app: TestApp) {
                 reply.expect(201);
             }
         }
-        assert_eq!(app.count_rows("media").await, i64::from(round) + 1);
-        assert_eq!(app.count_rows("files WHERE state = 'stored'").await, i64::from(round) + 1);
-        assert_eq!(app.count_rows("files").await, i64::from(round) + 1);
+        assert_eq!(t.app.count_rows("media").await, i64::from(round) + 1);
+        assert_eq!(t.app.count_rows("files WHERE state = 'stored'").await, i64::from(round) + 1);
+        assert_eq!(t.app.count_rows("files").await, i64::from(round) + 1);
     }
 }
 
-async fn identical_bytes_are_stored_once_per_brand(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn identical_bytes_are_stored_once_per_brand(t: Tenant<'_>) {
     let png = images::png(40, 30);
     let (one, two) = (upload(&t, &png).await.data(201), upload(&t, &png).await.data(201));
     assert_ne!(id(&one), id(&two));
     assert_eq!(one["url"], two["url"]);
-    assert_eq!(app.counted_bytes().await, one["size_bytes"].as_i64().unwrap());
+    assert_eq!(t.app.counted_bytes().await, one["size_bytes"].as_i64().unwrap());
     // The same holds for concurrent uploads.
     let other = images::png(41, 30);
     let all = futures::future::join_all((0..6).map(|_| upload(&t, &other))).await;
     let urls: Vec<Value> = all.iter().map(|reply| reply.data(201)["url"].clone()).collect();
     assert!(urls.iter().all(|url| *url == urls[0]), "{urls:?}");
-    assert_eq!(app.stored_files().len(), 4, "two images with their thumbnails");
+    assert_eq!(t.app.stored_files().len(), 4, "two images with their thumbnails");
     // Files are shared only within a brand, so that no brand learns which files others have.
-    let stranger = app.tenant("unlimited").await;
+    let stranger = t.app.tenant("unlimited").await;
     let theirs = upload(&stranger, &png).await.data(201);
     assert_ne!(theirs["url"], one["url"]);
 }
@@ -271,15 +260,14 @@ async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
     assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
 }
 
-async fn a_failed_write_releases_its_storage(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_failed_write_releases_its_storage(t: Tenant<'_>) {
     // The bytes are stored, but the asset's row cannot be written.
-    app.sql("ALTER TABLE media RENAME TO hidden").await;
+    t.app.sql("ALTER TABLE media RENAME TO hidden").await;
     let reply = upload(&t, &images::png(16, 16)).await;
     reply.expect_error(500, "internal_error");
-    app.sql("ALTER TABLE hidden RENAME TO media").await;
-    assert_eq!(app.count_rows("files WHERE state = 'doomed'").await, 1);
-    assert_eq!(app.counted_bytes().await, 0);
+    t.app.sql("ALTER TABLE hidden RENAME TO media").await;
+    assert_eq!(t.app.count_rows("files WHERE state = 'doomed'").await, 1);
+    assert_eq!(t.app.counted_bytes().await, 0);
     // The stored bytes are discarded; the same bytes can be uploaded again.
     upload(&t, &images::png(16, 16)).await.expect(201);
 }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::{create_deliveries, ids, open_jobs};
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 
-on_both_apps!(
+on_both_apps!(an_endpoint_can_be_deleted_during_other_requests);
+on_both_apps!("unlimited" =>
     concurrent_retries_each_add_one_attempt,
     concurrent_recoveries_enqueue_each_delivery_once,
     concurrent_retry_and_recovery_enqueue_one_job,
     a_recovery_after_another_recovers_nothing,
     requests_that_wait_for_a_deletion_return_404,
-    an_endpoint_can_be_deleted_during_other_requests,
 );
 
 async fn retry(t: &Tenant<'_>, hook: &str, id: i64) -> Reply {
@@ -33,10 +33,9 @@ fn number(hook: &str) -> i64 {
     hook.trim_start_matches("/webhooks/").parse().unwrap()
 }
 
-async fn concurrent_retries_each_add_one_attempt(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_retries_each_add_one_attempt(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 2).await;
-    app.fail_deliveries(&all[..1]).await;
+    t.app.fail_deliveries(&all[..1]).await;
     for id in all {
         let replies = join_all((0..8).map(|_| retry(&t, &hook, id))).await;
         let mut seen: Vec<_> = replies.iter().map(|r| r.data(200)["max_attempts"].as_i64().unwrap()).collect();
@@ -46,10 +45,9 @@ async fn concurrent_retries_each_add_one_attempt(app: TestApp) {
     }
 }
 
-async fn concurrent_recoveries_enqueue_each_delivery_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_recoveries_enqueue_each_delivery_once(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 6).await;
-    app.fail_deliveries(&all).await;
+    t.app.fail_deliveries(&all).await;
     let replies = join_all((0..5).map(|_| recover(&t, &hook))).await;
     let mut found: Vec<_> = replies.iter().map(|r| r.data(202)["recovered"].as_i64().unwrap()).collect();
     found.sort_unstable();
@@ -60,11 +58,10 @@ async fn concurrent_recoveries_enqueue_each_delivery_once(app: TestApp) {
     }
 }
 
-async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn concurrent_retry_and_recovery_enqueue_one_job(t: Tenant<'_>) {
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 3).await;
-        app.fail_deliveries(&all).await;
+        t.app.fail_deliveries(&all).await;
         let (retried, recovered) = tokio::join!(retry(&t, &hook, all[1]), recover(&t, &hook));
         let max_attempts = retried.data(200)["max_attempts"].as_i64().unwrap();
         // The first request schedules the delivery, so that a later recovery does not find it among the failed.
@@ -79,11 +76,10 @@ async fn concurrent_retry_and_recovery_enqueue_one_job(app: TestApp) {
 }
 
 /// The test simulates the other recovery, which has not committed when the request arrives.
-async fn a_recovery_after_another_recovers_nothing(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_recovery_after_another_recovers_nothing(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 3).await;
-    app.fail_deliveries(&all).await;
-    let mut other = app.begin().await.unwrap();
+    t.app.fail_deliveries(&all).await;
+    let mut other = t.app.begin().await.unwrap();
     webhooks::find_for_update(&mut other, t.user, number(&hook)).await.unwrap().unwrap();
     let since = other.now;
     assert_eq!(deliveries::recover(&mut other, number(&hook), since).await.unwrap(), all);
@@ -92,10 +88,9 @@ async fn a_recovery_after_another_recovers_nothing(app: TestApp) {
     assert_eq!(allowed(&t, &hook).await, vec![json!(9); 3]);
 }
 
-async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn requests_that_wait_for_a_deletion_return_404(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 1).await;
-    let mut deleting = app.begin().await.unwrap();
+    let mut deleting = t.app.begin().await.unwrap();
     assert!(webhooks::delete(&mut deleting, t.user, number(&hook)).await.unwrap());
     let test = format!("{hook}/test");
     let waiting = async {
@@ -111,7 +106,7 @@ async fn requests_that_wait_for_a_deletion_return_404(app: TestApp) {
     for reply in [replies.0, replies.1, replies.2, replies.3, replies.4] {
         reply.expect_error(404, "not_found");
     }
-    assert_eq!(app.count_rows("events").await, 1, "no sample was stored");
+    assert_eq!(t.app.count_rows("events").await, 1, "no sample was stored");
 }
 
 async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {

@@ -6,21 +6,19 @@ use crier_store::deliveries::{self, AttemptRow};
 use serde_json::{Value, json};
 
 use super::{create_deliveries, ids, open_jobs, planned, stamp, subscribe};
-use crate::support::app::{TestApp, on_both_apps, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
-on_both_apps!(
+on_both_apps!(a_delivery_can_be_retried_in_any_status, deliveries_are_private_to_the_endpoint_owner,);
+on_both_apps!("unlimited" =>
     a_delivery_has_the_documented_fields,
     deliveries_are_paginated_newest_first,
     filters_apply_to_the_list_and_its_total,
     attempts_are_listed_oldest_first,
     a_delivery_can_be_retried,
-    a_delivery_can_be_retried_in_any_status,
-    deliveries_are_private_to_the_endpoint_owner,
 );
 on_one_app!(invalid_filters_are_reported_by_name,);
 
-async fn a_delivery_has_the_documented_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_delivery_has_the_documented_fields(t: Tenant<'_>) {
     let (hook, delivery) = create_deliveries(&t, 1).await;
     let shown = t.get(&format!("{hook}/deliveries/{}", delivery[0])).await.data(200);
     let fields = "id webhook_id event status response_code attempts max_attempts duration_ms error response_body payload next_attempt_at last_attempt_at created_at updated_at";
@@ -34,8 +32,7 @@ async fn a_delivery_has_the_documented_fields(app: TestApp) {
     t.get(&format!("{hook}/deliveries/{}", delivery[0] + 1)).await.expect_error(404, "not_found");
 }
 
-async fn deliveries_are_paginated_newest_first(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn deliveries_are_paginated_newest_first(t: Tenant<'_>) {
     let (hook, mut all) = create_deliveries(&t, 3).await;
     all.reverse();
     let page = t.get(&format!("{hook}/deliveries?per_page=2&page=2")).await.expect(200);
@@ -46,10 +43,9 @@ async fn deliveries_are_paginated_newest_first(app: TestApp) {
     assert_eq!(t.get(&format!("{hook}/deliveries?page=0")).await.invalid_fields(), ["page"]);
 }
 
-async fn filters_apply_to_the_list_and_its_total(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn filters_apply_to_the_list_and_its_total(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 4).await;
-    app.fail_deliveries(&all[..2]).await;
+    t.app.fail_deliveries(&all[..2]).await;
     let sample = t.post(&format!("{hook}/test"), json!({ "event": "post.failed" })).await.data(202)["id"].clone();
     let sample = sample.as_i64().unwrap();
     for (filter, found) in [
@@ -83,12 +79,11 @@ async fn invalid_filters_are_reported_by_name(app: TestApp) {
     t.get("/webhooks/999999/deliveries?status=nope").await.expect_error(404, "not_found");
 }
 
-async fn attempts_are_listed_oldest_first(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn attempts_are_listed_oldest_first(t: Tenant<'_>) {
     let (hook, delivery) = create_deliveries(&t, 2).await;
     let path = format!("{hook}/deliveries/{}/attempts", delivery[0]);
     assert_eq!(t.get(&path).await.expect(200), json!({ "data": [] }));
-    let began = app.now();
+    let began = t.app.now();
     for (number, outcome, code, error) in [
         (1, "timeout", None, Some("no response within 25 s")),
         (2, "4xx", Some(404), Some("the endpoint returned 404")),
@@ -96,7 +91,7 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
         let row = AttemptRow {
             delivery_id: delivery[0],
             number,
-            started_at: app.now(),
+            started_at: t.app.now(),
             duration_ms: 25_000,
             outcome,
             response_code: code,
@@ -105,8 +100,8 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
             status: DeliveryStatus::Retrying,
             next_attempt_at: None,
         };
-        app.write(async |tx| deliveries::record(tx, std::slice::from_ref(&row)).await).await;
-        app.advance(30);
+        t.app.write(async |tx| deliveries::record(tx, std::slice::from_ref(&row)).await).await;
+        t.app.advance(30);
     }
     let shown = t.get(&path).await.data(200);
     let at = |seconds| stamp(began + chrono::TimeDelta::seconds(seconds));
@@ -122,8 +117,7 @@ async fn attempts_are_listed_oldest_first(app: TestApp) {
     t.get(&format!("{hook}/deliveries/{}/attempts", delivery[1] + 1)).await.expect_error(404, "not_found");
 }
 
-async fn a_delivery_can_be_retried(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_delivery_can_be_retried(t: Tenant<'_>) {
     let (hook, delivery) = create_deliveries(&t, 1).await;
     let path = format!("{hook}/deliveries");
     let delivery = t.get(&format!("{path}/{}", delivery[0])).await.data(200);
@@ -131,7 +125,7 @@ async fn a_delivery_can_be_retried(app: TestApp) {
     let retry = format!("{path}/{}/retry", delivery["id"]);
     let again = t.request("POST", &retry).send().await.data(200);
     assert_eq!((&again["id"], &again["max_attempts"]), (&delivery["id"], &json!(9)));
-    assert_eq!(app.count_rows("jobs").await, 1);
+    assert_eq!(t.app.count_rows("jobs").await, 1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     t.request("POST", &retry).send().await.expect_error(409, "webhook_inactive");
     let stranger = format!("{path}/{}/retry", delivery["id"].as_i64().unwrap() + 1);

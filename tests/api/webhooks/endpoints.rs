@@ -5,9 +5,9 @@ use crier_store::{deliveries, webhooks};
 use serde_json::{Value, json};
 
 use super::{create, create_deliveries, ids, subscribe};
-use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{Tenant, on_both_apps, on_one_app};
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     an_endpoint_is_created_updated_and_deleted,
     a_replay_contains_the_secret,
     an_update_keeps_omitted_and_null_fields,
@@ -16,7 +16,7 @@ on_both_apps!(
     a_rejected_update_changes_nothing,
     events_are_listed,
 );
-on_one_app!(
+on_one_app!("unlimited" =>
     the_secret_is_shown_on_creation_and_rotation_only,
     invalid_fields_are_reported,
     private_addresses_are_rejected,
@@ -24,8 +24,7 @@ on_one_app!(
     field_length_limits_are_enforced,
 );
 
-async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_endpoint_is_created_updated_and_deleted(t: Tenant<'_>) {
     let created = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", created["id"]);
     assert_eq!((&created["is_active"], &created["disabled_reason"]), (&json!(true), &Value::Null));
@@ -37,8 +36,7 @@ async fn an_endpoint_is_created_updated_and_deleted(app: TestApp) {
     t.get(&path).await.expect_error(404, "not_found");
 }
 
-async fn the_secret_is_shown_on_creation_and_rotation_only(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn the_secret_is_shown_on_creation_and_rotation_only(t: Tenant<'_>) {
     let created = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", created["id"]);
     let secret = created["secret"].as_str().unwrap();
@@ -50,8 +48,7 @@ async fn the_secret_is_shown_on_creation_and_rotation_only(app: TestApp) {
     assert!(rotated["secret"].as_str().unwrap().starts_with("whsec_") && rotated["secret"] != created["secret"]);
 }
 
-async fn invalid_fields_are_reported(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_fields_are_reported(t: Tenant<'_>) {
     let body = json!({ "url": 5, "events": ["nope", 5], "description": 5, "is_active": "yes" });
     let wrong = ["description", "events.0", "events.1", "is_active", "url"];
     assert_eq!(t.post("/webhooks", body).await.invalid_fields(), wrong);
@@ -61,8 +58,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     );
 }
 
-async fn private_addresses_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn private_addresses_are_rejected(t: Tenant<'_>) {
     let created = create(&t, "https://8.8.8.8/hook").await.data(201);
     let path = format!("/webhooks/{}", created["id"]);
     for url in [
@@ -82,8 +78,7 @@ async fn private_addresses_are_rejected(app: TestApp) {
     assert_eq!(t.get("/webhooks").await.data(200).as_array().unwrap().len(), 1);
 }
 
-async fn an_endpoint_has_the_documented_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_endpoint_has_the_documented_fields(t: Tenant<'_>) {
     let reply = create(&t, "https://8.8.8.8/hook").await;
     let created = reply.data(201);
     let names = |record: &Value| record.as_object().unwrap().keys().map(String::as_str).collect::<Vec<_>>().join(" ");
@@ -101,8 +96,7 @@ async fn an_endpoint_has_the_documented_fields(app: TestApp) {
 }
 
 /// A client that did not receive the response can get the secret only by a request with the same key.
-async fn a_replay_contains_the_secret(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_replay_contains_the_secret(t: Tenant<'_>) {
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let create = async || t.request("POST", "/webhooks").idempotency_key("make").json(&body).send().await;
     let (created, again) = (create().await, create().await);
@@ -115,14 +109,13 @@ async fn a_replay_contains_the_secret(app: TestApp) {
     let second = rotate("two").await.data(200);
     assert_ne!(second["secret"], first.data(200)["secret"], "another key rotates the secret again");
     let sample = t.post(&format!("{path}/test"), json!({ "event": "brand.created" })).await.data(202);
-    let outgoing = deliveries::load_outgoing(&mut app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
-    let secret = outgoing.unwrap()[0].secret(app.cipher()).unwrap();
+    let outgoing = deliveries::load_outgoing(&mut t.app.conn().await, &[sample["id"].as_i64().unwrap()]).await;
+    let secret = outgoing.unwrap()[0].secret(t.app.cipher()).unwrap();
     assert_eq!(second["secret"], crate::support::store::expose(&secret), "the last secret signs");
     assert_eq!(t.get("/webhooks").await.data(200).as_array().unwrap().len(), 1);
 }
 
-async fn field_length_limits_are_enforced(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn field_length_limits_are_enforced(t: Tenant<'_>) {
     let body = |field: &str, value: Value| {
         let mut body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
         body[field] = value;
@@ -155,12 +148,11 @@ async fn field_length_limits_are_enforced(app: TestApp) {
     assert_eq!(t.post("/webhooks", bare).await.data(201)["description"], Value::Null);
 }
 
-async fn an_update_keeps_omitted_and_null_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_update_keeps_omitted_and_null_fields(t: Tenant<'_>) {
     let body = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"], "description": "Production" });
     let path = format!("/webhooks/{}", t.post("/webhooks", body).await.data(201)["id"]);
     let before = t.get(&path).await.data(200);
-    app.advance(60);
+    t.app.advance(60);
     for change in [json!({}), json!({ "url": null, "events": null, "is_active": null, "unknown": 5 })] {
         let mut after = t.put(&path, change).await.data(200);
         assert_ne!(after["updated_at"], before["updated_at"]);
@@ -177,11 +169,10 @@ async fn an_update_keeps_omitted_and_null_fields(app: TestApp) {
     assert_eq!(t.get(&path).await.data(200), emptied);
 }
 
-async fn a_rejected_update_changes_nothing(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_rejected_update_changes_nothing(t: Tenant<'_>) {
     let path = subscribe(&t, &["brand.created"]).await;
     let before = t.get(&path).await.data(200);
-    app.advance(60);
+    t.app.advance(60);
     t.put(&path, json!({ "url": "https://10.0.0.1/", "is_active": false }))
         .await
         .expect_error(422, "invalid_webhook_url");
@@ -201,8 +192,7 @@ async fn disable(t: &Tenant<'_>, path: &str) {
         .await;
 }
 
-async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn reactivating_an_endpoint_resets_its_health(t: Tenant<'_>) {
     let path = subscribe(&t, &["brand.created"]).await;
     disable(&t, &path).await;
     let shown = t.get(&path).await.data(200);
@@ -211,21 +201,20 @@ async fn reactivating_an_endpoint_resets_its_health(app: TestApp) {
     for change in [json!({ "events": ["post.failed"] }), json!({ "is_active": false })] {
         let after = t.put(&path, change).await.data(200);
         assert_eq!(after["disabled_reason"], shown["disabled_reason"], "the reason is kept while disabled");
-        assert_eq!(app.count_rows(failing).await, 1);
+        assert_eq!(t.app.count_rows(failing).await, 1);
     }
     let after = t.put(&path, json!({ "is_active": true })).await.data(200);
     assert_eq!((&after["is_active"], &after["disabled_reason"]), (&json!(true), &Value::Null));
     assert_eq!(t.get(&path).await.data(200), after);
-    assert_eq!(app.count_rows(failing).await, 0);
+    assert_eq!(t.app.count_rows(failing).await, 0);
     // An endpoint that its owner disables has no `disabled_reason`.
     let off = t.put(&path, json!({ "is_active": false })).await.data(200);
     assert_eq!((&off["is_active"], &off["disabled_reason"]), (&json!(false), &Value::Null));
 }
 
-async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn deleting_an_endpoint_deletes_its_deliveries(t: Tenant<'_>) {
     let (hook, deliveries) = create_deliveries(&t, 2).await;
-    app.fail_deliveries(&deliveries[..1]).await;
+    t.app.fail_deliveries(&deliveries[..1]).await;
     let other = subscribe(&t, &["brand.created"]).await;
     t.delete(&hook).await.expect(204);
     for path in [hook.clone(), format!("{hook}/deliveries"), format!("{hook}/deliveries/{}", deliveries[0])] {
@@ -236,13 +225,12 @@ async fn deleting_an_endpoint_deletes_its_deliveries(app: TestApp) {
         .await
         .expect_error(404, "not_found");
     t.delete(&hook).await.expect_error(404, "not_found");
-    assert_eq!(app.count_rows("webhook_deliveries").await, 0);
+    assert_eq!(t.app.count_rows("webhook_deliveries").await, 0);
     assert_eq!(ids(&t.get("/webhooks").await.data(200)).len(), 1);
     t.get(&other).await.expect(200);
 }
 
-async fn events_are_listed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn events_are_listed(t: Tenant<'_>) {
     let events = t.get("/webhook-events").await.data(200);
     let all = events.as_array().unwrap();
     assert_eq!(all.len(), 14);

@@ -4,9 +4,9 @@ use crier_domain::job::JobKind;
 use serde_json::{Value, json};
 
 use super::{create_deliveries, open_jobs, planned, subscribe};
-use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{Reply, Tenant, on_both_apps};
 
-on_both_apps!(
+on_both_apps!("unlimited" =>
     failed_deliveries_are_recovered,
     only_deliveries_after_since_are_recovered,
     recovered_deliveries_beyond_the_lane_cap_wait,
@@ -19,12 +19,11 @@ async fn recover(t: &Tenant<'_>, hook: &str, since: Value) -> Reply {
     t.post(&format!("{hook}/recover"), json!({ "since": since })).await
 }
 
-async fn failed_deliveries_are_recovered(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn failed_deliveries_are_recovered(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 3).await;
-    app.fail_deliveries(&all[..2]).await;
-    app.advance(60);
-    let since = json!(app.now() - chrono::TimeDelta::hours(1));
+    t.app.fail_deliveries(&all[..2]).await;
+    t.app.advance(60);
+    let since = json!(t.app.now() - chrono::TimeDelta::hours(1));
     let reply = recover(&t, &hook, since).await;
     assert_eq!(reply.data(202), json!({ "recovered": 2 }));
     let waiting = format!("{hook}/deliveries?status=pending");
@@ -33,30 +32,29 @@ async fn failed_deliveries_are_recovered(app: TestApp) {
     let of = |id: i64| shown.as_array().unwrap().iter().find(|d| d["id"] == id).unwrap();
     for id in &all[..2] {
         assert_eq!((&of(*id)["attempts"], &of(*id)["max_attempts"]), (&json!(8), &json!(9)));
-        assert_eq!(of(*id)["next_attempt_at"], planned(app.now()));
+        assert_eq!(of(*id)["next_attempt_at"], planned(t.app.now()));
         assert_eq!(open_jobs(&t, *id).await, 1);
     }
     assert_eq!((&of(all[2])["max_attempts"], open_jobs(&t, all[2]).await), (&json!(8), 1), "it was already waiting");
-    assert_eq!(app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
-    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 0 }));
+    assert_eq!(t.app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
+    assert_eq!(recover(&t, &hook, json!(t.app.now())).await.data(202), json!({ "recovered": 0 }));
 }
 
-async fn only_deliveries_after_since_are_recovered(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn only_deliveries_after_since_are_recovered(t: Tenant<'_>) {
     let (hook, _) = create_deliveries(&t, 2).await;
     let (other, others) = create_deliveries(&t, 1).await;
-    app.advance(60);
-    let since = app.now();
+    t.app.advance(60);
+    let since = t.app.now();
     for name in ["on the minute", "later"] {
         t.post("/brands", json!({ "name": name })).await.expect(201);
-        app.advance(1);
+        t.app.advance(1);
     }
     let mut all = super::ids(&t.get(&format!("{hook}/deliveries")).await.data(200));
     all.reverse();
     let of_other = super::ids(&t.get(&format!("{other}/deliveries")).await.data(200));
-    app.fail_deliveries(&all).await;
-    app.fail_deliveries(&of_other).await;
-    app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
+    t.app.fail_deliveries(&all).await;
+    t.app.fail_deliveries(&of_other).await;
+    t.app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
     // The same time with another offset, and without an offset.
     let local = since.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339();
     assert_eq!(recover(&t, &hook, json!(local)).await.data(202), json!({ "recovered": 1 }));
@@ -67,41 +65,39 @@ async fn only_deliveries_after_since_are_recovered(app: TestApp) {
 }
 
 /// However many deliveries are recovered, workers are notified only of as many jobs as the lane of the endpoint admits.
-async fn recovered_deliveries_beyond_the_lane_cap_wait(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn recovered_deliveries_beyond_the_lane_cap_wait(t: Tenant<'_>) {
     let places = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
     let (hook, all) = create_deliveries(&t, 1).await;
-    app.fail_deliveries(&all).await;
-    app.sql(format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= {places}) \
+    t.app.fail_deliveries(&all).await;
+    t.app
+        .sql(format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <= {places}) \
          INSERT INTO webhook_deliveries (webhook_id, event_id, status, attempts, max_attempts, created_at, updated_at) \
          SELECT webhook_id, event_id, status, attempts, max_attempts, created_at, updated_at FROM webhook_deliveries, n"
-    ))
-    .await;
-    app.notifier.take();
-    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": places + 2 }));
-    assert_eq!(app.notifier.take().len(), usize::try_from(places).unwrap());
-    assert_eq!(app.count_rows("jobs WHERE state = 'ready' AND waiting").await, 2);
+        ))
+        .await;
+    t.app.notifier.take();
+    assert_eq!(recover(&t, &hook, json!(t.app.now())).await.data(202), json!({ "recovered": places + 2 }));
+    assert_eq!(t.app.notifier.take().len(), usize::try_from(places).unwrap());
+    assert_eq!(t.app.count_rows("jobs WHERE state = 'ready' AND waiting").await, 2);
 }
 
-async fn a_recovered_delivery_has_one_open_job(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_recovered_delivery_has_one_open_job(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 5).await;
-    app.fail_deliveries(&all).await;
+    t.app.fail_deliveries(&all).await;
     for (id, state) in all.iter().zip(["running", "scheduled", "ready", "cancelled", "dead"]) {
-        app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
+        t.app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
     }
-    assert_eq!(recover(&t, &hook, json!(app.now())).await.data(202), json!({ "recovered": 5 }));
+    assert_eq!(recover(&t, &hook, json!(t.app.now())).await.data(202), json!({ "recovered": 5 }));
     for id in &all {
         assert_eq!(open_jobs(&t, *id).await, 1, "delivery {id}");
     }
-    assert_eq!(app.count_rows("jobs").await, 7, "two of the five had finished");
+    assert_eq!(t.app.count_rows("jobs").await, 7, "two of the five had finished");
 }
 
-async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn since_must_be_within_the_last_two_weeks(t: Tenant<'_>) {
     let hook = subscribe(&t, &["brand.created"]).await;
-    let (now, longest) = (app.now(), chrono::TimeDelta::days(14));
+    let (now, longest) = (t.app.now(), chrono::TimeDelta::days(14));
     let second = chrono::TimeDelta::seconds(1);
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     for since in [
@@ -122,12 +118,11 @@ async fn since_must_be_within_the_last_two_weeks(app: TestApp) {
     }
 }
 
-async fn recovery_of_an_inactive_endpoint_is_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn recovery_of_an_inactive_endpoint_is_rejected(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 1).await;
-    app.fail_deliveries(&all).await;
+    t.app.fail_deliveries(&all).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
-    recover(&t, &hook, json!(app.now())).await.expect_error(409, "webhook_inactive");
+    recover(&t, &hook, json!(t.app.now())).await.expect_error(409, "webhook_inactive");
     let delivery = t.get(&format!("{hook}/deliveries/{}", all[0])).await.data(200);
     assert_eq!((&delivery["status"], &delivery["max_attempts"]), (&json!("failed"), &json!(8)));
     assert_eq!(open_jobs(&t, all[0]).await, 0);

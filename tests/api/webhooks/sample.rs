@@ -4,9 +4,9 @@ use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::{open_jobs, subscribe};
-use crate::support::app::{TestApp, on_one_app};
+use crate::support::app::{Tenant, on_one_app};
 
-on_one_app!(
+on_one_app!("unlimited" =>
     every_event_has_a_sample_delivery,
     a_sample_ignores_the_endpoint_subscriptions,
     a_repeated_key_sends_one_sample,
@@ -14,8 +14,7 @@ on_one_app!(
     samples_to_an_inactive_endpoint_are_rejected,
 );
 
-async fn every_event_has_a_sample_delivery(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_event_has_a_sample_delivery(t: Tenant<'_>) {
     let hook = subscribe(&t, &["brand.created"]).await;
     let events = t.get("/webhook-events").await.data(200);
     for event in events.as_array().unwrap() {
@@ -30,14 +29,13 @@ async fn every_event_has_a_sample_delivery(app: TestApp) {
         assert_eq!(created["payload"], event["sample"]);
         assert_eq!(t.get(&path).await.data(200), created);
         assert_eq!(open_jobs(&t, created["id"].as_i64().unwrap()).await, 1);
-        assert_eq!(app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
-        assert_eq!(app.notifier.take().len(), 1, "it is sent now");
+        assert_eq!(t.app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
+        assert_eq!(t.app.notifier.take().len(), 1, "it is sent now");
     }
-    assert_eq!(app.count_rows("events WHERE brand_id IS NULL").await, 14);
+    assert_eq!(t.app.count_rows("events WHERE brand_id IS NULL").await, 14);
 }
 
-async fn a_sample_ignores_the_endpoint_subscriptions(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_sample_ignores_the_endpoint_subscriptions(t: Tenant<'_>) {
     let (one, other) = (subscribe(&t, &["brand.created"]).await, subscribe(&t, &["post.failed"]).await);
     t.post(&format!("{one}/test"), json!({ "event": "post.failed" })).await.expect(202);
     let total = async |hook: &str| t.get(&format!("{hook}/deliveries")).await.expect(200)["meta"]["total"].clone();
@@ -45,8 +43,7 @@ async fn a_sample_ignores_the_endpoint_subscriptions(app: TestApp) {
     assert_eq!(t.get(&one).await.data(200)["events"], json!(["brand.created"]), "its subscriptions are unchanged");
 }
 
-async fn a_repeated_key_sends_one_sample(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_repeated_key_sends_one_sample(t: Tenant<'_>) {
     let hook = subscribe(&t, &["brand.created"]).await;
     let send = async |key: &str| {
         t.request("POST", &format!("{hook}/test"))
@@ -66,12 +63,11 @@ async fn a_repeated_key_sends_one_sample(app: TestApp) {
         .await
         .expect_error(400, "idempotency_key_required");
     for table in ["events", "webhook_deliveries", "jobs"] {
-        assert_eq!(app.count_rows(table).await, 1, "{table}");
+        assert_eq!(t.app.count_rows(table).await, 1, "{table}");
     }
 }
 
-async fn unknown_events_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn unknown_events_are_rejected(t: Tenant<'_>) {
     let hook = subscribe(&t, &["brand.created"]).await;
     let test = format!("{hook}/test");
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
@@ -81,16 +77,15 @@ async fn unknown_events_are_rejected(app: TestApp) {
     assert_eq!(t.post(&test, json!({})).await.invalid_fields(), ["event"]);
     t.request("POST", &test).send().await.expect_error(400, "invalid_json");
     t.post("/webhooks/999999/test", json!({ "event": "nope" })).await.expect_error(404, "not_found");
-    assert_eq!(app.count_rows("events").await, 0);
+    assert_eq!(t.app.count_rows("events").await, 0);
 }
 
-async fn samples_to_an_inactive_endpoint_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn samples_to_an_inactive_endpoint_are_rejected(t: Tenant<'_>) {
     let hook = subscribe(&t, &[EventName::BrandCreated.as_str()]).await;
     t.put(&hook, json!({ "is_active": false })).await.expect(200);
     let body = json!({ "event": "brand.created" });
     t.post(&format!("{hook}/test"), body.clone()).await.expect_error(409, "webhook_inactive");
-    assert_eq!(app.count_rows("events").await, 0);
+    assert_eq!(t.app.count_rows("events").await, 0);
     t.put(&hook, json!({ "is_active": true })).await.expect(200);
     t.post(&format!("{hook}/test"), body).await.expect(202);
 }

@@ -33,47 +33,64 @@ mod rows;
 
 pub use fixtures::{new_account, new_post, publish_to_sandbox};
 
-/// Creates two tests for each function: one on SQLite, one on Postgres.
+/// Creates two tests for each function that takes a [`TestStore`]: one on SQLite, one on Postgres. After `start =>`, the
+/// functions take what `start` returns for the store.
 macro_rules! on_both {
-    ($($name:ident),+ $(,)?) => {$(
-        mod $name {
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test]
-            async fn sqlite() {
-                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
-            }
-
-            #[tokio::test]
-            async fn postgres() {
-                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
-            }
-        }
-    )+};
+    ($($tests:tt)+) => { $crate::support::store::engine_tests!([] $($tests)+); };
 }
 pub(crate) use on_both;
 
-/// Creates two tests for each function whose subject is not the database (a platform's protocol, a page, a format): one
-/// on SQLite, and one on Postgres that runs with `CRIER_TEST_FULL=1`.
+/// Like `on_both`, for functions whose subject is not the database (a platform's protocol, a page, a format): the tests
+/// on Postgres run with `CRIER_TEST_FULL=1`.
 macro_rules! on_one {
-    ($($name:ident),+ $(,)?) => {$(
+    ($($tests:tt)+) => {
+        $crate::support::store::engine_tests!(
+            [#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]] $($tests)+
+        );
+    };
+}
+pub(crate) use on_one;
+
+/// The tests of `on_both` and `on_one`. Those on Postgres have additional attributes.
+macro_rules! engine_tests {
+    ($postgres:tt $type:ident::$start:ident => $($name:ident),+ $(,)?) => {$(
+        $crate::support::store::test_on_engines!(
+            [tokio::test] $postgres $name |s| super::$name(super::$type::$start(s).await).await
+        );
+    )+};
+    ($postgres:tt $start:ident => $($name:ident),+ $(,)?) => {$(
+        $crate::support::store::test_on_engines!(
+            [tokio::test] $postgres $name |s| super::$name(super::$start(s).await).await
+        );
+    )+};
+    ($postgres:tt $($name:ident),+ $(,)?) => {$(
+        $crate::support::store::test_on_engines!([tokio::test] $postgres $name |s| super::$name(s).await);
+    )+};
+}
+pub(crate) use engine_tests;
+
+/// Creates the tests `sqlite` and `postgres` in a module. They run this code with a [`TestStore`].
+macro_rules! test_on_engines {
+    ($test:tt [$($postgres:tt)*] $name:ident |$s:ident| $run:expr) => {
         mod $name {
             use $crate::support::store::{TestStore, in_time};
 
-            #[tokio::test]
+            #$test
             async fn sqlite() {
-                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
+                let $s = TestStore::sqlite().await;
+                in_time(Box::pin(async move { $run })).await;
             }
 
-            #[tokio::test]
-            #[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+            #$test
+            $($postgres)*
             async fn postgres() {
-                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
+                let $s = TestStore::postgres().await;
+                in_time(Box::pin(async move { $run })).await;
             }
         }
-    )+};
+    };
 }
-pub(crate) use on_one;
+pub(crate) use test_on_engines;
 
 /// Creates four tests for each function: both engines, each with files in a directory and in a bucket.
 macro_rules! on_both_storages {
