@@ -44,7 +44,6 @@ struct Server {
     forgets_pages: bool,
     /// Posts of an account that blocks this one.
     blocked: Vec<String>,
-    loses_responses: bool,
     token: String,
     page: usize,
 }
@@ -159,7 +158,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
             let id = format!("m{}", server.chat.len());
             let sent = json!({ "id": id, "text": body["message"]["text"], "sender": { "did": OWN }, "sentAt": at });
             server.chat.push(sent.clone());
-            if server.loses_responses { ResponseTemplate::new(502) } else { json(200, sent) }
+            json(200, sent)
         }
         "com.atproto.repo.putRecord" => {
             let put: Value = request.body_json().unwrap();
@@ -170,7 +169,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
                 None => server.records.push(put),
             }
             let written = json!({ "uri": at, "cid": "bafy" });
-            if server.loses_responses { ResponseTemplate::new(502) } else { json(200, written) }
+            json(200, written)
         }
         "com.atproto.repo.getRecord" => {
             let rkey = parameter(request, "rkey").unwrap();
@@ -212,8 +211,7 @@ async fn replies_to_a_post_are_threads_and_mentions_are_others(t: InboxTest<Serv
         server.notifications.push(json!({ "odd": true }));
     });
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let shown: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     let (mention, comment, quote) = (uri("did:plc:bob", "m1"), uri(VERA, "c1"), uri(VERA, "q1"));
     assert_eq!(shown, [("mention", &*mention, 1), ("comment", &*comment, 1), ("mention", &*quote, 1)]);
@@ -254,8 +252,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("listNotifications").len()), (20, 7));
-    t.w.advance(1_200);
-    t.look().await;
+    t.look_after(1_200).await;
     for n in 20..24 {
         comment(&t, &format!("c{n}"), "more");
     }
@@ -301,8 +298,7 @@ async fn direct_messages_arrive_and_are_replied_to(t: InboxTest<Server>) {
     let found = t.only().await;
     assert_eq!((found.kind.as_str(), found.thread_id.as_str(), found.unread_count), ("dm", "convo1", 2));
     assert_eq!(t.messages(found.id).await.len(), 3, "not the deleted one");
-    let id = t.reply(found.id, "At seven.").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found.id, "At seven.").await, "sent");
     t.sync_inbox_later().await;
     assert_eq!(t.messages(found.id).await.len(), 4, "it is not there twice");
     assert_eq!(t.api.with(|server| server.chat.len()), 5);
@@ -325,8 +321,7 @@ async fn a_password_without_direct_messages_hides_nothing_else(t: InboxTest<Serv
     // The account now has another password.
     t.api.with(|server| server.rejects_chat = false);
     direct(&t, VERA, "m0", "Hello");
-    t.w.advance(600);
-    t.look().await;
+    t.look_after(600).await;
     assert_eq!((t.conversations().await.len(), t.error().await.as_str()), (2, ""));
 }
 
@@ -334,8 +329,7 @@ async fn a_reply_is_a_record_with_its_own_key(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     t.look().await;
     let found = t.only().await;
-    let id = t.reply(found.id, "At seven: https://example.com").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found.id, "At seven: https://example.com").await, "sent");
     let put = t.api.with(|server| server.records[0].clone());
     let reference = |uri: &str, key: &str| json!({ "uri": uri, "cid": format!("cid of {key}") });
     let replied_to = json!({ "root": reference(POST, POST), "parent": reference(&uri(VERA, "c1"), "c1") });
@@ -357,18 +351,11 @@ async fn a_reply_is_a_record_with_its_own_key(t: InboxTest<Server>) {
 async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
     comment(&t, "c1", "When do you open?");
     t.look().await;
-    t.api.with(|server| server.loses_responses = true);
-    let id = t.reply(t.only().await.id, "At seven.").await;
-    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(id).await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    let found = t.only().await.id;
+    t.reply_with_lost_response(found, "At seven.", "putRecord", 502).await;
     assert_eq!((t.api.asked("putRecord").len(), t.api.asked("getRecord").len()), (1, 1));
     // A reply that never arrived is sent again.
-    t.api.respond_once("putRecord", ResponseTemplate::new(502));
-    let id = t.reply(t.only().await.id, "At eight.").await;
-    t.run_reply_after_timeout(id).await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    t.reply_with_lost_call(found, "At eight.", "putRecord", 502).await;
     assert_eq!(t.api.with(|server| server.records.len()), 2);
 }
 
@@ -377,21 +364,13 @@ async fn a_direct_message_with_a_lost_response_is_searched(t: InboxTest<Server>)
     t.look().await;
     let found = t.only().await.id;
     // The same text was sent a moment before.
-    let first = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(first).await, ("sent".to_owned(), None));
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(second).await.0, "pending");
-    t.run_reply_after_timeout(second).await;
-    assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found, "Yes.").await, "sent");
+    t.reply_with_lost_response(found, "Yes.", "sendMessage", 502).await;
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["convo1/m0", "convo1/m1", "convo1/m2"]);
     // Nothing arrived, and the same text of others is not mistaken for the reply.
-    t.api.with(|server| server.loses_responses = false);
-    t.api.respond_once("sendMessage", ResponseTemplate::new(502));
-    let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.chat.len())), ("sent", 4));
+    t.reply_with_lost_call(found, "Yes.", "sendMessage", 502).await;
+    assert_eq!(t.api.with(|server| server.chat.len()), 4);
 }
 
 async fn an_expired_session_is_renewed(t: InboxTest<Server>) {
@@ -407,11 +386,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     let until = t.w.now() + TimeDelta::seconds(300);
     let limited = rejected(429, "RateLimitExceeded", "Rate Limit Exceeded");
     t.api.respond_once("listNotifications", limited.insert_header("ratelimit-reset", until.timestamp().to_string()));
-    t.look().await;
-    t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("xrpc").len()), (0, 1), "nothing is asked before");
-    t.w.advance(300);
-    t.look().await;
+    t.sync_under_rate_limit("xrpc", 70, 300).await;
     assert_eq!(t.count().await, 1);
 }
 
@@ -450,8 +425,7 @@ async fn deleted_posts_are_followed(t: InboxTest<Server>) {
         server.posts = vec![post(VERA, "c4", "Fresh?", None, DateTime::UNIX_EPOCH)];
         server.blocked = vec![uri(VERA, "c3")];
     });
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
     assert_eq!(t.error().await, "");
     assert_eq!(t.deleted().await, format!("{} {}", uri(VERA, "c1"), uri(VERA, "c2")));
 }

@@ -36,7 +36,6 @@ struct Server {
     /// The missing permissions of the token: `comments`, `messages`, `replies`.
     lacks: &'static [&'static str],
     now: String,
-    loses_responses: bool,
 }
 
 fn limit(request: &Request) -> usize {
@@ -102,7 +101,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
             let made = json!({ "id": format!("1_9{}", comments.len()), "message": body["message"],
                 "parent": { "id": id }, "from": { "id": "42", "name": "Bakery" }, "created_time": server.now });
             comments.push(made.clone());
-            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
+            json(200, json!({ "id": made["id"] }))
         }
         (("42", "messages"), true) => {
             let body: Value = request.body_json().unwrap();
@@ -113,7 +112,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
             messages.push(json!({ "id": id, "message": body["message"]["text"], "from": { "id": "42" },
                 "created_time": server.now }));
             let sent = json!({ "recipient_id": "7", "message_id": id });
-            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, sent) }
+            json(200, sent)
         }
         other => panic!("no such call: {other:?}"),
     }
@@ -190,8 +189,7 @@ async fn comments_and_messages_arrive_in_their_threads(t: Test) {
         server.posts.push((json!({ "id": "../x", "created_time": server.now }), Vec::new()));
     });
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str())).collect();
     assert_eq!(threads, [("comment", "1_10"), ("comment", "1_13"), ("dm", "7")]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
@@ -220,8 +218,7 @@ async fn all_pages_are_read_and_each_message_once(t: Test) {
     comment(&t, "42_1", "1_201", "7", None, "under an old post");
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/feed").len()), (151, 3));
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (152, ""));
 }
@@ -234,7 +231,7 @@ async fn comments_and_messages_are_replied_to(t: Test) {
     t.look().await;
     for found in t.conversations().await {
         let id = t.reply(found.id, "At seven & <b>").await;
-        assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+        assert_eq!(t.sent(id).await, "sent");
     }
     sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 5, "a reply is the message that is read later");
@@ -258,8 +255,7 @@ async fn a_message_is_replied_to_within_a_day(t: Test) {
     assert!(inbox.check_text(&thread, &"x".repeat(2_000)).is_ok());
     // Facebook may decide otherwise.
     t.api.respond_once("/messages", error(400, 10, Some(2_018_278), "outside of allowed window"));
-    let id = t.reply(t.only().await.id, "Hi").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(t.only().await.id, "Hi").await, "failed: platform_rejected");
 }
 
 async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) {
@@ -269,23 +265,12 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     t.look().await;
     for found in t.conversations().await {
         let had = t.api.with(|server| server.posts[0].1.len() + server.people[0].1.len());
-        let first = t.reply(found.id, "Yes.").await;
-        assert_eq!(t.sent(first).await.0, "sent");
-        t.api.with(|server| server.loses_responses = true);
-        let second = t.reply(found.id, "Yes.").await;
-        assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-        t.api.with(|server| server.loses_responses = false);
-        t.run_reply_after_timeout(second).await;
-        assert_eq!(t.sent(second).await.0, "sent");
+        let path = if found.kind.as_str() == "dm" { "/messages" } else { "/comments" };
+        assert_eq!(t.reply_result(found.id, "Yes.").await, "sent");
+        t.reply_with_lost_response(found.id, "Yes.", path, 500).await;
         // It never arrived, and the same text of others is not mistaken for it.
         set_time(&t);
-        t.api.respond_once(
-            if found.kind.as_str() == "dm" { "/messages" } else { "/comments" },
-            ResponseTemplate::new(503),
-        );
-        let third = t.reply(found.id, "Yes.").await;
-        t.run_reply_after_timeout(third).await;
-        assert_eq!(t.sent(third).await.0, "sent");
+        t.reply_with_lost_call(found.id, "Yes.", path, 503).await;
         assert_eq!(t.api.with(|server| server.posts[0].1.len() + server.people[0].1.len()), had + 3);
     }
 }
@@ -296,11 +281,9 @@ async fn what_facebook_rejects_is_reported(t: Test) {
     t.look().await;
     let found = t.only().await.id;
     t.api.respond_once("/comments", error(400, 100, Some(33), "Object with ID '1_10' does not exist"));
-    let gone = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found, "Yes.").await, "failed: platform_rejected");
     t.api.with(|server| server.lacks = &["replies"]);
-    let rejected = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(rejected).await, ("failed".to_owned(), Some("account".to_owned())));
+    assert_eq!(t.reply_result(found, "Yes.").await, "failed: account");
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
@@ -323,8 +306,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
     assert_eq!((t.count().await, t.api.asked("/feed").len()), (2, 2));
     assert!(t.error().await.contains("pages_messaging"));
     t.api.with(|server| server.lacks = &[]);
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     assert_eq!(t.error().await, "", "asked for again after an hour");
 }
 
@@ -333,8 +315,7 @@ async fn a_failing_stream_leaves_the_other_one(t: Test) {
     t.api.respond_once("/feed", error(500, 2, None, "Service temporarily unavailable"));
     t.look().await;
     assert_eq!((t.count().await, t.sync().await.failures), (1, 1));
-    t.w.advance(700);
-    t.look().await;
+    t.look_after(700).await;
     assert_eq!((t.sync().await.failures, t.error().await.as_str()), (0, ""));
 }
 
@@ -347,10 +328,6 @@ async fn a_dead_token_expires_the_account(t: Test) {
 async fn a_rate_limit_is_obeyed(t: Test) {
     message(&t, "7", "m_1", "Hello");
     t.api.respond_once("/feed", error(400, 80_001, None, "Too many calls").insert_header("retry-after", "1800"));
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/42/").len()), (0, 1), "nothing is asked before");
-    t.w.advance(1_800);
-    t.look().await;
+    t.sync_under_rate_limit("/42/", 331, 1_800).await;
     assert_eq!(t.count().await, 1);
 }

@@ -32,7 +32,6 @@ struct Google {
     reviews: Vec<Value>,
     token: String,
     replies: i64,
-    loses_responses: bool,
 }
 
 fn text(at: DateTime<Utc>) -> String {
@@ -70,7 +69,7 @@ fn respond(google: &mut Google, request: &Request) -> ResponseTemplate {
     let comment = request.body_json::<Value>().unwrap()["comment"].clone();
     let made = json!({ "comment": comment, "updateTime": text(at + TimeDelta::seconds(google.replies)) });
     review["reviewReply"] = made.clone();
-    if google.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
+    json(200, made)
 }
 
 async fn start(s: TestStore) -> InboxTest<Google> {
@@ -94,11 +93,8 @@ fn review(t: &InboxTest<Google>, id: &str, rating: &str, comment: &str) {
     });
 }
 
-/// Syncs when the account is due again.
-async fn sync_inbox_later(t: &InboxTest<Google>) {
-    t.w.advance(331);
-    t.look().await;
-}
+/// The time after which the account is due again, in seconds.
+const NEXT_SYNC: i64 = 331;
 
 async fn reviews_and_their_replies_arrive(t: InboxTest<Google>) {
     review(&t, "r_1-A", "FOUR", "Fresh bread!");
@@ -121,11 +117,10 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("reviews").len()), (120, 3));
-    t.w.advance(900);
-    t.look().await;
+    t.look_after(900).await;
     review(&t, "r200", "TWO", "more");
-    sync_inbox_later(&t).await;
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
+    t.look_after(NEXT_SYNC).await;
     assert_eq!(t.count().await, 121);
     assert_eq!(t.w.sum("unread_count", "conversations").await, 121);
 }
@@ -134,7 +129,7 @@ async fn an_edit_is_followed(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     review(&t, "r1", "FIVE", "Good after all");
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
     let found = t.only().await;
     assert_eq!((t.texts(found.id).await, found.unread_count), (vec!["inbound: ★★★★★\nGood after all".to_owned()], 1));
 }
@@ -144,10 +139,9 @@ async fn a_reply_replaces_the_one_before(t: InboxTest<Google>) {
     t.look().await;
     let found = t.only().await;
     for words in ["We are sorry.", "We are sorry. Write to us."] {
-        let id = t.reply(found.id, words).await;
-        assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+        assert_eq!(t.reply_result(found.id, words).await, "sent");
     }
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
     let texts = t.texts(found.id).await;
     assert_eq!(texts[1..], ["outbound: We are sorry.", "outbound: We are sorry. Write to us."]);
     let google = connector(Platform::GoogleBusiness, "");
@@ -160,17 +154,11 @@ async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
     let found = t.only().await.id;
-    t.api.with(|google| google.loses_responses = true);
-    let id = t.reply(found, "We are sorry.").await;
-    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|google| google.loses_responses = false);
-    t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.replies)), ("sent", 1));
+    t.reply_with_lost_response(found, "We are sorry.", "/reply", 503).await;
+    assert_eq!(t.api.with(|google| google.replies), 1);
     // A reply that never arrived is sent again.
-    t.api.respond_once("/reply", ResponseTemplate::new(503));
-    let id = t.reply(found, "Write to us.").await;
-    t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|google| google.replies)), ("sent", 2));
+    t.reply_with_lost_call(found, "Write to us.", "/reply", 503).await;
+    assert_eq!(t.api.with(|google| google.replies), 2);
 }
 
 async fn what_google_rejects_is_reported(t: InboxTest<Google>) {
@@ -184,8 +172,7 @@ async fn what_google_rejects_is_reported(t: InboxTest<Google>) {
         (error(403, "PERMISSION_DENIED", json!([])), "account"),
     ] {
         t.api.respond_once("/reply", response);
-        let id = t.reply(found, "We are sorry.").await;
-        assert_eq!(t.sent(id).await, ("failed".to_owned(), Some(category.to_owned())));
+        assert_eq!(t.reply_result(found, "We are sorry.").await, format!("failed: {category}"));
     }
 }
 
@@ -200,11 +187,7 @@ async fn an_expired_token_is_renewed(t: InboxTest<Google>) {
 async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Google>) {
     review(&t, "r1", "ONE", "Bad");
     t.api.respond_once("reviews", error(429, "RESOURCE_EXHAUSTED", json!([])).insert_header("retry-after", "900"));
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("reviews").len()), (0, 1), "nothing is asked before");
-    t.w.advance(900);
-    t.look().await;
+    t.sync_under_rate_limit("reviews", NEXT_SYNC, 900).await;
     assert_eq!(t.count().await, 1);
 }
 
@@ -213,10 +196,9 @@ async fn a_deleted_review_is_followed(t: InboxTest<Google>) {
     review(&t, "r2", "FIVE", "Good");
     t.look().await;
     t.api.with(|google| google.reviews.remove(0));
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
     assert_eq!(t.w.count_rows("messages WHERE deleted_at IS NULL").await, 2, "a list says nothing");
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
     assert_eq!((t.deleted().await.as_str(), t.error().await.as_str()), ("r1", ""));
     assert_eq!(t.w.sum("unread_count", "conversations").await, 1);
 }

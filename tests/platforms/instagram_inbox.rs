@@ -34,7 +34,6 @@ struct Server {
     /// The missing permissions of the token: `comments`, `messages`.
     lacks: &'static [&'static str],
     now: String,
-    loses_responses: bool,
 }
 
 fn comment_json(comment: &RepliedComment) -> Value {
@@ -79,7 +78,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
             let made = json!({ "id": format!("99{}", replies.len()), "text": body["message"], "username": "bakery",
                 "timestamp": server.now });
             replies.push(made.clone());
-            if server.loses_responses { ResponseTemplate::new(500) } else { json(200, json!({ "id": made["id"] })) }
+            json(200, json!({ "id": made["id"] }))
         }
         (("me", "conversations"), "GET") => {
             assert_eq!(parameter(request, "platform").as_deref(), Some("instagram"));
@@ -156,8 +155,7 @@ async fn comments_and_messages_arrive_in_their_threads(t: Test) {
     message(&t, "m1", "Hello");
     t.api.with(|server| server.posts.push((json!({ "id": "../x", "comments": 3 }), Vec::new())));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str())).collect();
     assert_eq!(threads, [("comment", "10"), ("dm", "7")]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
@@ -197,17 +195,15 @@ async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {
         let thread = ReplyThread::from(&found);
         let refusal = instagram.inbox().unwrap().refusal(&thread, t.w.now());
         assert_eq!(refusal.is_some(), found.kind.as_str() == "dm");
-        let id = t.reply(found.id, "At seven & <b>").await;
-        let sent = t.sent(id).await.0;
-        assert_eq!(sent, if refusal.is_some() { "failed" } else { "sent" });
+        let result = t.reply_result(found.id, "At seven & <b>").await;
+        assert!(result.starts_with(if refusal.is_some() { "failed" } else { "sent" }), "{result}");
     }
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/messages").len()), (5, 0), "a reply is the message that is read later");
     t.api.with(|server| assert_eq!(server.posts[0].1[0].1[0]["text"], "At seven & <b>"));
     t.api.respond_once("/replies", error(400, 100, Some(33), "Object does not exist"));
     let found = t.conversations().await.into_iter().find(|one| one.kind.as_str() == "comment").unwrap();
-    let gone = t.reply(found.id, "Yes.").await;
-    assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found.id, "Yes.").await, "failed: platform_rejected");
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
@@ -219,19 +215,11 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     }
     t.look().await;
     let found = t.only().await.id;
-    let first = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!(t.sent(second).await.0, "sent");
+    assert_eq!(t.reply_result(found, "Yes.").await, "sent");
+    t.reply_with_lost_response(found, "Yes.", "/replies", 500).await;
     set_time(&t);
-    t.api.respond_once("/replies", ResponseTemplate::new(503));
-    let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.posts[0].1[0].1.len())), ("sent", 63));
+    t.reply_with_lost_call(found, "Yes.", "/replies", 503).await;
+    assert_eq!(t.api.with(|server| server.posts[0].1[0].1.len()), 63);
     // With more replies than are searched, the result is unknown and a user decides.
     for n in 0..200 {
         add_reply(&t, "10", &format!("30{n}"), "vera", "More");
@@ -239,7 +227,7 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     t.api.respond_once("/replies", ResponseTemplate::new(503));
     let fourth = t.reply(found, "No.").await;
     t.run_reply_after_timeout(fourth).await;
-    assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
+    assert_eq!(t.sent(fourth).await, "failed: outcome_unknown");
 }
 
 async fn a_missing_permission_is_said_by_its_name_for_the_login(t: Test) {
@@ -252,8 +240,7 @@ async fn a_missing_permission_is_said_by_its_name_for_the_login(t: Test) {
     sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/media").len(), t.error().await), (1, said), "not in vain");
     t.api.with(|server| server.lacks = &["messages"]);
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     assert!(t.error().await.contains("instagram_business_manage_messages"));
     assert_eq!((t.api.asked("/media").len(), t.status().await), (2, AccountStatus::Active));
 }
@@ -270,10 +257,6 @@ async fn a_rate_limit_is_obeyed(t: Test) {
         "/media",
         error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800"),
     );
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/v25.0/").len()), (0, 1), "nothing is asked before");
-    t.w.advance(1_800);
-    t.look().await;
+    t.sync_under_rate_limit("/v25.0/", 331, 1_800).await;
     assert_eq!(t.count().await, 2);
 }

@@ -44,7 +44,6 @@ struct Server {
     gone: Vec<u32>,
     /// Whether the server omits the total of comments and the number of replies to each.
     is_terse: bool,
-    loses_responses: bool,
     now: DateTime<Utc>,
 }
 
@@ -145,10 +144,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         "parentComment": target, "message": { "attributes": [], "text": body["message"]["text"] },
         "created": { "actor": VERA, "time": server.now.timestamp_millis() } });
     server.comments.push(made);
-    match server.loses_responses {
-        true => ResponseTemplate::new(504),
-        false => ResponseTemplate::new(201).insert_header("x-restli-id", number.to_string()),
-    }
+    ResponseTemplate::new(201).insert_header("x-restli-id", number.to_string())
 }
 
 fn secrets(token: &str) -> Value {
@@ -229,8 +225,7 @@ async fn comments_and_their_replies_become_threads(t: Test) {
         server.comments.extend([unreadable, unsafe_urn]);
     });
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(threads, [("comment", urn(1, 10).as_str(), 2), ("comment", urn(1, 13).as_str(), 1)]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
@@ -293,8 +288,7 @@ async fn an_older_post_is_read_within_the_hour(t: Test) {
     sync_inbox_later(&t).await;
     comment(&t, 1, 10, None, "Still open?");
     comment(&t, 14, 11, None, "Open?");
-    t.w.advance(2_000);
-    t.look().await;
+    t.look_after(2_000).await;
     assert_eq!(t.count().await, 2, "the hour is over");
     comment(&t, 1, 12, None, "Hello?");
     sync_inbox_later(&t).await;
@@ -313,8 +307,7 @@ async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(t: Test) {
     comment(&t, 1, 10, None, "Open?");
     comment(&t, 1, 12, Some(10), "And on Sunday?");
     t.look().await;
-    let id = t.reply(t.only().await.id, "At seven (sharp) & <b>").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(t.only().await.id, "At seven (sharp) & <b>").await, "sent");
     let posted: Vec<Value> = t
         .api
         .asked("/comments")
@@ -335,20 +328,12 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     comment(&t, 1, 10, None, "Open?");
     t.look().await;
     let found = t.only().await.id;
-    let first = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!(t.sent(second).await.0, "sent");
+    assert_eq!(t.reply_result(found, "Yes.").await, "sent");
+    t.reply_with_lost_response(found, "Yes.", "/comments", 504).await;
     // It never arrived, and the same text of others is not mistaken for it.
     set_time(&t);
-    t.api.respond_once("/comments", ResponseTemplate::new(503));
-    let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 4));
+    t.reply_with_lost_call(found, "Yes.", "/comments", 503).await;
+    assert_eq!(t.api.with(|server| server.comments.len()), 4);
 }
 
 async fn what_linkedin_rejects_is_reported(t: Test) {
@@ -361,14 +346,12 @@ async fn what_linkedin_rejects_is_reported(t: Test) {
     assert!(inbox.check_text(&thread, &"x".repeat(1_250)).is_ok());
     assert!(inbox.check_text(&thread, &"x".repeat(1_251)).unwrap_err().contains("1250"));
     t.api.with(|server| server.lacks = &["reply"]);
-    let rejected = t.reply(found.id, "Yes.").await;
-    assert_eq!(t.sent(rejected).await, ("failed".to_owned(), Some("account".to_owned())));
+    assert_eq!(t.reply_result(found.id, "Yes.").await, "failed: account");
     t.api.with(|server| {
         server.lacks = &[];
         server.comments.clear();
     });
-    let gone = t.reply(found.id, "Yes.").await;
-    assert_eq!(t.sent(gone).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found.id, "Yes.").await, "failed: platform_rejected");
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
@@ -404,8 +387,7 @@ async fn of_a_person_nothing_is_read(s: TestStore) {
     let t = InboxTest::new(s, Platform::Linkedin, "782bbtaQ", secrets("access-0"), api).await;
     t.look().await;
     assert_eq!((t.sync().await.next_sync_at, t.error().await.as_str()), (None, ""));
-    t.w.advance(10_000);
-    t.look().await;
+    t.look_after(10_000).await;
     assert_eq!(t.w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
     assert!(t.api.asked("/").is_empty());
 }
@@ -422,11 +404,7 @@ async fn a_limit_of_the_day_is_obeyed(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.api.respond_once("/comments", rejected(429, Some(101), "Resource level throttle APPLICATION DAY limit"));
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/comments").len()), (0, 1), "nothing is asked before");
-    t.w.advance(86_400);
-    t.look().await;
+    t.sync_under_rate_limit("/comments", 2_000, 86_400).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 

@@ -33,7 +33,6 @@ struct Server {
     statuses: Vec<Value>,
     sources: Vec<(String, String)>,
     keys: Vec<(String, String)>,
-    loses_responses: bool,
     is_revoked: bool,
     now: String,
 }
@@ -101,7 +100,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
                 id
             });
             let made = server.statuses.iter().find(|s| s["id"] == id.as_str()).unwrap();
-            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
+            json(200, made)
         }
         path if path.ends_with("/source") => {
             let text = &server.sources.iter().find(|(of, _)| *of == id).unwrap().1;
@@ -146,8 +145,7 @@ async fn mentions_become_threads_and_private_ones_a_conversation(t: InboxTest<Se
     mention(&t, status("104", "2", "psst again", "direct", Some(("999", OWN))));
     t.api.with(|server| server.notifications.push(json!({ "id": "5", "type": "mention", "odd": true })));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let shown: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(shown, [("comment", "101", 1), ("mention", "102", 1), ("dm", "2", 2)]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: @ann Open &\nfree?"]);
@@ -183,8 +181,7 @@ async fn pages_are_read_forwards_and_each_message_once(t: InboxTest<Server>) {
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.api.asked("notifications").len()), (41, 1 + 3));
     // They are older than the overlap, so they are not read again.
-    t.w.advance(120);
-    t.look().await;
+    t.look_after(120).await;
     let before = t.api.asked("notifications").len();
     t.sync_inbox_later().await;
     let last = t.api.asked("notifications").pop().unwrap();
@@ -212,8 +209,7 @@ async fn a_reply_sent_in_the_app_appears_in_its_thread(s: TestStore) {
         }
     });
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     assert_eq!(found.len(), 2);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: At seven."]);
     assert_eq!(t.texts(found[1].id).await, ["inbound: psst", "outbound: Yes?"]);
@@ -224,8 +220,7 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(t: Inbo
     mention(&t, status("101", "2", "psst", "direct", None));
     t.look().await;
     let found = t.only().await;
-    let id = t.reply(found.id, "Yes?").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found.id, "Yes?").await, "sent");
     let made: Value = t.api.asked("/api/v1/statuses").pop().unwrap().body_json().unwrap();
     assert_eq!(made, json!({ "status": "@vera2@b.example Yes?", "in_reply_to_id": "101", "visibility": "direct" }));
     t.sync_inbox_later().await;
@@ -251,37 +246,24 @@ async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
     t.look().await;
     let found = t.only().await.id;
-    let first = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!(t.sent(second).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found, "Yes.").await, "sent");
+    t.reply_with_lost_response(found, "Yes.", "/api/v1/statuses", 503).await;
     assert_eq!(t.api.with(|server| server.keys.len()), 2, "each once");
     let ids: Vec<_> = t.messages(found).await.into_iter().filter_map(|message| message.external_id).collect();
     assert_eq!(ids, ["101", "9000", "9001"]);
     // It never arrived, and the same text of others is not mistaken for it.
-    t.api.respond_once("/api/v1/statuses", ResponseTemplate::new(502));
-    let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.keys.len())), ("sent", 3));
+    t.reply_with_lost_call(found, "Yes.", "/api/v1/statuses", 502).await;
+    assert_eq!(t.api.with(|server| server.keys.len()), 3);
     // A rejection is final.
     t.api.respond_once("/api/v1/statuses", rejected(422, "Validation failed: Text character limit of 500 exceeded"));
-    let fourth = t.reply(found, "No.").await;
-    assert_eq!(t.sent(fourth).await, ("failed".to_owned(), Some("invalid_content".to_owned())));
+    assert_eq!(t.reply_result(found, "No.").await, "failed: invalid_content");
 }
 
 async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", None));
     let until = text(t.w.now() + TimeDelta::seconds(300));
     t.api.respond_once("notifications", rejected(429, "Too many").insert_header("x-ratelimit-reset", until));
-    t.look().await;
-    t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("/api").len()), (0, 1), "nothing is asked before");
-    t.w.advance(300);
-    t.look().await;
+    t.sync_under_rate_limit("/api", 70, 300).await;
     assert_eq!(t.count().await, 1);
 }
 

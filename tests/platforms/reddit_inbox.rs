@@ -30,7 +30,6 @@ struct Server {
     sent: Vec<Value>,
     token: String,
     now: i64,
-    loses_responses: bool,
     may_not_read: bool,
 }
 
@@ -81,7 +80,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
                 server.comments.push(made.clone())
             }
             let things = json!({ "json": { "errors": [], "data": { "things": [{ "kind": "t1", "data": made }] } } });
-            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, things) }
+            json(200, things)
         }
         other => panic!("no such call: {other}"),
     }
@@ -117,11 +116,8 @@ fn private(name: &str, body: &str) -> Value {
     json!({ "name": name, "author": "Vera", "body": body, "was_comment": false, "context": "", "subject": "Hi" })
 }
 
-/// Syncs when the account is due again.
-async fn sync_inbox_later(t: &InboxTest<Server>) {
-    t.w.advance(133);
-    t.look().await;
-}
+/// The time after which the account is due again, in seconds.
+const NEXT_SYNC: i64 = 133;
 
 async fn comments_mentions_and_messages_arrive(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "Vera", "post_reply", "Open?"));
@@ -133,8 +129,7 @@ async fn comments_mentions_and_messages_arrive(t: InboxTest<Server>) {
     add(&t, comment("t1_f", "Ann", "post_reply", "own"));
     add(&t, json!({ "odd": true }));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(threads, [("mention", "p1:bob", 1), ("comment", "p1:vera", 2), ("dm", "vera", 1)]);
     assert_eq!(t.texts(found[1].id).await, ["inbound: Open?", "inbound: And then?"]);
@@ -149,11 +144,10 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
     }
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/message/inbox").len()), (230, 3));
-    t.w.advance(900);
-    t.look().await;
+    t.look_after(900).await;
     add(&t, comment("t1_new", "vera", "post_reply", "more"));
-    sync_inbox_later(&t).await;
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
+    t.look_after(NEXT_SYNC).await;
     assert_eq!((t.count().await, t.only().await.unread_count), (231, 231));
 }
 
@@ -162,8 +156,7 @@ async fn a_reply_is_a_comment_below(t: InboxTest<Server>) {
     add(&t, private("t4_b", "psst"));
     t.look().await;
     for found in t.conversations().await {
-        let id = t.reply(found.id, "At seven & <b>").await;
-        assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+        assert_eq!(t.reply_result(found.id, "At seven & <b>").await, "sent");
     }
     let (comments, sent) = t.api.with(|server| (server.comments.clone(), server.sent.clone()));
     assert_eq!(
@@ -177,19 +170,12 @@ async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
     let found = t.only().await.id;
-    let first = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 2));
+    assert_eq!(t.reply_result(found, "Yes.").await, "sent");
+    t.reply_with_lost_response(found, "Yes.", "/api/comment", 503).await;
+    assert_eq!(t.api.with(|server| server.comments.len()), 2);
     // It never arrived, and the same text of others is not mistaken for it.
-    t.api.respond_once("/api/comment", ResponseTemplate::new(503));
-    let third = t.reply(found, "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.comments.len())), ("sent", 3));
+    t.reply_with_lost_call(found, "Yes.", "/api/comment", 503).await;
+    assert_eq!(t.api.with(|server| server.comments.len()), 3);
 }
 
 async fn what_reddit_rejects_is_reported(t: InboxTest<Server>) {
@@ -198,15 +184,14 @@ async fn what_reddit_rejects_is_reported(t: InboxTest<Server>) {
     let found = t.only().await.id;
     let rejected = |code: &str| json(200, json!({ "json": { "errors": [[code, "no", "text"]] } }));
     t.api.respond_once("/api/comment", rejected("THREAD_LOCKED"));
-    let id = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found, "Yes.").await, "failed: platform_rejected");
     let limited = json!({ "json": { "ratelimit": 90.5, "errors": [["RATELIMIT", "wait", "ratelimit"]] } });
     t.api.respond_once("/api/comment", json(200, limited));
     let id = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("rate_limited".to_owned())));
+    assert_eq!(t.sent(id).await, "pending: rate_limited");
     t.w.advance(91);
     t.run_reply(id).await;
-    assert_eq!(t.sent(id).await.0, "sent");
+    assert_eq!(t.sent(id).await, "sent");
 }
 
 async fn a_missing_scope_is_said(t: InboxTest<Server>) {
@@ -214,7 +199,7 @@ async fn a_missing_scope_is_said(t: InboxTest<Server>) {
     t.look().await;
     assert!(t.error().await.contains("privatemessages"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
     assert_eq!(t.error().await, "");
 }
 
@@ -229,11 +214,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     let limited = json(429, json!({ "message": "Too Many Requests", "error": 429 }));
     t.api.respond_once("/message/inbox", limited.insert_header("x-ratelimit-reset", "400"));
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/message").len()), (0, 1), "nothing is asked before");
-    t.w.advance(400);
-    t.look().await;
+    t.sync_under_rate_limit("/message", NEXT_SYNC, 400).await;
     assert_eq!(t.count().await, 1);
 }
 
@@ -251,8 +232,7 @@ async fn lose_some(t: &InboxTest<Server>) {
         // A user may write this text.
         server.inbox[3]["body"] = json!("[deleted]");
     });
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (5, ""));
 }
 

@@ -29,7 +29,6 @@ const BOT: i64 = 123_456;
 struct Server {
     updates: Vec<Value>,
     sent: Vec<Value>,
-    loses_responses: bool,
 }
 
 fn result(value: impl serde::Serialize) -> ResponseTemplate {
@@ -54,9 +53,6 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         "getChat" => result(json!({ "id": CHANNEL, "type": "channel", "linked_chat_id": GROUP })),
         "sendMessage" => {
             server.sent.push(body.clone());
-            if server.loses_responses {
-                return ResponseTemplate::new(502);
-            }
             let id = 900 + server.sent.len();
             result(json!({ "message_id": id, "chat": { "id": body["chat_id"], "type": "private" } }))
         }
@@ -130,8 +126,7 @@ async fn private_chats_and_comments_arrive(t: InboxTest<Server>) {
     update(&t, "message", as_channel);
     t.api.with(|server| server.updates.push(json!({ "update_id": 99, "poll": {} })));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(threads, [("comment", "-1005678:50:8", 2), ("comment", "-1005678:50:9", 1), ("dm", "7", 1)]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: First!", "inbound: And then?", "outbound: At seven."]);
@@ -150,8 +145,7 @@ async fn updates_are_deleted_only_after_they_were_stored(t: InboxTest<Server>) {
     t.look().await;
     t.sync_inbox_later().await;
     assert_eq!(t.api.with(|server| server.updates.len()), 1, "another account may have the same bot");
-    t.w.advance(600);
-    t.look().await;
+    t.look_after(600).await;
     t.sync_inbox_later().await;
     assert_eq!(offsets(&t), [Value::Null, Value::Null, Value::Null, json!(11)]);
     assert_eq!((t.api.with(|server| server.updates.len()), t.count().await), (0, 1));
@@ -184,7 +178,7 @@ async fn a_reply_quotes_what_it_replies_to(t: InboxTest<Server>) {
     t.look().await;
     let found = t.only().await;
     let id = t.reply(found.id, "Thanks & <b>").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.sent(id).await, "sent");
     let quote = json!({ "message_id": 51, "allow_sending_without_reply": true });
     let wanted = json!({ "chat_id": GROUP, "text": "Thanks & <b>", "reply_parameters": quote });
     assert_eq!(t.api.with(|server| server.sent.clone()), [wanted]);
@@ -198,20 +192,17 @@ async fn a_reply_quotes_what_it_replies_to(t: InboxTest<Server>) {
     // A moved group has a new id; a user has blocked the bot.
     let moved = json!({ "ok": false, "error_code": 400, "parameters": { "migrate_to_chat_id": -1_009 } });
     t.api.respond_once("sendMessage", json(400, moved));
-    let id = t.reply(found.id, "Again").await;
-    assert_eq!(t.sent(id).await.0, "sent");
+    assert_eq!(t.reply_result(found.id, "Again").await, "sent");
     assert_eq!(t.api.with(|server| server.sent[1]["chat_id"].clone()), json!(-1_009));
     t.api.respond_once("sendMessage", rejected(403, "Forbidden: bot was blocked by the user"));
-    let id = t.reply(found.id, "Hello?").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
+    assert_eq!(t.reply_result(found.id, "Hello?").await, "failed: account");
 }
 
 async fn a_reply_with_a_lost_response_ends_unknown(t: InboxTest<Server>) {
     update(&t, "message", private(1, "Open?"));
     t.look().await;
-    t.api.with(|server| server.loses_responses = true);
-    let id = t.reply(t.only().await.id, "At seven.").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("outcome_unknown".to_owned())));
+    t.api.lose_response("sendMessage", 502);
+    assert_eq!(t.reply_result(t.only().await.id, "At seven.").await, "failed: outcome_unknown");
     t.w.advance(100_000);
     t.w.run_jobs().await;
     assert_eq!(t.api.with(|server| server.sent.len()), 1);
@@ -222,11 +213,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {
     let limited = json!({ "ok": false, "error_code": 429, "description": "Too Many Requests: retry after 300",
         "parameters": { "retry_after": 300 } });
     t.api.respond_once("getUpdates", json(429, limited));
-    t.look().await;
-    t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("getUpdates").len()), (0, 1), "nothing is asked before");
-    t.w.advance(300);
-    t.look().await;
+    t.sync_under_rate_limit("getUpdates", 70, 300).await;
     assert_eq!(t.count().await, 1);
 }
 
@@ -238,8 +225,7 @@ async fn a_webhook_is_named_and_a_wrong_token_expires_the_account(t: InboxTest<S
     t.api.respond_once("getUpdates", rejected(409, "Conflict: terminated by other getUpdates request"));
     t.sync_inbox_later().await;
     assert!(t.error().await.contains("at the same time"));
-    t.w.advance(300);
-    t.look().await;
+    t.look_after(300).await;
     assert_eq!(t.error().await, "");
     t.api.respond_once("getUpdates", rejected(401, "Unauthorized"));
     t.sync_inbox_later().await;

@@ -34,7 +34,6 @@ struct Server {
     /// The missing permissions of the token: `replies`, `mentions`, `publishing`.
     lacks: &'static [&'static str],
     now: String,
-    loses_responses: bool,
 }
 
 fn publish(server: &mut Server, container: &str) -> Value {
@@ -79,7 +78,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         (("5", "threads_publish"), "POST") => {
             let made = publish(server, &form(request)["creation_id"]);
-            if server.loses_responses { ResponseTemplate::new(503) } else { json(200, made) }
+            json(200, made)
         }
         ((id, ""), "GET") => match server.replies.iter().find(|one| one["id"] == id) {
             Some(one) => json(200, json!({ "id": id, "replied_to": one["replied_to"] })),
@@ -143,8 +142,7 @@ async fn replies_and_mentions_arrive_in_their_threads(t: Test) {
     mention(&t, "20", "@bakery hello");
     t.api.with(|server| server.replies.push(json!({ "id": 5, "root_post": { "id": "100" } })));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str())).collect();
     assert_eq!(threads, [("comment", "10"), ("comment", "13"), ("mention", "20")]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "outbound: Yes.", "inbound: Thanks"]);
@@ -177,24 +175,22 @@ async fn a_reply_is_a_container_that_is_published(t: Test) {
     reply(&t, "100", "10", "vera", "100", "Open?");
     t.look().await;
     let found = t.only().await;
-    let id = t.reply(found.id, "At seven & <b>").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found.id, "At seven & <b>").await, "sent");
     t.api.with(|server| assert_eq!(server.containers, [("At seven & <b>".to_owned(), "10".to_owned())]));
     sync_inbox_later(&t).await;
     assert_eq!(t.count().await, 2, "a reply is the message that is read later");
     // Not ready yet: nothing is published, and the reply is retried.
     t.api.respond_once("/threads_publish", error(400, 24, Some(4_279_009), "Media not found"));
     let id = t.reply(found.id, "Again").await;
-    assert_eq!(t.sent(id).await.0, "pending");
+    assert!(t.sent(id).await.starts_with("pending"));
     t.w.advance(60);
     t.run_reply(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
+    assert_eq!((t.sent(id).await.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
     let threads = connector(Platform::Threads, &t.api.base());
     let thread = ReplyThread::from(&found);
     assert!(threads.inbox().unwrap().check_text(&thread, &"x".repeat(501)).unwrap_err().contains("500"));
     t.api.with(|server| server.lacks = &["publishing"]);
-    let id = t.reply(found.id, "No").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("account".to_owned())));
+    assert_eq!(t.reply_result(found.id, "No").await, "failed: account");
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
@@ -205,20 +201,13 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     t.look().await;
     let found = t.conversations().await;
     let of = |kind: &str| found.iter().find(|one| one.kind.as_str() == kind).unwrap().id;
-    let first = t.reply(of("comment"), "Yes.").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(of("comment"), "Yes.").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 3));
+    assert_eq!(t.reply_result(of("comment"), "Yes.").await, "sent");
+    t.reply_with_lost_response(of("comment"), "Yes.", "/threads_publish", 503).await;
+    assert_eq!(t.api.with(|server| server.replies.len()), 3);
     // It never arrived, and the same text in another thread is not mistaken for it.
     set_time(&t);
-    t.api.respond_once("/threads_publish", ResponseTemplate::new(503));
-    let third = t.reply(of("mention"), "Yes.").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.replies.len())), ("sent", 4));
+    t.reply_with_lost_call(of("mention"), "Yes.", "/threads_publish", 503).await;
+    assert_eq!(t.api.with(|server| server.replies.len()), 4);
 }
 
 async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
@@ -233,8 +222,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
     sync_inbox_later(&t).await;
     assert_eq!((t.api.asked("/conversation").len(), t.error().await), (1, said), "not in vain");
     t.api.with(|server| server.lacks = &["mentions"]);
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     assert!(t.error().await.contains("threads_manage_mentions"));
     assert_eq!((t.count().await, t.status().await), (2, AccountStatus::Active));
 }
@@ -249,10 +237,6 @@ async fn a_rate_limit_is_obeyed(t: Test) {
     mention(&t, "20", "@bakery hello");
     let limited = error(400, 4, None, "Application request limit reached").insert_header("retry-after", "1800");
     t.api.respond_once("/threads", limited);
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/v1.0/").len()), (0, 1), "nothing is asked before");
-    t.w.advance(1_800);
-    t.look().await;
+    t.sync_under_rate_limit("/v1.0/", 331, 1_800).await;
     assert_eq!(t.count().await, 1);
 }

@@ -74,11 +74,8 @@ fn reply(t: &Test, id: &str, text: &str) {
     add(t, id, "reply", "Vera", json!({ "target_post_id": "100", "reply_text": text }));
 }
 
-/// Syncs when the account is due again.
-async fn sync_inbox_later(t: &Test) {
-    t.w.advance(1_981);
-    t.look().await;
-}
+/// The time after which the account is due again, in seconds.
+const NEXT_SYNC: i64 = 1_981;
 
 async fn replies_reblogs_and_mentions_arrive(t: Test) {
     reply(&t, "1", "Open?");
@@ -94,8 +91,7 @@ async fn replies_reblogs_and_mentions_arrive(t: Test) {
     add(&t, "5", "like", "vera", json!({ "target_post_id": "100" }));
     add(&t, "6", "reply", "eve", json!({ "target_post_id": "../x", "reply_text": "odd" }));
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.kind.as_str(), c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(threads, [("comment", "100:vera", 2), ("mention", "55:bob", 1)]);
     assert_eq!(t.texts(found[0].id).await, ["inbound: Open?", "inbound: Good bread"]);
@@ -112,8 +108,8 @@ async fn pages_are_read_and_each_entry_once(t: Test) {
     t.look().await;
     assert_eq!((t.count().await, t.api.asked("/notifications").len()), (70, 3));
     reply(&t, "new", "more");
-    sync_inbox_later(&t).await;
-    sync_inbox_later(&t).await;
+    t.look_after(NEXT_SYNC).await;
+    t.look_after(NEXT_SYNC).await;
     assert_eq!((t.count().await, t.only().await.unread_count), (71, 71));
 }
 
@@ -124,8 +120,7 @@ async fn nothing_can_be_replied_to(t: Test) {
     let (inbox, found) = (tumblr.inbox().unwrap(), t.only().await);
     assert!(inbox.refusal(&ReplyThread::from(&found), t.w.now()).unwrap().contains("at Tumblr"));
     assert_eq!(tumblr.descriptor().capabilities.replies, []);
-    let id = t.reply(found.id, "Yes.").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found.id, "Yes.").await, "failed: platform_rejected");
 }
 
 async fn an_expired_token_is_renewed(t: Test) {
@@ -139,10 +134,6 @@ async fn a_rate_limit_is_obeyed(t: Test) {
     reply(&t, "1", "Open?");
     let limited = json(429, json!({ "meta": { "status": 429, "msg": "Limit Exceeded" }, "response": [] }));
     t.api.respond_once("/notifications", limited.insert_header("retry-after", "4000"));
-    t.look().await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/notifications").len()), (0, 1), "nothing is asked before");
-    t.w.advance(2_500);
-    t.look().await;
+    t.sync_under_rate_limit("/notifications", NEXT_SYNC, 2_500).await;
     assert_eq!(t.count().await, 1);
 }

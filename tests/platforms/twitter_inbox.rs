@@ -32,7 +32,6 @@ struct Server {
     own: Vec<Value>,
     token: String,
     now: String,
-    loses_responses: bool,
 }
 
 fn time(text: &Value) -> DateTime<Utc> {
@@ -83,7 +82,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
                 "conversation_id": replied_to["conversation_id"] });
             server.own.push(made);
             let created = json!({ "data": { "id": id, "text": text } });
-            if server.loses_responses { ResponseTemplate::new(503) } else { json(201, created) }
+            json(201, created)
         }
         other => panic!("no such call: {other:?}"),
     }
@@ -121,8 +120,7 @@ async fn sync_inbox_later(t: &Test) {
 
 async fn mentions_since_the_connect_arrive(t: Test) {
     mention(&t, "1", "7", "1", "old");
-    t.w.advance(1_000);
-    t.look().await;
+    t.look_after(1_000).await;
     assert_eq!((t.count().await, t.api.asked("/2/").len()), (0, 0), "history costs money");
     t.w.advance(10);
     mention(&t, "2", "7", "2", "@bakery open &amp; warm?");
@@ -143,8 +141,7 @@ async fn pages_are_read_and_each_mention_once(t: Test) {
     for n in 0..230 {
         mention(&t, &format!("1{n:03}"), "7", "5", "again");
     }
-    t.w.advance(60);
-    t.look().await;
+    t.look_after(60).await;
     assert_eq!(t.api.asked("/mentions").len(), 0, "half an hour");
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/mentions").len()), (230, 3));
@@ -168,8 +165,7 @@ async fn with_mention(s: TestStore) -> (Test, i64) {
 
 async fn a_mention_is_replied_to_in_its_conversation(s: TestStore) {
     let (t, found) = with_mention(s).await;
-    let id = t.reply(found, "At seven & https://example.com").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found, "At seven & https://example.com").await, "sent");
     t.api.with(|server| assert_eq!((server.own.len(), &server.own[0]["replied_to"]), (1, &json!("2"))));
     let x = connector(Platform::Twitter, &t.api.base());
     let (inbox, thread) = (x.inbox().unwrap(), ReplyThread::from(&t.only().await));
@@ -182,20 +178,13 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     mention(&t, "3", "8", "3", "@bakery hello");
     sync_inbox_later(&t).await;
     let other = t.conversations().await.into_iter().find(|one| one.id != found).unwrap().id;
-    let first = t.reply(found, "Yes & no").await;
-    assert_eq!(t.sent(first).await.0, "sent");
-    t.api.with(|server| server.loses_responses = true);
-    let second = t.reply(found, "Yes & no").await;
-    assert_eq!(t.sent(second).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|server| server.loses_responses = false);
-    t.run_reply_after_timeout(second).await;
-    assert_eq!((t.sent(second).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 2));
+    assert_eq!(t.reply_result(found, "Yes & no").await, "sent");
+    t.reply_with_lost_response(found, "Yes & no", "/2/tweets", 503).await;
+    assert_eq!(t.api.with(|server| server.own.len()), 2);
     // It never arrived, and the same text in another conversation is not mistaken for it.
     set_time(&t);
-    t.api.respond_once("/2/tweets", ResponseTemplate::new(503));
-    let third = t.reply(other, "Yes & no").await;
-    t.run_reply_after_timeout(third).await;
-    assert_eq!((t.sent(third).await.0.as_str(), t.api.with(|server| server.own.len())), ("sent", 3));
+    t.reply_with_lost_call(other, "Yes & no", "/2/tweets", 503).await;
+    assert_eq!(t.api.with(|server| server.own.len()), 3);
 }
 
 fn forbidden() -> ResponseTemplate {
@@ -206,8 +195,7 @@ fn forbidden() -> ResponseTemplate {
 async fn what_x_does_not_allow_is_said(s: TestStore) {
     let (t, found) = with_mention(s).await;
     t.api.respond_once("/2/tweets", forbidden());
-    let id = t.reply(found, "Yes.").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found, "Yes.").await, "failed: platform_rejected");
     let asked = t.api.asked("/mentions").len();
     t.api.respond_once("/mentions", forbidden());
     sync_inbox_later(&t).await;
@@ -246,10 +234,7 @@ async fn a_rate_limit_is_obeyed_until_its_time(t: Test) {
     let limited = json(429, json!({ "title": "Too Many Requests", "type": "about:blank", "status": 429 }));
     let reset = (t.w.now().timestamp() + 1_981 + 4_000).to_string();
     t.api.respond_once("/mentions", limited.insert_header("x-rate-limit-reset", reset.as_str()));
-    sync_inbox_later(&t).await;
-    sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/mentions").len()), (0, 1), "nothing is asked before");
-    t.w.advance(2_500);
-    t.look().await;
+    t.w.advance(1_981);
+    t.sync_under_rate_limit("/mentions", 1_981, 2_500).await;
     assert_eq!(t.count().await, 1);
 }

@@ -32,7 +32,6 @@ const ME: i64 = 5;
 #[derive(Default)]
 struct Site {
     comments: Vec<Value>,
-    loses_responses: bool,
     rejects_me: bool,
     /// Whether the account may read only what everyone may read.
     may_not_moderate: bool,
@@ -94,7 +93,7 @@ fn respond(site: &mut Site, request: &Request) -> ResponseTemplate {
                 "link": format!("https://b.example/news/#comment-{id}"), "status": "approved", "sent": content,
             });
             site.comments.push(made.clone());
-            if site.loses_responses { ResponseTemplate::new(502) } else { json(201, made) }
+            json(201, made)
         }
         ("GET", one) => {
             let id = one.rsplit('/').next().unwrap();
@@ -145,8 +144,7 @@ async fn comments_become_threads(t: InboxTest<Site>) {
         site.comments.push(json!({ "id": 7, "odd": true, "date_gmt": "x" }));
     });
     t.look().await;
-    let mut found = t.conversations().await;
-    found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+    let found = t.conversations_by_thread().await;
     let threads: Vec<_> = found.iter().map(|c| (c.thread_id.as_str(), c.unread_count)).collect();
     assert_eq!(threads, [("1", 1), ("3", 1), ("77", 1)]);
     assert_eq!(t.texts(found[1].id).await, ["inbound: Open “now”?\nTell me", "outbound: At seven."]);
@@ -171,8 +169,7 @@ async fn a_comment_that_is_approved_late_arrives(t: InboxTest<Site>) {
     comment_at(&t, 3, 0, "held for a week", t.w.now() - TimeDelta::days(7));
     t.sync_inbox_later().await;
     assert_eq!(t.count().await, 2);
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.conversations().await.iter().map(|c| c.unread_count).sum::<i32>()), (3, 2));
 }
@@ -192,8 +189,7 @@ async fn a_reply_is_a_comment_below(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await;
-    let id = t.reply(found.id, "At <seven> & \"later\"").await;
-    assert_eq!(t.sent(id).await, ("sent".to_owned(), None));
+    assert_eq!(t.reply_result(found.id, "At <seven> & \"later\"").await, "sent");
     let posted: Value = t.api.asked("comments").pop().unwrap().body_json().unwrap();
     assert_eq!((&posted["post"], &posted["parent"]), (&json!(11), &json!(3)));
     assert!(!posted["content"].as_str().unwrap().contains('<'), "{posted}");
@@ -205,17 +201,11 @@ async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.look().await;
     let found = t.only().await.id;
-    t.api.with(|site| site.loses_responses = true);
-    let id = t.reply(found, "At \"seven\"...").await;
-    assert_eq!(t.sent(id).await, ("pending".to_owned(), Some("outcome_unknown".to_owned())));
-    t.api.with(|site| site.loses_responses = false);
-    t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 2));
+    t.reply_with_lost_response(found, "At \"seven\"...", "wp/v2/comments", 502).await;
+    assert_eq!(t.api.with(|site| site.comments.len()), 2);
     // A reply that never arrived is sent again.
-    t.api.respond_once("wp/v2/comments", ResponseTemplate::new(502));
-    let id = t.reply(found, "At eight.").await;
-    t.run_reply_after_timeout(id).await;
-    assert_eq!((t.sent(id).await.0.as_str(), t.api.with(|site| site.comments.len())), ("sent", 3));
+    t.reply_with_lost_call(found, "At eight.", "wp/v2/comments", 502).await;
+    assert_eq!(t.api.with(|site| site.comments.len()), 3);
 }
 
 async fn what_the_site_rejects_is_reported(t: InboxTest<Site>) {
@@ -228,8 +218,7 @@ async fn what_the_site_rejects_is_reported(t: InboxTest<Site>) {
         (403, "rest_comment_closed", "failed", "account"),
     ] {
         t.api.respond_once("wp/v2/comments", rejected(status, code));
-        let id = t.reply(found, "At seven.").await;
-        assert_eq!(t.sent(id).await, (state.to_owned(), Some(category.to_owned())), "{code}");
+        assert_eq!(t.reply_result(found, "At seven.").await, format!("{state}: {category}"), "{code}");
     }
 }
 
@@ -240,8 +229,7 @@ async fn a_reply_that_is_held_for_moderation_is_not_shown_as_sent(t: InboxTest<S
     let held = json!({ "id": 901, "post": 7, "parent": 3, "author": ME, "date_gmt": "2026-03-01T12:00:00",
         "status": "hold" });
     t.api.respond_once("wp/v2/comments", json(201, held));
-    let id = t.reply(found, "At seven.").await;
-    assert_eq!(t.sent(id).await, ("failed".to_owned(), Some("platform_rejected".to_owned())));
+    assert_eq!(t.reply_result(found, "At seven.").await, "failed: platform_rejected");
 }
 
 async fn wrong_credentials_are_noticed_within_the_hour(t: InboxTest<Site>) {
@@ -249,19 +237,14 @@ async fn wrong_credentials_are_noticed_within_the_hour(t: InboxTest<Site>) {
     t.api.with(|site| site.rejects_me = true);
     t.sync_inbox_later().await;
     assert_eq!(t.status().await, AccountStatus::Active);
-    t.w.advance(3_600);
-    t.look().await;
+    t.look_after(3_600).await;
     assert_eq!(t.status().await, AccountStatus::Expired);
 }
 
 async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Site>) {
     comment(&t, 3, 0, "Open?");
     t.api.respond_once("wp/v2", rejected(429, "too_many").insert_header("retry-after", "300"));
-    t.look().await;
-    t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("wp/v2").len()), (0, 1), "nothing is asked before");
-    t.w.advance(300);
-    t.look().await;
+    t.sync_under_rate_limit("wp/v2", 70, 300).await;
     assert_eq!(t.count().await, 1);
 }
 
@@ -317,8 +300,7 @@ async fn lose_some(t: &InboxTest<Site>) {
         }
         site.comments.remove(4);
     });
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
 }
 
 async fn deleted_comments_are_followed(t: InboxTest<Site>) {
@@ -327,8 +309,7 @@ async fn deleted_comments_are_followed(t: InboxTest<Site>) {
     assert_eq!(t.error().await, "");
     // One is restored from the trash.
     t.api.with(|site| site.comments[1]["status"] = json!("approved"));
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
     assert_eq!(deleted(&t).await, ["3", "5"]);
 }
 
@@ -354,7 +335,6 @@ async fn deleted_reviews_are_followed(s: TestStore) {
         site.comments[0]["status"] = json!("trash");
         site.comments.remove(1);
     });
-    t.w.advance(3_700);
-    t.look().await;
+    t.look_after(3_700).await;
     assert_eq!((deleted(&t).await, t.error().await.as_str()), (vec!["31".to_owned(), "32".to_owned()], ""));
 }

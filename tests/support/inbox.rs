@@ -28,6 +28,7 @@ pub struct FakeApi<S> {
     state: Arc<Mutex<S>>,
     seen: Arc<Mutex<Vec<Request>>>,
     once: Arc<Mutex<VecDeque<(String, ResponseTemplate)>>>,
+    lost: Arc<Mutex<Option<(String, u16)>>>,
 }
 
 impl<S: Send + 'static> FakeApi<S> {
@@ -38,17 +39,24 @@ impl<S: Send + 'static> FakeApi<S> {
         let server = MockServer::start().await;
         let (state, seen) = (Arc::new(Mutex::new(state)), Arc::<Mutex<Vec<Request>>>::default());
         let once = Arc::<Mutex<VecDeque<(String, ResponseTemplate)>>>::default();
-        let (of_state, of_seen, of_once) = (state.clone(), seen.clone(), once.clone());
+        let lost = Arc::<Mutex<Option<(String, u16)>>>::default();
+        let (of_state, of_seen, of_once, of_lost) = (state.clone(), seen.clone(), once.clone(), lost.clone());
         let respond = move |request: &Request| {
             of_seen.lock().unwrap().push(request.clone());
             let mut once = of_once.lock().unwrap();
             if once.front().is_some_and(|(part, _)| request.url.path().contains(part.as_str())) {
                 return once.pop_front().unwrap().1;
             }
-            handle(&mut of_state.lock().unwrap(), request)
+            let response = handle(&mut of_state.lock().unwrap(), request);
+            let is_lost =
+                |(part, _): &mut (String, u16)| request.method != "GET" && request.url.path().contains(part.as_str());
+            match of_lost.lock().unwrap().take_if(is_lost) {
+                Some((_, status)) => ResponseTemplate::new(status),
+                None => response,
+            }
         };
         Mock::given(any()).respond_with(respond).mount(&server).await;
-        Self { server, state, seen, once }
+        Self { server, state, seen, once, lost }
     }
 
     pub fn base(&self) -> String {
@@ -62,6 +70,11 @@ impl<S: Send + 'static> FakeApi<S> {
     /// Sets the response to the next request whose path contains `part`. That request does not change the state.
     pub fn respond_once(&self, part: &str, response: ResponseTemplate) {
         self.once.lock().unwrap().push_back((part.to_owned(), response));
+    }
+
+    /// Replaces the response to the next write whose path contains `part` by an error with this status.
+    pub fn lose_response(&self, part: &str, status: u16) {
+        *self.lost.lock().unwrap() = Some((part.to_owned(), status));
     }
 
     /// Returns the requests whose path contains `part`.
@@ -149,14 +162,34 @@ impl<S: Send + 'static> InboxTest<S> {
         self.w.run_jobs().await;
     }
 
+    /// Syncs the inbox this many seconds later, if it is due.
+    pub async fn look_after(&self, seconds: i64) {
+        self.w.advance(seconds);
+        self.look().await;
+    }
+
     /// Syncs the inbox a little more than a minute later.
     pub async fn sync_inbox_later(&self) {
-        self.w.advance(70);
+        self.look_after(70).await;
+    }
+
+    /// Syncs the inbox when the server rejects a call to `path`, again `next_sync` seconds later, and `wait` seconds after
+    /// that. Asserts that the second sync makes no call.
+    pub async fn sync_under_rate_limit(&self, path: &str, next_sync: i64, wait: i64) {
         self.look().await;
+        self.look_after(next_sync).await;
+        assert_eq!((self.count().await, self.api.asked(path).len()), (0, 1), "nothing is asked before");
+        self.look_after(wait).await;
     }
 
     pub async fn conversations(&self) -> Vec<Conversation> {
         all(&self.w, self.w.world.brand).await
+    }
+
+    pub async fn conversations_by_thread(&self) -> Vec<Conversation> {
+        let mut found = self.conversations().await;
+        found.sort_by(|a, b| a.thread_id.cmp(&b.thread_id));
+        found
     }
 
     /// Returns the only conversation.
@@ -225,9 +258,32 @@ impl<S: Send + 'static> InboxTest<S> {
         self.run_reply(message).await;
     }
 
-    /// Returns the status of a reply and the category of its error.
-    pub async fn sent(&self, message: i64) -> (String, Option<String>) {
+    /// Returns the status of a reply and the category of its error, if it has one (`failed: account`).
+    pub async fn sent(&self, message: i64) -> String {
         let found = replies::find(&mut self.w.conn().await, message).await.unwrap().unwrap();
-        (found.status.to_string(), found.error.map(|error| error.category.to_string()))
+        found.error.map_or(found.status.to_string(), |error| format!("{}: {}", found.status, error.category))
+    }
+
+    /// Replies as the API does, and runs the job once. Returns the result (see `sent`).
+    pub async fn reply_result(&self, conversation: i64, text: &str) -> String {
+        let id = self.reply(conversation, text).await;
+        self.sent(id).await
+    }
+
+    /// Replies, and loses the response to the call to `part`. Asserts that the reply is found.
+    pub async fn reply_with_lost_response(&self, conversation: i64, text: &str, part: &str, status: u16) {
+        self.api.lose_response(part, status);
+        let id = self.reply(conversation, text).await;
+        assert_eq!(self.sent(id).await, "pending: outcome_unknown");
+        self.run_reply_after_timeout(id).await;
+        assert_eq!(self.sent(id).await, "sent");
+    }
+
+    /// Replies, and fails the call to `part` before it has an effect. Asserts that the reply is sent again.
+    pub async fn reply_with_lost_call(&self, conversation: i64, text: &str, part: &str, status: u16) {
+        self.api.respond_once(part, ResponseTemplate::new(status));
+        let id = self.reply(conversation, text).await;
+        self.run_reply_after_timeout(id).await;
+        assert_eq!(self.sent(id).await, "sent");
     }
 }
