@@ -50,10 +50,7 @@ pub(super) async fn publish_to(w: &TestWorker, step: impl FnOnce(std::sync::Arc<
     let gate = Gate::new();
     w.fake.script_publishes([step(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job());
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job()).await;
     assert_eq!(w.job_of(target).await.state, JobState::Running);
     (post, target)
 }

@@ -67,9 +67,7 @@ async fn a_result_is_stored_after_database_recovery(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { engine.run(id).await });
-    gate.wait_until_entered().await;
+    let run = w.start_until(&gate, w.notified_job()).await;
     let mut tx = w.open_second_store().await.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     gate.let_through();

@@ -44,10 +44,7 @@ async fn reply_with_killed_worker(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -
     w.fake.inbox.script_replies([step(gate.clone())]);
     w.s.notifier.take();
     let id = reply(w, conversation, "At seven.").await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job());
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job()).await;
     assert_eq!(w.state(w.newest_job_of(JobKind::SendReply, id).await).await, JobState::Running);
     (conversation, id)
 }

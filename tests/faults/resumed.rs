@@ -47,9 +47,7 @@ async fn a_frozen_worker_writes_nothing(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (frozen, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { frozen.run(id).await });
-    gate.wait_until_entered().await;
+    let run = w.start_until(&gate, w.notified_job()).await;
     // The heartbeat stops. Another worker takes the job, and must wait until the call is over.
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;

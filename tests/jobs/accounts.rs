@@ -153,9 +153,7 @@ async fn reconnect_during_the_call(w: &TestWorker) -> i64 {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), reauth())]);
     let (_, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { engine.run(id).await });
-    gate.wait_until_entered().await;
+    let run = w.start_until(&gate, w.notified_job()).await;
     w.s.account(w.world, "demo", "token-9").await;
     gate.let_through();
     run.await.unwrap();
@@ -194,9 +192,7 @@ async fn tokens_from_old_credentials_are_not_stored(w: TestWorker) {
     })]);
     w.fake.accept_only_token("token-9");
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { engine.run(id).await });
-    gate.wait_until_entered().await;
+    let run = w.start_until(&gate, w.notified_job()).await;
     w.s.account(w.world, "demo", "token-9").await;
     gate.let_through();
     run.await.unwrap();
@@ -212,10 +208,7 @@ async fn kill_after_acceptance(w: &TestWorker) -> i64 {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_one().await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job());
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job()).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     target
 }

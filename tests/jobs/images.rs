@@ -55,13 +55,18 @@ async fn create_three_images(w: &TestWorker) -> [i64; 3] {
     ]
 }
 
+/// Creates three images, which the platform receives as uploads.
+async fn three_images_to_upload(w: &TestWorker) -> [i64; 3] {
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    create_three_images(w).await
+}
+
 async fn uploads(w: &TestWorker, target: i64) -> serde_json::Value {
     post_media::uploads(&mut w.conn().await, target).await.unwrap().into()
 }
 
 async fn images_are_uploaded_in_order_and_then_published(w: TestWorker) {
-    let [one, two, three] = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let [one, two, three] = three_images_to_upload(&w).await;
     let (post, target) = w.publish_images(w.account.id, &[two, one, three]).await;
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -107,8 +112,7 @@ async fn images_sent_inline_are_loaded(w: TestWorker) {
 }
 
 async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     w.fake.script_publishes([PublishStep::Reject(transient()), PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_until_idle().await;
@@ -119,8 +123,7 @@ async fn a_retry_does_not_repeat_uploads(w: TestWorker) {
 }
 
 async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let until = w.later(3_600);
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Reject(rate_limited(until))]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -142,15 +145,11 @@ async fn uploads_stored_before_a_rate_limit_are_kept(w: TestWorker) {
 }
 
 async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job_of_target(target).await);
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job_of_target(target).await).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!(ids(&w.fake.uploads()), [all[0], all[1], all[1], all[2]], "stored uploads are not repeated");
@@ -158,8 +157,7 @@ async fn an_upload_lost_in_a_crash_is_repeated(w: TestWorker) {
 }
 
 async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     w.fake.script_uploads([UploadStep::Accept, UploadStep::Reject(auth_expired())]);
     let (post, _) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
@@ -178,8 +176,7 @@ async fn a_token_expiring_during_uploads_is_refreshed_once(w: TestWorker) {
 
 async fn a_rejected_upload_fails_the_target(w: TestWorker) {
     w.listen_at("http://127.0.0.1:1/").await;
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     for (error, category) in [(permanent(), Category::PlatformRejected), (reauth(), Category::AuthExpired)] {
         w.fake.script_uploads([UploadStep::Reject(error)]);
         let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -192,8 +189,7 @@ async fn a_rejected_upload_fails_the_target(w: TestWorker) {
 }
 
 async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     w.fake.disable_reconcile();
     w.fake.script_uploads([UploadStep::Reject(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -205,8 +201,7 @@ async fn an_upload_of_unknown_outcome_is_retried(w: TestWorker) {
 }
 
 async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
     w.run_jobs().await;
@@ -217,8 +212,7 @@ async fn an_unknown_outcome_is_reconciled_before_uploading(w: TestWorker) {
 }
 
 async fn missing_uploads_are_repeated_once_per_run(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let uploads_missing = || PublishStep::Reject(CallError::UploadsMissing(transient().failure().clone()));
     w.fake.script_publishes([PublishStep::Reject(transient()), uploads_missing()]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -303,8 +297,7 @@ async fn a_target_s_own_images_are_published(w: TestWorker) {
 }
 
 async fn new_images_of_a_failed_post_are_uploaded(w: TestWorker) {
-    let [one, two, three] = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let [one, two, three] = three_images_to_upload(&w).await;
     w.fake.script_publishes([PublishStep::Reject(permanent())]);
     let (post, target) = w.publish_images(w.account.id, &[one, two]).await;
     w.run_jobs().await;
@@ -319,8 +312,7 @@ async fn new_images_of_a_failed_post_are_uploaded(w: TestWorker) {
 
 async fn a_run_with_a_lost_lease_stores_no_upload(w: TestWorker) {
     w.leaves_jobs();
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let (_, target) = w.publish_images(w.account.id, &all).await;
     let id = w.notified_job_of_target(target).await;
     let handler = w.handler(JobKind::PublishTarget);
@@ -353,8 +345,7 @@ async fn stop_at(w: &TestWorker, target: i64, gate: &Gate, meanwhile: impl Async
 }
 
 async fn a_stop_during_an_upload_refunds_the_attempt(w: TestWorker) {
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::Accept, UploadStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_images(w.account.id, &all).await;
@@ -386,8 +377,7 @@ async fn a_stop_during_a_reconcile_refunds_the_attempt(w: TestWorker) {
 
 async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
     w.leaves_jobs();
-    let all = create_three_images(&w).await;
-    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let all = three_images_to_upload(&w).await;
     let gate = Gate::new();
     w.fake.script_uploads([UploadStep::AcceptAndHang(gate.clone())]);
     let (_, target) = w.publish_images(w.account.id, &all).await;

@@ -37,26 +37,35 @@ async fn enqueue(w: &TestWorker, new: &NewMail<'_>) -> i64 {
     w.write(async |tx| mails::enqueue_mail(tx, w.world.user, new, None).await).await
 }
 
-async fn enqueue_one(w: &TestWorker) -> i64 {
-    let new = NewMail {
-        recipient: RECIPIENT,
-        subject: "Hello",
-        body_text: "Hello\n",
-        message_id: "<mail-1@example.com>",
-        ..NewMail::default()
-    };
+/// Enqueues a short email. Its number is part of its message ID.
+async fn enqueue_short(w: &TestWorker, number: usize, recipient: &str) -> i64 {
+    let message_id = &format!("<mail-{number}@example.com>");
+    let new = NewMail { recipient, subject: "Hello", body_text: "Hello\n", message_id, ..NewMail::default() };
     enqueue(w, &new).await
+}
+
+async fn enqueue_one(w: &TestWorker) -> i64 {
+    enqueue_short(w, 1, RECIPIENT).await
 }
 
 async fn find_mail(w: &TestWorker, id: i64) -> Mail {
     mails::find(&mut w.conn().await, id).await.unwrap().unwrap()
 }
 
-/// Creates a worker with a mail server, and an email to send.
-async fn with_email(s: TestStore, server: &MailServer) -> (TestWorker, i64) {
+/// Starts a mail server and a worker with an email to send.
+async fn with_email(s: TestStore) -> (MailServer, TestWorker, i64) {
+    let server = MailServer::start().await;
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     let id = enqueue_one(&w).await;
-    (w, id)
+    (server, w, id)
+}
+
+/// Starts a mail server, and a worker that uses it by this URL, with an email to send.
+async fn with_email_to(s: TestStore, url: &str) -> (MailServer, TestWorker, i64) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, mailer(&server.url(url))).await;
+    let id = enqueue_one(&w).await;
+    (server, w, id)
 }
 
 /// Returns the state, attempts and last error of the email's job.
@@ -142,8 +151,7 @@ async fn email_content_never_becomes_a_header_or_command(s: TestStore) {
 }
 
 async fn a_temporary_smtp_error_is_retried(s: TestStore) {
-    let server = MailServer::start().await;
-    let (w, id) = with_email(s, &server).await;
+    let (server, w, id) = with_email(s).await;
     let failures = [
         (SmtpStep::Greeting, "421 too busy"),
         (SmtpStep::Sender, "451 try later"),
@@ -194,15 +202,7 @@ async fn a_permanent_smtp_error_fails_immediately(s: TestStore) {
     w.leaves_jobs();
     for (number, step) in (1..).zip([SmtpStep::Sender, SmtpStep::Recipient, SmtpStep::Data, SmtpStep::End]) {
         server.then(step, SmtpReply::Say("550 5.1.1 no such user here"));
-        let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail {
-            recipient: RECIPIENT,
-            subject: "Hello",
-            body_text: "Hello",
-            message_id: &message_id,
-            ..NewMail::default()
-        };
-        let id = enqueue(&w, &new).await;
+        let id = enqueue_short(&w, number, RECIPIENT).await;
         w.run_jobs().await;
         let (state, attempts, error) = job(&w, id).await;
         assert_eq!((state, attempts), (JobState::Dead, 1), "{step:?}");
@@ -219,27 +219,19 @@ async fn an_invalid_address_fails_immediately(s: TestStore) {
     for (number, recipient) in
         (1..).zip(["ann", "ann@", "@example.com", "ann@exa mple.com", "ann@example.com, bob@example.com"])
     {
-        let message_id = format!("<mail-{number}@example.com>");
-        let id = enqueue(
-            &w,
-            &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id: &message_id, ..NewMail::default() },
-        )
-        .await;
+        let id = enqueue_short(&w, number, recipient).await;
         w.run_jobs().await;
         assert_eq!(job(&w, id).await.0, JobState::Dead, "{recipient}");
         assert!(find_mail(&w, id).await.error.unwrap().contains("not a valid email address"), "{recipient}");
     }
     assert!(server.received_lines().is_empty());
-    let (recipient, message_id) = ("ann@bücher.example", "<mail-9@example.com>");
-    enqueue(&w, &NewMail { recipient, subject: "Hello", body_text: "Hello", message_id, ..NewMail::default() }).await;
+    enqueue_short(&w, 9, "ann@bücher.example").await;
     w.run_jobs().await;
     assert!(server.received_lines().iter().any(|received| received.line == "RCPT TO:<ann@xn--bcher-kva.example>"));
 }
 
 async fn a_rejected_login_is_retried(s: TestStore) {
-    let server = MailServer::start().await;
-    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
-    let id = enqueue_one(&w).await;
+    let (server, w, id) = with_email_to(s, "smtp://ann:hush@{}").await;
     server.then(SmtpStep::Login, SmtpReply::Say("535 5.7.8 wrong password"));
     let error = assert_one_failed_attempt(&w, id).await;
     assert!(error.contains("wrong password") && !error.contains("hush"), "{error}");
@@ -265,23 +257,14 @@ async fn an_accepted_email_is_sent_despite_later_errors(s: TestStore) {
     let w = TestWorker::with_mailer(s, server.mailer()).await;
     for (number, reply) in (1..).zip([SmtpReply::HangUp, SmtpReply::Silence, SmtpReply::Say("500 what?")]) {
         server.then(SmtpStep::Quit, reply);
-        let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail {
-            recipient: RECIPIENT,
-            subject: "Hello",
-            body_text: "Hello",
-            message_id: &message_id,
-            ..NewMail::default()
-        };
-        let id = enqueue(&w, &new).await;
+        let id = enqueue_short(&w, number, RECIPIENT).await;
         w.run_jobs().await;
         assert_eq!((job(&w, id).await.0, server.mails().len()), (JobState::Done, number), "{reply:?}");
     }
 }
 
 async fn a_crash_after_acceptance_resends_with_the_same_id(s: TestStore) {
-    let server = MailServer::start().await;
-    let (w, id) = with_email(s, &server).await;
+    let (server, w, id) = with_email(s).await;
     // The server accepts the email, and the worker dies before it stores the result.
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     drop(w.run_claimed(&claimed).await.unwrap());
@@ -306,8 +289,7 @@ async fn a_worker_without_a_mail_server_reports_it(s: TestStore) {
 }
 
 async fn an_operator_can_retry_a_dead_email(s: TestStore) {
-    let server = MailServer::start().await;
-    let (w, id) = with_email(s, &server).await;
+    let (server, w, id) = with_email(s).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("550 no such user"));
     w.run_jobs().await;
     let job_id = w.number("SELECT id FROM jobs").await.to_string();
@@ -322,9 +304,7 @@ async fn an_operator_can_retry_a_dead_email(s: TestStore) {
 }
 
 async fn plaintext_login_is_allowed_on_localhost(s: TestStore) {
-    let server = MailServer::start().await;
-    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}"))).await;
-    let id = enqueue_one(&w).await;
+    let (server, w, id) = with_email_to(s, "smtp://ann:hush@{}").await;
     w.run_jobs().await;
     assert_eq!(find_mail(&w, id).await.status, MailStatus::Sent);
     assert!(server.received_lines().iter().any(|received| received.line == "AUTH PLAIN AGFubgBodXNo"));
@@ -343,9 +323,7 @@ async fn plaintext_login_is_not_allowed_on_remote_servers(s: TestStore) {
 }
 
 async fn required_tls_must_be_offered(s: TestStore) {
-    let server = MailServer::start().await;
-    let w = TestWorker::with_mailer(s, mailer(&server.url("smtp://ann:hush@{}?tls=required"))).await;
-    let id = enqueue_one(&w).await;
+    let (server, w, id) = with_email_to(s, "smtp://ann:hush@{}?tls=required").await;
     let error = assert_one_failed_attempt(&w, id).await;
     assert!(error.contains("STARTTLS is not supported"), "{error}");
     let received = server.received_lines();
@@ -358,15 +336,7 @@ async fn an_untrusted_certificate_is_rejected(s: TestStore) {
     let forms = ["smtp://ann:hush@{}", "smtp://ann:hush@{}?tls=required", "smtps://ann:hush@{}"];
     for ((number, form), server) in (1..).zip(forms).zip([&offering, &offering, &speaking]) {
         w.set_mailer(mailer(&server.url(form)));
-        let message_id = format!("<mail-{number}@example.com>");
-        let new = NewMail {
-            recipient: RECIPIENT,
-            subject: "Hello",
-            body_text: "Hello",
-            message_id: &message_id,
-            ..NewMail::default()
-        };
-        let id = enqueue(&w, &new).await;
+        let id = enqueue_short(&w, number, RECIPIENT).await;
         let error = assert_one_failed_attempt(&w, id).await;
         assert!(error.contains("certificate"), "{form}: {error}");
     }

@@ -207,10 +207,7 @@ async fn a_crash_before_the_acceptance_is_stored_leaves_the_outcome_unknown(w: T
     let gate = crate::support::fake_platform::Gate::new();
     w.fake.script_publishes([PublishStep::AcceptAndHang(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let killed = w.killable_worker().await;
-    killed.start(w.notified_job_of_target(target).await);
-    gate.wait_until_entered().await;
-    killed.kill().await;
+    w.kill_at(&gate, w.notified_job_of_target(target).await).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.target(target).await.error.unwrap().category, Category::OutcomeUnknown);

@@ -57,6 +57,12 @@ async fn run_due_refreshes(w: &TestWorker) {
     w.run_jobs().await;
 }
 
+/// Runs the due refreshes. The platform returns this result to the first one.
+async fn refresh_with(w: &TestWorker, result: Result<RefreshedTokens, CallError>) {
+    w.fake.script_refreshes([result]);
+    run_due_refreshes(w).await;
+}
+
 async fn stored_tokens(w: &TestWorker) -> StoredTokens {
     account_tokens::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap()
 }
@@ -68,6 +74,12 @@ async fn advance_to_refresh(w: &TestWorker) -> DateTime<Utc> {
     assert!((HOUR * 3 / 4..=HOUR * 17 / 20).contains(&early), "{early}");
     w.clock.advance(early);
     at
+}
+
+/// Reconnects the account with a token of one hour, and advances the clock to its refresh.
+async fn reconnect_until_refresh(w: &TestWorker) {
+    reconnect(w, ROTATING, HOUR).await;
+    advance_to_refresh(w).await;
 }
 
 /// Starts an endpoint that receives the events of expired and expiring accounts.
@@ -89,8 +101,7 @@ async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
     run_due_refreshes(&w).await;
     assert_eq!(w.fake.count("refresh"), 0);
     advance_to_refresh(&w).await;
-    w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, refreshed(&w, "token-1", HOUR)).await;
     assert_eq!((w.fake.count("refresh"), w.stored_token().await.as_str()), (1, "token-1"));
     let account = w.stored_account().await;
     assert_eq!((account.status, account.token_expires_at), (AccountStatus::Active, Some(w.now() + HOUR)));
@@ -98,8 +109,7 @@ async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
     run_due_refreshes(&w).await;
     assert_eq!(w.fake.count("refresh"), 1);
     advance_to_refresh(&w).await;
-    w.fake.script_refreshes([refreshed(&w, "token-2", HOUR)]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, refreshed(&w, "token-2", HOUR)).await;
     assert_eq!((w.fake.count("refresh"), w.stored_token().await.as_str()), (2, "token-2"));
 }
 
@@ -109,19 +119,16 @@ async fn an_omitted_refresh_expiry_keeps_the_stored_one(w: TestWorker) {
     advance_to_refresh(&w).await;
     let new_tokens =
         RefreshedTokens { refresh_expires_at: Some(expires_at), ..refreshed(&w, "token-1", HOUR).unwrap() };
-    w.fake.script_refreshes([Ok(new_tokens)]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, Ok(new_tokens)).await;
     assert_eq!(stored_tokens(&w).await.renewal.refresh_expires_at, Some(expires_at));
     // If the platform omits the expiry, the stored one is kept.
     advance_to_refresh(&w).await;
-    w.fake.script_refreshes([refreshed(&w, "token-2", HOUR)]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, refreshed(&w, "token-2", HOUR)).await;
     assert_eq!(stored_tokens(&w).await.renewal.refresh_expires_at, Some(expires_at));
 }
 
 async fn a_publish_waits_for_the_refresh(w: TestWorker) {
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
+    reconnect_until_refresh(&w).await;
     w.fake.accept_only_token("token-1");
     w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
     let gate = Gate::new();
@@ -145,11 +152,9 @@ async fn a_publish_waits_for_the_refresh(w: TestWorker) {
 }
 
 async fn a_transient_failure_is_retried_until_it_succeeds(w: TestWorker) {
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
+    reconnect_until_refresh(&w).await;
     for attempts in 1..=20 {
-        w.fake.script_refreshes([Err(transient())]);
-        run_due_refreshes(&w).await;
+        refresh_with(&w, Err(transient())).await;
         assert_eq!(w.fake.count("refresh"), attempts);
         let next = stored_tokens(&w).await.check_at.unwrap() - w.now();
         assert!(next >= TimeDelta::seconds(48) && next <= TimeDelta::minutes(72), "{next}");
@@ -157,17 +162,14 @@ async fn a_transient_failure_is_retried_until_it_succeeds(w: TestWorker) {
     }
     assert_eq!(w.stored_account().await.status, AccountStatus::Active);
     assert!(w.stored_account().await.token_expires_at.unwrap() < w.now(), "the token has expired");
-    w.fake.script_refreshes([refreshed(&w, "token-1", HOUR)]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, refreshed(&w, "token-1", HOUR)).await;
     assert_eq!(w.stored_token().await, "token-1");
 }
 
 async fn a_rate_limit_delays_the_refresh(w: TestWorker) {
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
+    reconnect_until_refresh(&w).await;
     let until = w.now() + TimeDelta::minutes(7);
-    w.fake.script_refreshes([Err(rate_limited(until))]);
-    run_due_refreshes(&w).await;
+    refresh_with(&w, Err(rate_limited(until))).await;
     assert_eq!(stored_tokens(&w).await.check_at, Some(until));
 }
 
@@ -175,10 +177,8 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     let mails = MailServer::start().await;
     w.set_mailer(mails.mailer());
     let _receiver = create_endpoint(&w).await;
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
-    w.fake.script_refreshes([Err(reauth())]);
-    run_due_refreshes(&w).await;
+    reconnect_until_refresh(&w).await;
+    refresh_with(&w, Err(reauth())).await;
     let account = w.stored_account().await;
     assert_eq!(account.status, AccountStatus::Expired);
     assert_eq!(account.last_error.as_ref().unwrap().message, "The fake rejects the token.");
@@ -193,16 +193,13 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     w.clock.advance(TimeDelta::days(3));
     run_due_refreshes(&w).await;
     assert_eq!((w.fake.count("refresh"), mails.mails().len()), (1, 1));
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
-    w.fake.script_refreshes([Err(reauth())]);
-    run_due_refreshes(&w).await;
+    reconnect_until_refresh(&w).await;
+    refresh_with(&w, Err(reauth())).await;
     assert_eq!((mails.mails().len(), events(&w, "account.expired").await.len()), (2, 2));
 }
 
 async fn a_reconnect_during_a_refresh_wins(w: TestWorker) {
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
+    reconnect_until_refresh(&w).await;
     for response in [refreshed(&w, "stale", HOUR), Err(reauth())] {
         w.fake.script_refreshes([response]);
         let gate = Gate::new();
@@ -222,8 +219,7 @@ async fn a_reconnect_during_a_refresh_wins(w: TestWorker) {
 }
 
 async fn a_job_enqueued_before_a_reconnect_does_nothing(w: TestWorker) {
-    reconnect(&w, ROTATING, HOUR).await;
-    advance_to_refresh(&w).await;
+    reconnect_until_refresh(&w).await;
     tokens::run(&w.scheduler).await.unwrap();
     reconnect(&w, ROTATING, HOUR).await;
     let next = stored_tokens(&w).await.check_at;

@@ -141,9 +141,7 @@ async fn a_post_deleted_in_flight_is_finished_and_reported(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { engine.run(id).await });
-    gate.wait_until_entered().await;
+    let run = w.start_until(&gate, w.notified_job()).await;
     w.write(async |tx| {
         posts::delete(tx, post).await?;
         assert!(jobs::cancel_subject(tx, JobKind::PublishTarget, target).await?, "it is in flight");
@@ -168,10 +166,7 @@ async fn kill_during_the_call(w: &TestWorker, accepted: bool) -> (i64, i64) {
         PublishStep::Hang(gate.clone())
     }]);
     let (post, target) = w.publish_one().await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job());
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job()).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     (post, target)
 }
@@ -227,10 +222,7 @@ async fn a_post_deleted_during_an_open_call_is_reconciled(w: TestWorker) {
     let gate = Gate::new();
     w.fake.hold_reconcile(gate.clone());
     w.scheduler.tick().await.unwrap();
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job_of_target(target).await);
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job_of_target(target).await).await;
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 2));
@@ -261,9 +253,8 @@ async fn a_post_deleted_in_flight_is_not_retried(w: TestWorker) {
     let gate = Gate::new();
     w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), transient())]);
     let (post, target) = w.publish_one().await;
-    let (engine, id) = (w.engine.clone(), w.notified_job());
-    let run = tokio::spawn(async move { engine.run(id).await });
-    gate.wait_until_entered().await;
+    let id = w.notified_job();
+    let run = w.start_until(&gate, id).await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     gate.let_through();
     run.await.unwrap();

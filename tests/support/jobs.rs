@@ -27,8 +27,9 @@ use crier_worker::engine::{Engine, Run, Settlement};
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{AnyJob, AnyResult, Deps, FinishedRun, IMPORT_TIMEOUT, Registry, RunError};
 use crier_worker::webhooks::Sender;
+use tokio::task::JoinHandle;
 
-use super::fake_platform::{FakePlatform, TIMEOUT};
+use super::fake_platform::{FakePlatform, Gate, TIMEOUT};
 use super::killable::KillableWorker;
 use super::store::{TestStore, World};
 use super::transport::FixedCapacityTransport;
@@ -309,6 +310,22 @@ impl TestWorker {
     /// Returns the worker's media library.
     pub fn media(&self) -> &Library {
         &self.outside.library
+    }
+
+    /// Starts a job, and waits until it has reached the gate.
+    pub async fn start_until(&self, gate: &Gate, job: i64) -> JoinHandle<bool> {
+        let engine = self.engine.clone();
+        let run = tokio::spawn(async move { engine.run(job).await });
+        gate.wait_until_entered().await;
+        run
+    }
+
+    /// Starts a job on another worker, and kills this worker when the job has reached the gate.
+    pub async fn kill_at(&self, gate: &Gate, job: i64) {
+        let doomed = self.killable_worker().await;
+        doomed.start(job);
+        gate.wait_until_entered().await;
+        doomed.kill().await;
     }
 
     /// Starts a worker on its own runtime, which a test can kill like a process.

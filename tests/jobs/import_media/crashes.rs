@@ -45,10 +45,7 @@ async fn a_crash_during_the_download_is_recovered(w: TestWorker) {
         Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), Vec::new()), SourceResponse::Send(good)])
             .await;
     let id = import_from(&w, &source).await;
-    let doomed = w.killable_worker().await;
-    doomed.start(w.notified_job());
-    gate.wait_until_entered().await;
-    doomed.kill().await;
+    w.kill_at(&gate, w.notified_job()).await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     assert_recovers(&w, id).await;
     assert_eq!(source.paths().len(), 2);

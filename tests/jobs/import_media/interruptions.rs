@@ -132,9 +132,8 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     let gate = Gate::new();
     let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(9, 9)))]).await;
     let id = import_from(&w, &source).await;
-    let (engine, job_id) = (w.engine.clone(), w.notified_job());
-    let running = tokio::spawn(async move { engine.run(job_id).await });
-    gate.wait_until_entered().await;
+    let job_id = w.notified_job();
+    let running = w.start_until(&gate, job_id).await;
     w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
     gate.let_through();
     running.await.unwrap();

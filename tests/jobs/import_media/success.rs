@@ -21,9 +21,7 @@ async fn an_image_is_fetched_and_stored(w: TestWorker) {
     let source = Source::with_responses([SourceResponse::SendAfterGate(gate.clone(), ok(&images::png(30, 20)))]).await;
     let id = import_from(&w, &source).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, None));
-    let (engine, notified) = (w.engine.clone(), w.notified_job());
-    let running = tokio::spawn(async move { engine.run(notified).await });
-    gate.wait_until_entered().await;
+    let running = w.start_until(&gate, w.notified_job()).await;
     assert_eq!(import_status(&w, id).await, (Status::Processing, None));
     assert_eq!(w.count_rows("files").await, 0);
     w.advance(1);
