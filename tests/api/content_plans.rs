@@ -4,6 +4,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::request::assert_fields;
 
 on_both_apps!(scheduling_an_item_applies_the_post_rules);
 on_both_apps!("unlimited" =>
@@ -54,11 +55,8 @@ async fn a_plan_is_created_with_its_items(t: Tenant<'_>) {
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
     assert_eq!((&created["description"], &created["starts_on"]), (&Value::Null, &json!("2030-01-01")));
     let noon = &created["items"][0];
-    assert_eq!((&noon["title"], &noon["planned_at"]), (&json!("Noon"), &json!("2030-07-01T10:00:00Z")));
-    assert_eq!(
-        (&noon["status"], &noon["post_id"], &noon["content"]),
-        (&json!("planned"), &Value::Null, &json!("Lunch"))
-    );
+    assert_fields(noon, json!({ "title": "Noon", "planned_at": "2030-07-01T10:00:00Z", "status": "planned" }));
+    assert_fields(noon, json!({ "post_id": null, "content": "Lunch" }));
     assert_eq!((&created["items"][1]["content"], &created["items"][1]["planned_at"]), (&Value::Null, &Value::Null));
     assert_eq!(t.get(&path).await.data(200), created);
     let second = plan(&t, json!({ "name": "Second" })).await.data(201);
@@ -78,11 +76,8 @@ async fn an_update_keeps_omitted_fields(t: Tenant<'_>) {
     let created = plan(&t, body).await.data(201);
     let path = t.path(&format!("/content-plans/{}", created["id"]));
     let renamed = t.put(&path, json!({ "name": "B" })).await.data(200);
-    assert_eq!(
-        (&renamed["name"], &renamed["description"], &renamed["ends_on"]),
-        (&json!("B"), &json!("d"), &json!("2030-01-31"))
-    );
-    assert_eq!(renamed["items"], created["items"]);
+    assert_fields(&renamed, json!({ "name": "B", "description": "d", "ends_on": "2030-01-31" }));
+    assert_fields(&renamed, json!({ "items": created["items"] }));
     let emptied = t.put(&path, json!({ "description": null, "starts_on": null })).await.data(200);
     assert_eq!((&emptied["description"], &emptied["starts_on"]), (&Value::Null, &Value::Null));
     assert_eq!(t.put(&path, json!({ "starts_on": "2030-02-01" })).await.invalid_fields(), ["ends_on"]);
@@ -91,10 +86,7 @@ async fn an_update_keeps_omitted_fields(t: Tenant<'_>) {
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{path}").as_str()));
     let one = format!("{items}/{}", reply.data(201)["id"]);
     let changed = t.put(&one, json!({ "content": "c", "planned_at": "2030-03-01T00:00:00Z" })).await.data(200);
-    assert_eq!(
-        (&changed["title"], &changed["content"], &changed["planned_at"]),
-        (&json!("New"), &json!("c"), &json!("2030-03-01T00:00:00Z"))
-    );
+    assert_fields(&changed, json!({ "title": "New", "content": "c", "planned_at": "2030-03-01T00:00:00Z" }));
     let emptied = t.put(&one, json!({ "planned_at": null })).await.data(200);
     assert_eq!((&emptied["content"], &emptied["planned_at"]), (&json!("c"), &Value::Null));
     assert_eq!(t.get(&path).await.data(200)["items"][1], emptied);
@@ -202,9 +194,8 @@ async fn an_item_is_scheduled_as_a_post(t: Tenant<'_>) {
     let mut created = reply.data(201);
     let post = t.path(&format!("/posts/{}", created["id"]));
     assert_eq!(reply.header("location"), Some(format!("/api/public/v1{post}").as_str()));
-    assert_eq!((&created["status"], &created["schedule_type"]), (&json!("scheduled"), &json!("scheduled")));
-    assert_eq!((&created["scheduled_at"], &created["content"]), (&json!(at), &json!("Fresh bread")));
-    assert_eq!((&created["accounts"], &created["plan_item_id"]), (&json!([account]), &json!(item)));
+    assert_fields(&created, json!({ "status": "scheduled", "schedule_type": "scheduled", "scheduled_at": at }));
+    assert_fields(&created, json!({ "content": "Fresh bread", "accounts": [account], "plan_item_id": item }));
     assert_eq!(t.app.count_rows("jobs WHERE state = 'scheduled'").await, 1);
     let plan = t.get(&t.path("/content-plans")).await.data(200)[0]["items"][0].clone();
     assert_eq!((&plan["status"], &plan["post_id"]), (&json!("scheduled"), &created["id"]));
@@ -220,8 +211,7 @@ async fn an_item_becomes_a_draft_or_a_pending_post(t: Tenant<'_>) {
         let new = json!({ "title": "t", "content": "c", "planned_at": at });
         let (draft, _) = item(&t, new.clone()).await;
         let created = t.post(&format!("{draft}/schedule"), json!({ "destination": "draft" })).await.data(201);
-        assert_eq!((&created["status"], &created["scheduled_at"]), (&json!("draft"), &at));
-        assert_eq!(created["accounts"], json!([]));
+        assert_fields(&created, json!({ "status": "draft", "scheduled_at": at, "accounts": [] }));
         let (pending, _) = item(&t, new).await;
         let body = json!({ "account_ids": [account], "destination": "approval" });
         let created = t.post(&format!("{pending}/schedule"), body).await.data(201);

@@ -11,6 +11,7 @@ use wiremock::MockServer;
 use crate::support::app::TestApp;
 use crate::support::facebook::Facebook;
 use crate::support::person::{Person, assert_page, text};
+use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
 on_one!(a_page_is_chosen_and_connected, a_declined_permission_is_named,);
@@ -53,8 +54,7 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     assert_page(&person.follow(&chosen).await, 200, "Connected");
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
-    assert_eq!((&account["external_id"], &account["kind"]), (&json!("43"), &json!("page")));
-    assert_eq!((&account["name"], &account["token_expires_at"]), (&json!("Shop"), &Value::Null));
+    assert_fields(&account, json!({ "external_id": "43", "kind": "page", "name": "Shop", "token_expires_at": null }));
     let id = account["id"].as_i64().unwrap();
     let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
     let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();

@@ -9,6 +9,7 @@ use wiremock::MockServer;
 use crate::support::app::{Tenant, TestApp};
 use crate::support::google::{Google, no_quota};
 use crate::support::person::{Person, assert_page, text};
+use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
 on_one!(a_location_is_found_and_connected, without_quota_the_page_tells_the_operator_what_to_do,);
@@ -52,8 +53,7 @@ async fn a_location_is_found_and_connected(s: TestStore) {
     let chosen = person.submit(choice_path, &[("choice", "accounts/1/locations/37")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
-    assert_eq!((&account["name"], &account["kind"]), (&json!("Bakery 37"), &json!("page")));
-    assert_eq!(account["profile_url"], "https://maps.example/37");
+    assert_fields(&account, json!({ "name": "Bakery 37", "kind": "page", "profile_url": "https://maps.example/37" }));
     let refresh = t.path(&format!("/social-accounts/{}/refresh", account["id"]));
     assert_eq!(t.request("POST", &refresh).send().await.data(200)["status"], "active");
 }

@@ -13,6 +13,7 @@ use crate::support::app::{Tenant, TestApp};
 use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM};
 use crate::support::facebook::Facebook;
 use crate::support::person::{Person, assert_page, text};
+use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
 on_one!(an_account_is_connected_by_its_own_login, an_account_behind_a_page_is_chosen,);
@@ -92,8 +93,7 @@ async fn an_account_behind_a_page_is_chosen(s: TestStore) {
     let chosen = person.submit(response.header("location").unwrap(), &[("choice", "43")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
-    assert_eq!((&account["external_id"], &account["username"]), (&json!("17003"), &json!("shop")));
-    assert_eq!(account["token_expires_at"], Value::Null);
+    assert_fields(&account, json!({ "external_id": "17003", "username": "shop", "token_expires_at": null }));
     let secrets = secrets_of(&app, account["id"].as_i64().unwrap()).await;
     assert_eq!((&secrets["access_token"], &secrets["login"]), (&json!("page-43"), &json!("facebook")));
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
+use crate::support::request::assert_fields;
 
 on_one_app!(a_page_is_created_changed_and_deleted);
 on_one_app!(console "unlimited" =>
@@ -102,8 +103,7 @@ async fn links_are_added_changed_and_removed(t: Tenant<'_>, person: ConsoleUser<
         person.submit_from(&page, &link, &form).await.expect(200, "Link saved.");
     }
     let changed = stored_links(&t, &created).await[0].clone();
-    assert_eq!((&changed["title"], &changed["icon"], &changed["clicks"]), (&json!("Shop"), &json!(null), &json!(1234)));
-    assert_eq!(changed["is_primary"], false);
+    assert_fields(&changed, json!({ "title": "Shop", "icon": null, "clicks": 1234, "is_primary": false }));
     let page = person.get(&link).await;
     for _ in 0..2 {
         person.submit_from(&page, &format!("{link}/delete"), &[]).await.expect(200, "Link removed.");

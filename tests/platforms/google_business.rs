@@ -16,6 +16,7 @@ use super::support::{
     ScriptStep, ScriptedServer, account, connect_choosing, connector, image, now, post, publish, shown, unused_address,
 };
 use crate::support::google::{Google, error, no_quota};
+use crate::support::request::assert_fields;
 
 const REQUEST: ConnectRequest<'static> = ConnectRequest { target: ConnectTarget::Default, instance: "" };
 
@@ -102,9 +103,8 @@ async fn a_post_has_a_text_an_image_and_a_button() {
     let name = "accounts/1/locations/11/localPosts/1";
     assert_eq!(published, Published::new(name, Some("https://search.example/1".to_owned())));
     let sent = fake.posts()[0].clone();
-    assert_eq!((&sent["summary"], &sent["topicType"]), (&json!("Fresh bread"), &json!("STANDARD")));
-    assert_eq!(sent["languageCode"], "de");
-    assert_eq!(sent["callToAction"], json!({ "actionType": "LEARN_MORE", "url": "https://example.com" }));
+    assert_fields(&sent, json!({ "summary": "Fresh bread", "topicType": "STANDARD", "languageCode": "de" }));
+    assert_fields(&sent, json!({ "callToAction": { "actionType": "LEARN_MORE", "url": "https://example.com" } }));
     let media = json!([{ "mediaFormat": "PHOTO", "sourceUrl": "https://crier.example/media/cat.png" }]);
     assert_eq!(sent["media"], media);
 

@@ -12,6 +12,7 @@ use wiremock::{MockServer, ResponseTemplate};
 use super::support::{account, connect_in_browser, connector, image, now, post, shown};
 use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM, THREADS, Words};
 use crate::support::facebook::error;
+use crate::support::request::assert_fields;
 
 struct Started {
     server: ContainerServer,
@@ -68,8 +69,7 @@ async fn one_image_is_one_container() {
         assert_eq!((published.external_id.as_str(), published.url.as_deref()), ("800", url));
         let made = s.server.made();
         assert_eq!(made.len(), 1);
-        assert_eq!(made[0]["image_url"], "https://crier.example/media/cat.png");
-        assert_eq!(made[0]["alt_text"], "a <cat>");
+        assert_fields(&made[0], json!({ "image_url": "https://crier.example/media/cat.png", "alt_text": "a <cat>" }));
         assert_eq!(s.server.published(), ["Fresh bread"]);
         for request in s.server.requests() {
             assert!(!request.contains("token"), "{request}");

@@ -10,6 +10,7 @@ use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{account, connect_in_browser, connector, image, now, post, shown, unused_address};
+use crate::support::request::assert_fields;
 use crate::support::tiktok::{Tiktok, rejection};
 
 fn bakery() -> ConnectorAccount {
@@ -66,10 +67,7 @@ async fn a_post_is_accepted_and_found_when_it_is_out() {
     let body = fake.posts.lock().unwrap()[0].clone();
     assert_eq!((&body["media_type"], &body["post_mode"]), (&json!("PHOTO"), &json!("DIRECT_POST")));
     let urls = json!(["https://crier.example/media/cat.png", "https://crier.example/media/dog.png"]);
-    assert_eq!(
-        (&body["source_info"]["source"], &body["source_info"]["photo_images"]),
-        (&json!("PULL_FROM_URL"), &urls)
-    );
+    assert_fields(&body["source_info"], json!({ "source": "PULL_FROM_URL", "photo_images": urls }));
     let expected = json!({
         "title": "Rye", "description": "Fresh bread", "privacy_level": "PUBLIC_TO_EVERYONE", "disable_comment": true,
         "auto_add_music": false, "brand_content_toggle": false, "brand_organic_toggle": false,

@@ -12,6 +12,7 @@ use wiremock::MockServer;
 use super::support::{
     ScriptStep, ScriptedServer, account, connector, image, now, post, publish, shown, unused_address,
 };
+use crate::support::request::assert_fields;
 use crate::support::tumblr::{Tumblr, error};
 
 async fn start() -> (Tumblr, MockServer, Arc<dyn Connector>, ConnectorAccount) {
@@ -50,8 +51,7 @@ async fn a_text_is_published_in_blocks() {
     let texts: Vec<_> =
         sent["content"].as_array().unwrap().iter().map(|block| block["text"].as_str().unwrap()).collect();
     assert_eq!((texts[0], texts[1].chars().count(), texts[2].chars().count()), ("First\nline", 4_096, 904));
-    assert_eq!((&sent["state"], &sent["tags"]), (&json!("published"), &json!("bread,rye")));
-    assert_eq!(sent["slug"], outgoing.marker["slug"]);
+    assert_fields(sent, json!({ "state": "published", "tags": "bread,rye", "slug": outgoing.marker["slug"] }));
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::support::app::Tenant;
 use crate::support::document::assert_conforms;
 use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
+use crate::support::request::assert_fields;
 use crate::support::store::{on_both, on_one};
 
 on_both!(TestInstallation::start =>
@@ -58,10 +59,7 @@ async fn every_format_is_downloaded_with_its_type_and_name(r: TestInstallation) 
     ] {
         let days = json!({ "format": format, "start": "2026-06-01", "end": "2026-06-30" });
         let created = export(&r, &t, &report, days).await;
-        assert_eq!(
-            (&created["status"], &created["error"], &created["mail"]),
-            (&json!("sent"), &json!(null), &json!([]))
-        );
+        assert_fields(&created, json!({ "status": "sent", "error": null, "mail": [] }));
         let reply = t.get(created["download_url"].as_str().unwrap().strip_prefix("/api/public/v1").unwrap()).await;
         reply.assert_status(200);
         assert_eq!(reply.header("content-type"), Some(media_type));

@@ -173,3 +173,11 @@ impl Reply {
         assert!(self.header("x-request-id").is_some_and(|id| id.starts_with("req_")), "no request id");
     }
 }
+
+/// Asserts that a record has these fields with these values. It may have others.
+#[track_caller]
+pub fn assert_fields(record: &Value, expected: Value) {
+    for (name, value) in expected.as_object().expect("an object") {
+        assert_eq!(&record[name], value, "{name}: {record}");
+    }
+}
