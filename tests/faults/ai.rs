@@ -9,9 +9,12 @@ use super::import::assert_files_have_rows;
 use crate::support::ai_server::{AiServer, ResponseGate, captions, image_response};
 use crate::support::client::until;
 use crate::support::images::png;
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 
-async fn assert_credits_survive_a_kill(ai: AiServer, mut crier: Installation) {
+on_both_forms!(split => ai_credits_survive_a_kill, ai_images_survive_kills);
+
+async fn ai_credits_survive_a_kill(split: bool) {
+    let (ai, mut crier) = start(split).await;
     let path = format!("/brands/{}/ai/captions", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let response_gate = ResponseGate::new();
@@ -50,7 +53,8 @@ async fn expire_leases(crier: &Installation) {
 /// stores its row and its bytes, and responds.
 const KILL_DELAYS: [u64; 6] = [0, 5, 20, 40, 80, 160];
 
-async fn assert_images_survive_kills(ai: AiServer, mut crier: Installation) {
+async fn ai_images_survive_kills(split: bool) {
+    let (ai, mut crier) = start(split).await;
     let path = format!("/brands/{}/ai/images", crier.brand().await);
     let body = json!({ "prompt": "bread" });
     let api = crier.of("api");
@@ -101,47 +105,15 @@ async fn assert_stored_files_have_rows(crier: &Installation) {
     }
 }
 
-fn keys(url: &str) -> [(&'static str, &str); 4] {
-    [
-        ("CRIER_AI_BASE_URL", url),
+async fn start(split: bool) -> (AiServer, Installation) {
+    let ai = AiServer::start().await;
+    let url = ai.url();
+    let keys = [
+        ("CRIER_AI_BASE_URL", url.as_str()),
         ("CRIER_AI_API_KEY", "k"),
         ("CRIER_AI_TEXT_MODEL", "writer"),
         ("CRIER_AI_IMAGE_MODEL", "painter"),
-    ]
-}
-
-async fn embedded(ai: &AiServer) -> Installation {
-    Installation::embedded_with(&keys(&ai.url())).await
-}
-
-async fn split(ai: &AiServer) -> Installation {
-    Installation::split_with(&keys(&ai.url())).await
-}
-
-#[tokio::test]
-async fn ai_credits_survive_a_kill_embedded() {
-    let ai = AiServer::start().await;
-    let crier = embedded(&ai).await;
-    assert_credits_survive_a_kill(ai, crier).await;
-}
-
-#[tokio::test]
-async fn ai_credits_survive_a_kill_split() {
-    let ai = AiServer::start().await;
-    let crier = split(&ai).await;
-    assert_credits_survive_a_kill(ai, crier).await;
-}
-
-#[tokio::test]
-async fn ai_images_survive_kills_embedded() {
-    let ai = AiServer::start().await;
-    let crier = embedded(&ai).await;
-    assert_images_survive_kills(ai, crier).await;
-}
-
-#[tokio::test]
-async fn ai_images_survive_kills_split() {
-    let ai = AiServer::start().await;
-    let crier = split(&ai).await;
-    assert_images_survive_kills(ai, crier).await;
+    ];
+    let crier = Installation::start_as(split, &keys).await;
+    (ai, crier)
 }

@@ -16,8 +16,10 @@ use sqlx::{Connection as _, SqliteConnection};
 
 use crate::support::client::{until, until_true};
 use crate::support::images;
-use crate::support::process::{Installation, program};
+use crate::support::process::{Installation, on_both_forms, program};
 use crate::support::servers::{self, free_port};
+
+on_both_forms!(uploads_are_private_to_their_owner);
 
 /// A directory with an empty data directory, for one installation.
 struct TestDirectory {
@@ -297,20 +299,10 @@ async fn stored_data_is_private_to_its_owner() {
     drop(start);
 }
 
-async fn assert_uploads_are_private(crier: Installation) {
+async fn uploads_are_private_to_their_owner(crier: Installation) {
     let brand = crier.brand().await;
     crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
     let data = crier.files().parent().expect("the data directory").to_owned();
     assert!(crier.files().join("media").read_dir().unwrap().next().is_some(), "there is an image");
     assert_eq!(list_accessible_to_others(&data), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn uploads_are_private_to_their_owner_embedded() {
-    assert_uploads_are_private(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn uploads_are_private_to_their_owner_split() {
-    assert_uploads_are_private(Installation::split().await).await;
 }

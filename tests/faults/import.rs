@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use crate::support::client::until_true;
 use crate::support::images;
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::source::{SourceResponse, cut_off, ok};
+
+on_both_forms!(every_import_ends_once);
 
 const BRANDS: usize = 3;
 /// The number of imports per brand for each of the two kills. The lane of a brand runs four at once.
@@ -20,7 +22,7 @@ fn image_response(path: &str) -> Vec<u8> {
     ok(&images::png(300 + number, 200))
 }
 
-async fn assert_every_import_ends_once(mut crier: Installation) {
+async fn every_import_ends_once(mut crier: Installation) {
     let source = crate::support::source::Source::start().await;
     crier.listen_for("http://127.0.0.1:1/", &["media.completed", "media.failed"]).await;
     let mut brands = Vec::new();
@@ -88,14 +90,4 @@ fn names(directory: &Path) -> BTreeSet<String> {
         false => [entry.file_name().into_string().unwrap()].into(),
     });
     names.collect()
-}
-
-#[tokio::test]
-async fn every_import_ends_once_embedded() {
-    assert_every_import_ends_once(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn every_import_ends_once_split() {
-    assert_every_import_ends_once(Installation::split().await).await;
 }

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use crate::support::client::{texts, until_true};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
+
+on_both_forms!(repeated_kills_publish_every_post_once);
+on_both_forms!(CONFIG => a_kill_during_a_hundred_calls_publishes_once);
 
 const POSTS: usize = 60;
 
 /// Creates posts while one process after another is killed, at a different time in each round.
-async fn assert_every_post_is_published_once(mut crier: Installation, rounds: usize) {
+async fn repeated_kills_publish_every_post_once(mut crier: Installation) {
+    let rounds = if crier.is_split() { 6 } else { 3 };
     let handle = "kill9";
     let (brand, account) = crier.sandbox(handle).await;
     let texts = texts("post", POSTS);
@@ -39,7 +43,7 @@ async fn assert_every_post_is_published_once(mut crier: Installation, rounds: us
 
 /// Kills a worker in the middle of a hundred calls, when the sites have accepted half of the posts. Every post is
 /// published, exists on its site once, and is reported by one event.
-async fn kill_during_a_hundred_calls(mut crier: Installation) {
+async fn a_kill_during_a_hundred_calls_publishes_once(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     // An account runs at most four jobs at once.
@@ -82,23 +86,3 @@ async fn kill_during_a_hundred_calls(mut crier: Installation) {
 
 /// Long enough to start a hundred calls, and short enough for "not found" to be trusted when the leases expire.
 const CONFIG: [(&str, &str); 2] = [("CRIER_WORKER_CONCURRENCY", "128"), ("CRIER_PLATFORM_TIMEOUT", "18s")];
-
-#[tokio::test]
-async fn a_kill_during_a_hundred_calls_publishes_once_embedded() {
-    kill_during_a_hundred_calls(Installation::embedded_with(&CONFIG).await).await;
-}
-
-#[tokio::test]
-async fn a_kill_during_a_hundred_calls_publishes_once_split() {
-    kill_during_a_hundred_calls(Installation::split_with(&CONFIG).await).await;
-}
-
-#[tokio::test]
-async fn repeated_kills_publish_every_post_once_embedded() {
-    assert_every_post_is_published_once(Installation::embedded().await, 3).await;
-}
-
-#[tokio::test]
-async fn repeated_kills_publish_every_post_once_split() {
-    assert_every_post_is_published_once(Installation::split().await, 6).await;
-}

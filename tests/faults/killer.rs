@@ -6,14 +6,16 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::support::client::{texts, until, until_true};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
+
+on_both_forms!(CONFIG => a_job_that_kills_three_workers_is_poison);
 
 const KILLER: &str = "the killer";
 const UNFINISHED: &str = "jobs WHERE state IN ('scheduled', 'ready', 'running')";
 
-async fn assert_three_kills_are_poison(mut crier: Installation) {
+async fn a_job_that_kills_three_workers_is_poison(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 5).await;
@@ -65,13 +67,3 @@ async fn assert_three_kills_are_poison(mut crier: Installation) {
 /// "Not found" is trusted when twice this time has passed since the call, which is before the lease of a dead worker
 /// expires.
 const CONFIG: [(&str, &str); 1] = [("CRIER_PLATFORM_TIMEOUT", "14s")];
-
-#[tokio::test]
-async fn a_job_that_kills_three_workers_is_poison_embedded() {
-    assert_three_kills_are_poison(Installation::embedded_with(&CONFIG).await).await;
-}
-
-#[tokio::test]
-async fn a_job_that_kills_three_workers_is_poison_split() {
-    assert_three_kills_are_poison(Installation::split_with(&CONFIG).await).await;
-}

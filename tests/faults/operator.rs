@@ -4,9 +4,11 @@
 use serde_json::Value;
 
 use crate::support::client::{id, texts, until};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::receiver::Receiver;
 use crate::support::sites::{PostBehavior, Sites};
+
+on_both_forms!(operator_commands_work_under_load);
 
 const RUNNING_JOBS: &str = "jobs WHERE kind = 'publish_target' AND state = 'running'";
 
@@ -15,7 +17,7 @@ fn jobs(crier: &Installation, state: &str) -> Vec<Value> {
     serde_json::from_str(&list).expect("a list")
 }
 
-async fn assert_commands_work_under_load(mut crier: Installation) {
+async fn operator_commands_work_under_load(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 8).await;
@@ -55,14 +57,4 @@ async fn assert_commands_work_under_load(mut crier: Installation) {
     assert_eq!(sites.calls(&paused[1]).len(), 0);
     assert_eq!(sites.posts().len(), 49);
     crier.assert_all_run();
-}
-
-#[tokio::test]
-async fn operator_commands_work_under_load_embedded() {
-    assert_commands_work_under_load(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn operator_commands_work_under_load_split() {
-    assert_commands_work_under_load(Installation::split().await).await;
 }

@@ -13,9 +13,15 @@ use crate::support::client::{id, texts};
 use crate::support::containers::{ContainerServer, INSTAGRAM};
 use crate::support::images;
 use crate::support::person::button;
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::shopify::{SECRET, SHOP, Shopify, blog_id};
 use crate::support::tiktok::Tiktok;
+
+on_both_forms!(split =>
+    containers_are_published_once,
+    an_accepted_post_is_never_sent_again,
+    rotating_tokens_survive_a_kill,
+);
 
 /// Starts an installation with an application at the platform; the platform can fetch its images.
 async fn start_installation(split: bool, platform: &str, server: &MockServer) -> Installation {
@@ -23,10 +29,7 @@ async fn start_installation(split: bool, platform: &str, server: &MockServer) ->
     let names = ["CLIENT_ID", "CLIENT_SECRET", "BASE_URL", "AUTH_URL"].map(name);
     let mut keys: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(["id", SECRET, &url, &url]).collect();
     keys.push(("CRIER_PUBLIC_URL", "https://crier.example"));
-    match split {
-        true => Installation::split_with(&keys).await,
-        false => Installation::embedded_with(&keys).await,
-    }
+    Installation::start_as(split, &keys).await
 }
 
 /// Connects an account as a user does in a browser; returns the account's id. `grant_access` returns the URL to which
@@ -178,34 +181,4 @@ async fn two_workers_renew_a_token_once() {
         assert!(texts.iter().all(|text| count(&shopify, text) == 1), "each once");
     }
     crier.assert_all_run();
-}
-
-#[tokio::test]
-async fn containers_are_published_once_embedded() {
-    containers_are_published_once(false).await;
-}
-
-#[tokio::test]
-async fn containers_are_published_once_split() {
-    containers_are_published_once(true).await;
-}
-
-#[tokio::test]
-async fn an_accepted_post_is_never_sent_again_embedded() {
-    an_accepted_post_is_never_sent_again(false).await;
-}
-
-#[tokio::test]
-async fn an_accepted_post_is_never_sent_again_split() {
-    an_accepted_post_is_never_sent_again(true).await;
-}
-
-#[tokio::test]
-async fn rotating_tokens_survive_a_kill_embedded() {
-    rotating_tokens_survive_a_kill(false).await;
-}
-
-#[tokio::test]
-async fn rotating_tokens_survive_a_kill_split() {
-    rotating_tokens_survive_a_kill(true).await;
 }

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use super::import::assert_files_have_rows;
 use crate::support::client::{id, until};
 use crate::support::mail_server::{MailServer, SmtpReply, SmtpStep};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
+
+on_both_forms!(split => every_delivery_is_sent_once);
 
 const FORMATS: [&str; 5] = ["pdf", "csv", "json", "pptx", "xlsx"];
 const REPORTS: usize = 3;
@@ -54,9 +56,9 @@ fn header<'a>(mail: &'a str, name: &str) -> &'a str {
     mail.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).expect("a header")
 }
 
-async fn assert_every_delivery_is_sent_once(start: impl AsyncFnOnce(&str) -> Installation) {
+async fn every_delivery_is_sent_once(split: bool) {
     let server = MailServer::start().await;
-    let mut crier = start(&server.url("smtp://{}")).await;
+    let mut crier = Installation::start_as(split, &[("CRIER_SMTP_URL", &server.url("smtp://{}"))]).await;
     crier.listen_for("http://127.0.0.1:1/", &["report.sent", "report.failed"]).await;
     let brand = crier.brand().await;
     let mut reports = Vec::new();
@@ -100,17 +102,6 @@ async fn assert_every_delivery_is_sent_once(start: impl AsyncFnOnce(&str) -> Ins
     assert_eq!(ids.keys().map(String::as_str).collect::<Vec<_>>(), RECIPIENTS);
     assert!(ids.values().all(|of_recipient| of_recipient.len() == REPORTS), "{ids:?}");
     crier.assert_all_run();
-}
-
-#[tokio::test]
-async fn every_delivery_is_sent_once_embedded() {
-    assert_every_delivery_is_sent_once(async |smtp| Installation::embedded_with(&[("CRIER_SMTP_URL", smtp)]).await)
-        .await;
-}
-
-#[tokio::test]
-async fn every_delivery_is_sent_once_split() {
-    assert_every_delivery_is_sent_once(async |smtp| Installation::split_with(&[("CRIER_SMTP_URL", smtp)]).await).await;
 }
 
 #[tokio::test]

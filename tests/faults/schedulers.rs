@@ -5,8 +5,10 @@ use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_base::clock::Clock;
 
 use crate::support::client::{texts, until_true};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::sites::{PostBehavior, Sites};
+
+on_both_forms!(posts_due_while_stopped_are_published_later);
 
 fn now() -> DateTime<Utc> {
     Clock::system().now()
@@ -85,7 +87,7 @@ async fn three_schedulers_publish_each_post_once() {
     crier.assert_all_run();
 }
 
-async fn assert_posts_wait_for_the_scheduler(mut crier: Installation) {
+async fn posts_due_while_stopped_are_published_later(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 3).await;
@@ -105,14 +107,4 @@ async fn assert_posts_wait_for_the_scheduler(mut crier: Installation) {
     sites.assert_each_once(&texts);
     lateness(&sites, &texts, &posts);
     crier.assert_all_run();
-}
-
-#[tokio::test]
-async fn posts_due_while_stopped_are_published_later_embedded() {
-    assert_posts_wait_for_the_scheduler(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn posts_due_while_stopped_are_published_later_split() {
-    assert_posts_wait_for_the_scheduler(Installation::split().await).await;
 }

@@ -6,10 +6,14 @@ use serde_json::json;
 
 use crate::support::client::{texts, until_true};
 use crate::support::images;
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::sites::{IMAGE, PostBehavior, Sites};
 
-async fn assert_graceful_stop(mut crier: Installation) {
+on_both_forms!(a_stop_is_graceful);
+on_both_forms!(LONG_GRACE => a_drain_may_outlast_the_lease);
+on_both_forms!(NO_GRACE => a_stop_releases_uploading_jobs);
+
+async fn a_stop_is_graceful(mut crier: Installation) {
     let handle = "sigterm";
     let (brand, account) = crier.sandbox(handle).await;
     let texts = texts("post", 30);
@@ -32,7 +36,7 @@ async fn assert_graceful_stop(mut crier: Installation) {
 
 /// The grace period is longer than a lease: the worker waits for the running call and keeps its job, and no other
 /// worker takes it.
-async fn assert_drain_outlasts_lease(mut crier: Installation) {
+async fn a_drain_may_outlast_the_lease(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
@@ -59,7 +63,7 @@ async fn assert_drain_outlasts_lease(mut crier: Installation) {
 
 /// The grace period ends in the middle of an upload. The outcome is known, so the job is released as if it had not
 /// started. Otherwise each stop would count as a crash, and after the third the job would be poison.
-async fn assert_stop_releases_uploads(mut crier: Installation) {
+async fn a_stop_releases_uploading_jobs(mut crier: Installation) {
     let sites = Sites::start();
     let brand = crier.brand().await;
     let account = crier.connect(brand, &sites, 1).await[0];
@@ -84,34 +88,4 @@ async fn assert_stop_releases_uploads(mut crier: Installation) {
 
 const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];
 
-#[tokio::test]
-async fn a_stop_releases_uploading_jobs_embedded() {
-    assert_stop_releases_uploads(Installation::embedded_with(&NO_GRACE).await).await;
-}
-
-#[tokio::test]
-async fn a_stop_releases_uploading_jobs_split() {
-    assert_stop_releases_uploads(Installation::split_with(&NO_GRACE).await).await;
-}
-
 const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "50s"), ("CRIER_PLATFORM_TIMEOUT", "60s")];
-
-#[tokio::test]
-async fn a_drain_may_outlast_the_lease_embedded() {
-    assert_drain_outlasts_lease(Installation::embedded_with(&LONG_GRACE).await).await;
-}
-
-#[tokio::test]
-async fn a_drain_may_outlast_the_lease_split() {
-    assert_drain_outlasts_lease(Installation::split_with(&LONG_GRACE).await).await;
-}
-
-#[tokio::test]
-async fn a_stop_is_graceful_embedded() {
-    assert_graceful_stop(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn a_stop_is_graceful_split() {
-    assert_graceful_stop(Installation::split().await).await;
-}

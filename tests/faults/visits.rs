@@ -4,8 +4,10 @@
 use serde_json::json;
 
 use crate::support::client::{Client, id, until};
-use crate::support::process::Installation;
+use crate::support::process::{Installation, on_both_forms};
 use crate::support::servers::free_port;
+
+on_both_forms!(visit_counts_are_flushed_at_shutdown, a_crash_loses_few_visits_and_doubles_none);
 
 const VISITS: i64 = 40;
 
@@ -35,7 +37,7 @@ fn expected_count(times: i64) -> i64 {
     times * 1_001
 }
 
-async fn assert_counts_are_flushed_at_shutdown(mut crier: Installation) {
+async fn visit_counts_are_flushed_at_shutdown(mut crier: Installation) {
     let paths = create_page(&crier).await;
     let api = crier.of("api");
     let mut all = vec![(api.clone(), crier.url.clone())];
@@ -52,7 +54,7 @@ async fn assert_counts_are_flushed_at_shutdown(mut crier: Installation) {
     assert_eq!(crier.number(VIEWS_AND_CLICKS).await, expected_count(VISITS * i64::try_from(all.len()).unwrap()));
 }
 
-async fn assert_crash_loses_seconds_only(mut crier: Installation) {
+async fn a_crash_loses_few_visits_and_doubles_none(mut crier: Installation) {
     let paths = create_page(&crier).await;
     visit_page(&crier, &crier.url, &paths, VISITS).await;
     // Different flushes may write the last view and the last click.
@@ -67,24 +69,4 @@ async fn assert_crash_loses_seconds_only(mut crier: Installation) {
     visit_page(&crier, &crier.url, &paths, VISITS).await;
     assert_eq!(crier.terminate(&api).await, Some(0));
     assert_eq!(crier.number(VIEWS_AND_CLICKS).await, counted + expected_count(VISITS));
-}
-
-#[tokio::test]
-async fn visit_counts_are_flushed_at_shutdown_embedded() {
-    assert_counts_are_flushed_at_shutdown(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn visit_counts_are_flushed_at_shutdown_split() {
-    assert_counts_are_flushed_at_shutdown(Installation::split().await).await;
-}
-
-#[tokio::test]
-async fn a_crash_loses_few_visits_and_doubles_none_embedded() {
-    assert_crash_loses_seconds_only(Installation::embedded().await).await;
-}
-
-#[tokio::test]
-async fn a_crash_loses_few_visits_and_doubles_none_split() {
-    assert_crash_loses_seconds_only(Installation::split().await).await;
 }

@@ -18,6 +18,44 @@ use super::command::{CommandOutput, run};
 use super::databases::{self, TestDatabase};
 use super::servers::{self, free_port};
 
+/// Creates two tests for each function that takes an [`Installation`]: `embedded` and `split`. After `KEYS =>`, the
+/// installations have these configuration keys. After `split =>`, the functions take whether the processes are separate.
+macro_rules! on_both_forms {
+    (split => $($name:ident),+ $(,)?) => {$(
+        $crate::support::process::tests_of_forms!($name |split| super::$name(split).await);
+    )+};
+    ($keys:ident => $($name:ident),+ $(,)?) => {$(
+        $crate::support::process::tests_of_forms!($name |split| {
+            super::$name($crate::support::process::Installation::start_as(split, &super::$keys).await).await
+        });
+    )+};
+    ($($name:ident),+ $(,)?) => {$(
+        $crate::support::process::tests_of_forms!($name |split| {
+            super::$name($crate::support::process::Installation::start_as(split, &[]).await).await
+        });
+    )+};
+}
+pub(crate) use on_both_forms;
+
+macro_rules! tests_of_forms {
+    ($name:ident |$split:ident| $run:expr) => {
+        mod $name {
+            #[tokio::test]
+            async fn embedded() {
+                let $split = false;
+                $run
+            }
+
+            #[tokio::test]
+            async fn split() {
+                let $split = true;
+                $run
+            }
+        }
+    };
+}
+pub(crate) use tests_of_forms;
+
 /// A running installation, which dereferences to its [`Client`].
 pub struct Installation {
     client: Client,
@@ -94,6 +132,11 @@ impl Installation {
         let mut this = Self::start(Form { split: true, keys: &keys, ..Form::EMBEDDED }).await;
         this._database = Some(database);
         this
+    }
+
+    /// Starts the three processes, or `crier` on SQLite, with configuration keys.
+    pub async fn start_as(split: bool, keys: &[(&str, &str)]) -> Self {
+        if split { Self::split_with(keys).await } else { Self::embedded_with(keys).await }
     }
 
     async fn start(form: Form<'_>) -> Self {
