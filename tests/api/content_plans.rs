@@ -17,9 +17,8 @@ on_both_apps!("unlimited" =>
     an_item_becomes_a_draft_or_a_pending_post,
     an_item_has_at_most_one_post,
     concurrent_requests_schedule_an_item_once,
-    deleting_a_plan_keeps_its_posts,
 );
-on_one_app!(invalid_fields_are_reported, scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature,);
+on_one_app!(invalid_fields_are_reported, scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature);
 
 fn hours(app: &TestApp, n: i64) -> String {
     (app.now() + TimeDelta::hours(n)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
@@ -347,21 +346,4 @@ async fn approval_requires_a_plan_feature(app: TestApp) {
     t.post(&format!("{path}/schedule"), body.clone()).await.expect_error(402, "feature_not_available");
     t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.expect_error(402, "feature_not_available");
     assert_eq!(app.count_rows("posts").await, 0);
-}
-
-async fn deleting_a_plan_keeps_its_posts(t: Tenant<'_>) {
-    let created =
-        plan(&t, json!({ "name": "P", "items": [{ "title": "a", "content": "a" }, { "title": "b", "content": "b" }] }));
-    let created = created.await.data(201);
-    let plan = t.path(&format!("/content-plans/{}", created["id"]));
-    let mut posts = Vec::new();
-    for item in created["items"].as_array().unwrap() {
-        let path = format!("{plan}/items/{}/schedule", item["id"]);
-        posts.push(id(&t.post(&path, json!({ "destination": "draft" })).await.data(201)));
-    }
-    t.delete(&format!("{plan}/items/{}", created["items"][0]["id"])).await.expect(204);
-    t.delete(&plan).await.expect(204);
-    for post in posts {
-        t.get(&t.path(&format!("/posts/{post}"))).await.expect(200);
-    }
 }

@@ -6,7 +6,7 @@ use crier_store::articles::{self, ArticleRow, Changes};
 use crier_store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, on_both_apps, on_one_app};
 use crate::support::request::assert_fields;
 
 on_both_apps!("unlimited" =>
@@ -14,9 +14,7 @@ on_both_apps!("unlimited" =>
     changing_the_url_resets_the_feed,
     fetch_results_are_shown,
     an_article_becomes_a_draft,
-    a_repeated_key_creates_one_feed_and_one_fetch,
 );
-on_one_app!(feeds_require_a_plan_feature);
 on_one_app!("unlimited" =>
     the_name_defaults_to_the_feed_title,
     a_url_must_be_public,
@@ -231,22 +229,4 @@ async fn an_article_becomes_a_draft(t: Tenant<'_>) {
     assert_eq!((first.data(201)["id"].clone(), second.replayed()), (second.data(201)["id"].clone(), true));
     assert_eq!(t.app.count_rows("posts").await, posts + 1);
     assert_eq!(t.app.used_posts(t.workspace).await, 0, "a draft does not count");
-}
-
-async fn a_repeated_key_creates_one_feed_and_one_fetch(t: Tenant<'_>) {
-    let send =
-        async || t.request("POST", &t.path("/feeds")).idempotency_key("once").json(&json!({ "url": URL })).send().await;
-    let (first, second) = (send().await, send().await);
-    assert_eq!((first.data(201), second.replayed()), (second.data(201), true));
-    let request = first.header("x-request-id").unwrap();
-    let enqueued = format!("jobs WHERE kind = 'fetch_feed' AND trace = '{request}'");
-    assert_eq!((t.app.count_rows("feeds").await, t.app.count_rows(enqueued).await), (1, 1));
-}
-
-async fn feeds_require_a_plan_feature(app: TestApp) {
-    let free = app.tenant("free").await;
-    free.get(&free.path("/feeds")).await.expect_error(402, "feature_not_available");
-    free.post(&free.path("/feeds"), json!({ "url": URL })).await.expect_error(402, "feature_not_available");
-    let pro = app.tenant("pro").await;
-    make(&pro, json!({ "url": URL })).await;
 }

@@ -14,10 +14,9 @@ on_both_apps!("unlimited" =>
     reordered_links_keep_their_clicks,
     an_avatar_is_shown_and_cannot_be_deleted,
     concurrent_avatar_update_and_deletion_conflict,
-    a_repeated_request_has_one_effect,
     a_link_has_an_icon_and_one_stands_out,
 );
-on_one_app!(invalid_fields_are_reported,);
+on_one_app!(invalid_fields_are_reported);
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/link-in-bio"), body).await.data(201)
@@ -241,25 +240,6 @@ async fn concurrent_avatar_update_and_deletion_conflict(t: Tenant<'_>) {
         }
         t.put(&path, json!({ "avatar": null })).await.expect(200);
     }
-}
-
-async fn a_repeated_request_has_one_effect(t: Tenant<'_>) {
-    let twice = async |method: &str, path: &str, body: Value, key: &str| {
-        let send = || t.app.request(method, path).key(&t.key).idempotency_key(key).json(&body).send();
-        let (first, again) = (send().await, send().await);
-        assert!(first.status < 300 && !first.replayed() && again.replayed(), "{first:?} {again:?}");
-        assert_eq!((first.status, &first.body), (again.status, &again.body));
-        first
-    };
-    // The body has no slug, so a second page would get a different one.
-    let body = json!({ "title": "Once", "links": [link("a")] });
-    let created = twice("POST", &t.path("/link-in-bio"), body, "one").await.data(201);
-    assert_eq!(t.get(&t.path("/link-in-bio")).await.data(200), json!([created]));
-    let path = t.path(&format!("/link-in-bio/{}", created["id"]));
-    let changed = twice("PUT", &path, json!({ "links": [link("b"), link("c")] }), "two").await.data(200);
-    assert_eq!(t.get(&path).await.data(200), changed, "the links are not created again");
-    twice("DELETE", &path, json!({}), "three").await.expect(204);
-    assert_eq!(t.app.count_rows("bio_pages").await, 0);
 }
 
 async fn a_link_has_an_icon_and_one_stands_out(t: Tenant<'_>) {

@@ -4,17 +4,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::AccountMetrics;
 use crier_store::analytics;
 
-use crate::support::app::{BARE, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{post_metrics, publish};
 
 on_one_app!("unlimited" => metrics_of_posts_and_accounts_are_shown, the_best_times_are_named);
-on_sqlite_app!(
-    a_new_brand_has_no_metrics,
-    invalid_days_are_rejected,
-    a_small_plan_shows_fewer_days,
-    a_plan_without_analytics_has_no_page,
-);
+on_sqlite_app!(a_new_brand_has_no_metrics, invalid_days_are_rejected, a_small_plan_shows_fewer_days);
 
 /// Creates a published post with metrics.
 async fn create_post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, impressions: i64, likes: i64) {
@@ -103,11 +98,4 @@ async fn a_small_plan_shows_fewer_days(app: TestApp) {
     let page = person.get(&t.path("/analytics?start=2000-01-01")).await;
     page.expect(200, ">Day</th>").expect(200, "7 days");
     assert!(!page.has("1 year"), "the plan shows 30 days alone");
-}
-
-async fn a_plan_without_analytics_has_no_page(app: TestApp) {
-    let t = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    person.get(&t.path("/analytics")).await.expect(402, "Not in your plan");
-    person.get(&t.path("/analytics?start=x")).await.expect(402, "Not in your plan");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::request::assert_fields;
 
@@ -12,12 +12,7 @@ on_one_app!(console "unlimited" =>
     links_are_moved_by_one_place,
     one_link_is_primary,
 );
-on_sqlite_app!(
-    problems_of_a_page_are_shown,
-    problems_of_a_link_are_shown_at_its_fields,
-    other_pages_and_links_are_not_found,
-    a_plan_without_pages_has_none,
-);
+on_sqlite_app!(problems_of_a_page_are_shown, problems_of_a_link_are_shown_at_its_fields);
 
 /// Creates a page with two links; returns it.
 async fn create_page(t: &Tenant<'_>) -> Value {
@@ -157,37 +152,4 @@ async fn problems_of_a_link_are_shown_at_its_fields(app: TestApp) {
         }
     }
     assert_eq!(stored_links(&t, &created).await, created["links"]);
-}
-
-async fn other_pages_and_links_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let own = create_page(&t).await;
-    let theirs = other.post(&other.path("/link-in-bio"), json!({ "title": "Theirs" })).await.data(201);
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/bio/{}", own["id"]));
-    let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let link = &own["links"][0]["id"];
-    for id in [theirs["id"].as_i64().expect("an id"), MISSING_ID] {
-        let path = t.path(&format!("/bio/{id}"));
-        for below in ["", "/links/new", &format!("/links/{link}")] {
-            person.get(&format!("{path}{below}")).await.expect(404, "Page not found");
-            person.post(&format!("{path}{below}"), &fields).await.expect(404, "Page not found");
-        }
-        for action in ["delete", "links", &format!("links/{link}/delete")] {
-            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "Page not found");
-        }
-    }
-    person.get(&format!("{path}/links/{MISSING_ID}")).await.expect(404, "Page not found");
-    person.post(&format!("{path}/links/{MISSING_ID}"), &fields).await.expect(404, "Page not found");
-    assert_eq!(stored_links(&t, &own).await, own["links"]);
-    assert_eq!(app.count_rows("bio_pages").await, 2);
-}
-
-async fn a_plan_without_pages_has_none(app: TestApp) {
-    let t = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    for path in ["/bio", "/bio/new", "/bio/1"] {
-        person.get(&t.path(path)).await.expect(402, "Not in your plan");
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::request::assert_fields;
 
@@ -17,7 +17,6 @@ on_one_app!("unlimited" =>
     a_post_is_created_from_an_item_once,
     an_item_becomes_a_draft_or_waits_for_approval,
 );
-on_sqlite_app!(other_plans_and_items_are_not_found, a_plan_without_the_feature_has_no_page);
 
 /// Creates a plan with an item at 07:30 in Berlin; returns it.
 async fn create_plan(t: &Tenant<'_>, name: &str) -> Value {
@@ -179,37 +178,4 @@ async fn items_are_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
         person.get(&format!("{path}?page={page}")).await.expect(200, "No items here");
     }
     person.get(&format!("{path}?page=x")).await.expect(200, "1–20 of 21");
-}
-
-async fn other_plans_and_items_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (create_plan(&t, "Own").await, create_plan(&other, "Theirs").await);
-    let (path, item) = paths(&t, &own);
-    let person = ConsoleUser::sign_in(&t).await;
-    let hidden = person.get(&item).await.hidden_fields(&format!("{item}/delete"));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    let (foreign, foreign_item) = (&theirs["id"], &theirs["items"][0]["id"]);
-    for plan in [t.path(&format!("/plans/{foreign}")), t.path(&format!("/plans/{MISSING_ID}"))] {
-        for below in ["", "/edit", &format!("/items/{foreign_item}")] {
-            person.get(&format!("{plan}{below}")).await.expect(404, "Page not found");
-        }
-        for action in ["edit", "delete", "items", &format!("items/{foreign_item}/schedule")] {
-            person.post(&format!("{plan}/{action}"), &fields).await.expect(404, "Page not found");
-        }
-    }
-    person.get(&format!("{path}/items/{foreign_item}")).await.expect(404, "Page not found");
-    for action in ["", "/delete", "/schedule"] {
-        let response = person.post(&format!("{path}/items/{foreign_item}{action}"), &fields).await;
-        response.expect(404, "Page not found");
-    }
-    assert_eq!(app.count_rows("content_plan_items").await, 2);
-}
-
-async fn a_plan_without_the_feature_has_no_page(app: TestApp) {
-    let t = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    for path in ["/plans", "/plans/new", "/plans/1", "/plans/1/items/1"] {
-        let page = person.get(&t.path(path)).await;
-        page.expect(402, "Not in your plan").expect(402, "Your plan does not include content plans.");
-    }
 }

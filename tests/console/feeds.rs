@@ -4,16 +4,15 @@ use crier_domain::feed::FoundArticle;
 use crier_store::articles::{self, ArticleRow, Changes};
 use serde_json::json;
 
-use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged,);
+on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
 on_sqlite_app!(console "unlimited" =>
     errors_in_a_feed_are_shown,
     a_failing_feed_says_why,
     articles_are_shown_as_text,
 );
-on_sqlite_app!(other_feeds_are_not_found, a_plan_without_feeds_has_no_page);
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
@@ -130,32 +129,4 @@ async fn an_article_becomes_a_draft_once(app: TestApp) {
         assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
     assert_eq!(app.count_rows("posts WHERE status = 'draft'").await, 1);
-}
-
-async fn other_feeds_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (create_feed(&t).await, create_feed(&other).await);
-    add_articles(&other, theirs, vec![article("a", "Theirs")]).await;
-    let article = app.newest_id("articles").await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let path = t.path(&format!("/feeds/{own}"));
-    let hidden = person.get(&path).await.hidden_fields(&format!("{path}/delete"));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for id in [theirs, MISSING_ID] {
-        let path = t.path(&format!("/feeds/{id}"));
-        person.get(&path).await.expect(404, "Page not found");
-        for action in ["", "/delete", &format!("/articles/{article}/draft")] {
-            person.post(&format!("{path}{action}"), &fields).await.expect(404, "Page not found");
-        }
-    }
-    person.post(&format!("{path}/articles/{article}/draft"), &fields).await.expect(404, "Page not found");
-    assert_eq!(app.count_rows("feeds").await, 2);
-}
-
-async fn a_plan_without_feeds_has_no_page(app: TestApp) {
-    let t = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    for path in ["/feeds", "/feeds/1"] {
-        person.get(&t.path(path)).await.expect(402, "Not in your plan");
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::app::{BARE, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{TestInstallation, all_widgets, create};
 use crate::support::store::{TestStore, on_one};
@@ -17,7 +17,6 @@ on_sqlite_app!(
     errors_in_a_report_are_shown_at_their_rows,
     a_report_is_copied,
     errors_in_an_export_and_a_schedule_are_shown,
-    a_plan_without_reports_has_no_page,
 );
 
 async fn the_widgets_of_a_report_are_in_the_order_of_their_numbers(app: TestApp) {
@@ -177,12 +176,4 @@ async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
     assert_eq!(app.count_rows("report_deliveries").await, 0);
     assert_eq!(app.count_rows("report_schedules").await, 0);
-}
-
-async fn a_plan_without_reports_has_no_page(app: TestApp) {
-    let t = app.tenant(BARE).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    for path in ["/reports", "/reports/new", "/reports/1"] {
-        person.get(&t.path(path)).await.expect(402, "Not in your plan");
-    }
 }

@@ -4,11 +4,20 @@
 use crier_domain::access::Role;
 
 use crate::api::tenancy::TenantRecords;
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{BARE, MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(another_workspaces_brand_is_not_found, another_workspaces_records_are_not_found);
-on_sqlite_app!(pages_have_strict_headers, forged_forms_are_rejected, pages_are_limited_by_session);
+on_one_app!(
+    another_workspaces_brand_is_not_found,
+    another_workspaces_records_are_not_found,
+    records_are_not_found_below_another_record,
+);
+on_sqlite_app!(
+    pages_of_features_outside_the_plan_are_not_shown,
+    pages_have_strict_headers,
+    forged_forms_are_rejected,
+    pages_are_limited_by_session,
+);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
@@ -28,8 +37,7 @@ async fn another_workspaces_records_are_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let records = TenantRecords::of(&other).await;
     let person = ConsoleUser::sign_in(&t).await;
-    let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
-    let csrf = hidden.into_iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let csrf = csrf(&person, &t).await;
     let before = snapshot(&app).await;
     for (method, path) in crier_api::console_paths() {
         let names: Vec<&str> = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).collect();
@@ -56,6 +64,59 @@ async fn another_workspaces_records_are_not_found(app: TestApp) {
         }
     }
     assert_eq!(snapshot(&app).await, before, "nothing changed");
+}
+
+/// Returns the token that a user's forms contain.
+async fn csrf(person: &ConsoleUser<'_>, t: &Tenant<'_>) -> String {
+    let hidden = person.get(&format!("/brands/{}", t.brand)).await.hidden_fields("/sign-out");
+    hidden.into_iter().find(|(name, _)| name == "_csrf").expect("a token").1
+}
+
+async fn records_are_not_found_below_another_record(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let (own, theirs) = (TenantRecords::of(&t).await, TenantRecords::of(&other).await);
+    let person = ConsoleUser::sign_in(&t).await;
+    let csrf = csrf(&person, &t).await;
+    let path = |parent: &str, name: &str, child: &str, id: i64| {
+        t.path(&format!("/{parent}/{}/{child}/{id}", own.id("", name)))
+    };
+    let item = path("plans", "plan", "items", theirs.id("", "item"));
+    let link = path("bio", "linkInBio", "links", MISSING_ID);
+    let delivery = path("developers/webhooks", "webhook", "deliveries", theirs.id("", "delivery"));
+    let article = path("feeds", "feed", "articles", theirs.id("", "article"));
+    for path in [&item, &link, &delivery] {
+        person.get(path).await.expect(404, "not found");
+    }
+    for path in [&item, &format!("{item}/delete"), &format!("{item}/schedule"), &link, &format!("{article}/draft")] {
+        person.post(path, &[("_csrf", &csrf), ("_key", "key")]).await.expect(404, "Page not found");
+    }
+}
+
+async fn pages_of_features_outside_the_plan_are_not_shown(app: TestApp) {
+    let t = app.tenant(BARE).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    for path in [
+        "/analytics",
+        "/analytics?start=x",
+        "/bio",
+        "/bio/new",
+        "/bio/1",
+        "/developers/webhooks",
+        "/feeds",
+        "/feeds/1",
+        "/inbox",
+        "/plans",
+        "/plans/new",
+        "/plans/1",
+        "/plans/1/items/1",
+        "/reports",
+        "/reports/new",
+        "/reports/1",
+    ] {
+        let page = person.get(&t.path(path)).await;
+        page.expect(402, "Not in your plan").expect(402, &format!("href=\"{}\"", t.path("/settings/plan")));
+    }
+    person.get(&t.path("/plans/1")).await.expect(402, "Your plan does not include content plans.");
 }
 
 /// Returns the id of another workspace's record, by the name of its parameter in the path.
@@ -107,8 +168,7 @@ async fn pages_have_strict_headers(app: TestApp) {
 async fn forged_forms_are_rejected(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
     let (person, other_user) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&other).await);
-    let hidden = other_user.get(&format!("/brands/{}", other.brand)).await.hidden_fields("/sign-out");
-    let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let csrf = csrf(&other_user, &other).await;
     for fields in [vec![], vec![("_csrf", "")], vec![("_csrf", csrf.as_str())]] {
         let fields: Vec<_> = fields.into_iter().chain([("name", "Forged")]).collect();
         person.post("/brands/new", &fields).await.expect(403, "You cannot do this");

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
 on_one_app!(a_webhook_is_created_and_its_secret_shown_once);
@@ -13,12 +13,7 @@ on_one_app!(console "unlimited" =>
     a_new_secret_replaces_the_old_one,
     deliveries_are_filtered_and_sent_again,
 );
-on_sqlite_app!(
-    errors_in_a_webhook_are_shown,
-    other_webhooks_are_not_found,
-    a_plan_without_webhooks_has_no_page,
-    webhooks_of_an_earlier_plan_can_be_deleted,
-);
+on_sqlite_app!(errors_in_a_webhook_are_shown, webhooks_of_an_earlier_plan_can_be_deleted);
 
 /// Creates an endpoint; returns its id.
 async fn create_webhook(t: &Tenant<'_>) -> i64 {
@@ -163,36 +158,6 @@ async fn failed_deliveries_are_recovered_since_a_local_time(t: Tenant<'_>) {
     assert_eq!(t.app.count_rows(pending).await, 0, "it was made before that");
     person.submit(&path, &recover, &[("since", &local(created_at))]).await.expect(200, "Retrying the deliveries");
     assert_eq!(t.app.count_rows(pending).await, 1);
-}
-
-async fn other_webhooks_are_not_found(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (own, theirs) = (create_webhook(&t).await, create_webhook(&other).await);
-    other.post("/brands", json!({ "name": "Second" })).await.expect(201);
-    let delivery = app.newest_id("webhook_deliveries").await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let page = person.get(&t.path(&format!("/developers/webhooks/{own}"))).await;
-    let hidden = page.hidden_fields(&t.path(&format!("/developers/webhooks/{own}/delete")));
-    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    for id in [theirs, MISSING_ID] {
-        let path = t.path(&format!("/developers/webhooks/{id}"));
-        for below in ["", "/edit", &format!("/deliveries/{delivery}")] {
-            person.get(&format!("{path}{below}")).await.expect(404, "Page not found");
-        }
-        for action in ["delete", "pause", "activate", "test", "rotate-secret", &format!("deliveries/{delivery}/retry")]
-        {
-            person.post(&format!("{path}/{action}"), &fields).await.expect(404, "Page not found");
-        }
-    }
-    person.get(&t.path(&format!("/developers/webhooks/{own}/deliveries/{delivery}"))).await.expect(404, "not found");
-    assert_eq!(app.count_rows("webhooks WHERE is_active").await, 2);
-}
-
-async fn a_plan_without_webhooks_has_no_page(app: TestApp) {
-    let t = app.tenant("free").await;
-    let person = ConsoleUser::sign_in(&t).await;
-    let page = person.get(&t.path("/developers/webhooks")).await;
-    page.expect(402, "Not in your plan").expect(402, &format!("href=\"{}\"", t.path("/settings/plan")));
 }
 
 async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {

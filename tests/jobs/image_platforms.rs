@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_domain::post::{PostStatus, TargetStatus};
+use crier_domain::post::PostStatus;
 use crier_store::accounts::{self, NewAccount};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -18,12 +17,8 @@ use crate::support::store::{TestStore, new_account, on_one};
 on_one!(
     bluesky_blobs_are_uploaded_once,
     a_bluesky_token_is_refreshed_during_uploads,
-    a_blob_dropped_by_bluesky_is_uploaded_again,
     wordpress_images_are_uploaded_once,
-    an_existing_wordpress_upload_is_found_by_name,
     an_image_deleted_in_wordpress_is_uploaded_again,
-    a_telegram_album_is_sent_in_one_call,
-    woocommerce_receives_image_urls,
     unsupported_bluesky_images_are_converted_and_shrunk,
 );
 
@@ -173,24 +168,6 @@ async fn a_bluesky_token_is_refreshed_during_uploads(s: TestStore) {
     assert_eq!(server.requests(PUT)[0].headers["authorization"], "Bearer new");
 }
 
-async fn a_blob_dropped_by_bluesky_is_uploaded_again(s: TestStore) {
-    let server = Server::start(|kind, earlier, _| match (kind, earlier) {
-        (UPLOAD, n) => ok(json!({ "blob": blob(n) })),
-        (PUT, 0) => rejected(429, json!({ "error": "RateLimitExceeded" })).insert_header("retry-after", "20000"),
-        (PUT, 1) => rejected(400, json!({ "error": "BlobNotFound", "message": "Could not find blob: bafy0" })),
-        _ => record_created(),
-    })
-    .await;
-    let (w, account) = bluesky(s, &server).await;
-    let ids = create_images(&w, 2).await;
-    let (post, target) = w.publish_images(account, &ids).await;
-    w.run_until_idle().await;
-    assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!((server.requests(UPLOAD).len(), w.target(target).await.attempts), (4, 2), "in the same attempt");
-    let last = server.bodies(PUT).pop().unwrap();
-    assert_eq!(last["record"]["embed"]["images"][1]["image"], blob(3));
-}
-
 /// Responds like WordPress: the n-th upload has the id 100 + n, and `exists` selects the ids that exist.
 fn wordpress_response(kind: &str, earlier: usize, request: &Request, exists: impl Fn(i64) -> bool) -> ResponseTemplate {
     let parameter = |name: &str| {
@@ -241,31 +218,6 @@ async fn wordpress_images_are_uploaded_once(s: TestStore) {
     assert!(places.is_sorted() && !content.contains("101.png"), "{content}");
 }
 
-async fn an_existing_wordpress_upload_is_found_by_name(s: TestStore) {
-    let server = Server::start(|kind, earlier, request| {
-        let slug = request.url.query_pairs().find(|(key, _)| key == "slug").map(|(_, value)| value.into_owned());
-        match (kind, slug) {
-            // Some plugins return similar slugs as well.
-            ("GET media", Some(slug)) => ok(json!([
-                { "id": 54, "source_url": "https://b/54.png", "slug": format!("{slug}-2") },
-                { "id": 55, "source_url": "https://b/55.png", "slug": slug },
-            ])),
-            _ => wordpress_response(kind, earlier, request, |_| true),
-        }
-    })
-    .await;
-    let (w, account) = wordpress(s, &server).await;
-    let ids = create_images(&w, 2).await;
-    let (post, target) = w.publish_images(account, &ids).await;
-    w.run_jobs().await;
-    // The process died after the upload, before it stored the result.
-    w.sql(format!("UPDATE post_targets SET uploads = NULL WHERE id = {target}")).await;
-    w.run_until_idle().await;
-    assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(server.requests("POST media").len(), 2, "nothing is uploaded again");
-    assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(55));
-}
-
 async fn an_image_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
     let server =
         Server::start(|kind, earlier, request| wordpress_response(kind, earlier, request, |id| id != 102)).await;
@@ -276,56 +228,6 @@ async fn an_image_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.requests("POST media").len(), w.target(target).await.attempts), (4, 2));
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
-}
-
-async fn a_telegram_album_is_sent_in_one_call(s: TestStore) {
-    let server = Server::start(|_, earlier, _| match earlier {
-        0 => rejected(429, json!({ "ok": false, "error_code": 429, "parameters": { "retry_after": 7 } })),
-        _ => {
-            let chat = json!({ "id": -1_001, "type": "channel", "username": "news" });
-            let messages: Vec<Value> = (1..=10).map(|n| json!({ "message_id": n, "chat": chat })).collect();
-            ok(json!({ "ok": true, "result": messages }))
-        }
-    })
-    .await;
-    let w = TestWorker::with_base_url(s, Platform::Telegram, &server.mock.uri()).await;
-    let account = connect_account(&w, Platform::Telegram, json!({ "bot_token": "1:a", "chat_id": "-1001" })).await;
-    let ids = create_images(&w, 10).await;
-    let (post, target) = w.publish_images(account, &ids).await;
-    w.run_until_idle().await;
-    assert_eq!(w.post_status(post).await, PostStatus::Published);
-    assert_eq!(w.target(target).await.external_id.as_deref(), Some("1,2,3,4,5,6,7,8,9,10"));
-    let sent = server.requests("POST sendMediaGroup");
-    assert_eq!(sent.len(), 2);
-    let body = String::from_utf8_lossy(&sent[1].body).into_owned();
-    let places: Vec<_> =
-        (0..10).map(|n| body.find(&format!("name=\"file{n}\"; filename=\"p{}.png\"", n + 1)).unwrap()).collect();
-    assert!(places.is_sorted());
-    let media: Value = serde_json::from_str(body.lines().find(|line| line.starts_with('[')).unwrap()).unwrap();
-    assert_eq!((&media[0]["caption"], &media[1]["caption"]), (&json!("Fresh bread"), &json!("")));
-}
-
-async fn woocommerce_receives_image_urls(s: TestStore) {
-    let server = Server::start(|kind, earlier, _| match (kind, earlier) {
-        ("GET products", _) => ok(json!([])),
-        (_, 0) => rejected(400, json!({ "code": "woocommerce_product_image_upload_error", "message": "Not Found" })),
-        _ => ResponseTemplate::new(201).set_body_json(json!({ "id": 31, "permalink": null, "sku": "x" })),
-    })
-    .await;
-    let w = TestWorker::over(s).await;
-    let root = format!("{}/wp-json/", server.mock.uri());
-    let secrets = json!({ "consumer_key": "k", "consumer_secret": "s", "api_root": root });
-    let account = connect_account(&w, Platform::Woocommerce, secrets).await;
-    let ids = create_images(&w, 2).await;
-    let (post, target) = w.publish_images(account, &ids).await;
-    w.run_jobs().await;
-    let waiting = w.target(target).await;
-    assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Media));
-    w.run_until_idle().await;
-    assert_eq!(w.post_status(post).await, PostStatus::Published);
-    let images = server.bodies("POST products")[1]["images"].clone();
-    assert_eq!((&images[0]["alt"], &images[1]["alt"]), (&json!("Image 1"), &json!("Image 2")));
-    assert!(images[0]["src"].as_str().unwrap().starts_with("https://crier.example/media/"), "{images}");
 }
 
 async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {

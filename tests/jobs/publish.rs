@@ -13,7 +13,6 @@ worker_on_both!(
     a_permanent_error_is_not_retried,
     a_target_s_own_text_is_published,
     an_edited_post_finishes_when_both_targets_finish,
-    post_events_are_sent_to_every_endpoint,
     a_job_notified_twice_runs_once,
 );
 
@@ -119,20 +118,6 @@ async fn an_edited_post_finishes_when_both_targets_finish(w: TestWorker) {
     let attempts = (w.target(targets[0]).await.attempts, w.target(targets[1]).await.attempts);
     assert_eq!(attempts, (2, 3), "published targets are unchanged");
     assert!(w.fake.posts().iter().all(|posted| posted.text == "Better bread"));
-}
-
-async fn post_events_are_sent_to_every_endpoint(w: TestWorker) {
-    for _ in 0..3 {
-        w.listen_at("http://127.0.0.1:1/").await;
-    }
-    let other = w.another_account("other").await;
-    w.publish(&[w.account.id, other.id]).await;
-    for id in w.s.notifier.take() {
-        w.engine.run(id).await;
-    }
-    assert_eq!(w.count_rows("events").await, 2, "one for each target");
-    assert_eq!(w.count_rows("webhook_deliveries").await, 6);
-    assert_eq!(w.count_rows("jobs WHERE kind = 'deliver_webhook'").await, 6);
 }
 
 async fn a_job_notified_twice_runs_once(w: TestWorker) {

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use crier_config::Concurrency;
 use crier_domain::job::{JobKind, JobNotification, JobNotifier, JobState, NewJob, Outcome};
 use crier_queue::Transport;
-use crier_queue::memory::{CAPACITY, MemoryNotifier};
-use crier_queue::redis::{self, RedisNotifier};
+use crier_queue::memory::MemoryNotifier;
+use crier_queue::redis::RedisNotifier;
 use crier_store::jobs::{self, operate};
 use crier_store::{Result, Store};
 use crier_worker::engine::{Engine, Run, Settlement};
@@ -18,8 +18,7 @@ use secrecy::SecretString;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::notifier::test_listener;
-use crate::support::servers::{self, RedisServer};
+use crate::support::servers;
 use crate::support::store::{TestStore, cipher, on_both};
 
 on_both!(
@@ -172,87 +171,4 @@ async fn a_stop_releases_jobs_that_have_not_started(s: TestStore) {
         let job = s.show(id).await;
         assert_eq!((job.state, job.attempt, job.crashes), (JobState::Ready, 0, 0));
     }
-}
-
-async fn free_capacity(notifier: &dyn Transport, kind: JobKind) -> Option<usize> {
-    notifier.capacity().await.map(|kinds| kinds.iter().find(|capacity| capacity.kind == kind).unwrap().free)
-}
-
-fn notification(ids: std::ops::Range<i64>) -> Vec<JobNotification> {
-    ids.map(|id| JobNotification { kind: JobKind::Noop, id }).collect()
-}
-
-#[tokio::test]
-async fn the_memory_notifier_never_blocks_and_drops_the_excess() {
-    let notifier = MemoryNotifier::default();
-    notifier.notify(&notification(0..1));
-    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(0), "no listener");
-    let mut listener = test_listener(&notifier, JobKind::Noop);
-    let all = i64::try_from(CAPACITY).unwrap();
-    notifier.notify(&notification(0..all + 50));
-    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(0));
-    for id in 0..all {
-        assert_eq!(listener.recv().await, Some(id));
-    }
-    assert!(listener.try_recv().is_err());
-    assert_eq!(free_capacity(&notifier, JobKind::Noop).await, Some(CAPACITY));
-    // Only the latest listener receives the ids.
-    let mut newer = test_listener(&notifier, JobKind::Noop);
-    notifier.notify(&notification(7..8));
-    assert_eq!((newer.recv().await, listener.recv().await), (Some(7), None));
-}
-
-#[tokio::test]
-async fn each_redis_id_reaches_one_listener() {
-    let closed = CancellationToken::new();
-    let notifier = redis_notifier(&servers::redis().await, &closed).await;
-    let (mut a, mut b) = (test_listener(&*notifier, JobKind::Noop), test_listener(&*notifier, JobKind::Noop));
-    notifier.notify(&notification(0..200));
-    let mut received = Vec::new();
-    while received.len() < 200 {
-        tokio::select! { id = a.recv() => received.extend(id), id = b.recv() => received.extend(id) }
-    }
-    received.sort_unstable();
-    assert_eq!(received, (0..200).collect::<Vec<_>>());
-    assert!(a.try_recv().is_err() && b.try_recv().is_err());
-    closed.cancel();
-}
-
-#[tokio::test]
-async fn redis_capacity_is_counted_per_kind() {
-    let closed = CancellationToken::new();
-    let notifier = redis_notifier(&servers::redis().await, &closed).await;
-    notifier.notify(&notification(0..500));
-    while free_capacity(&*notifier, JobKind::Noop).await != Some(redis::CAPACITY - 500) {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(free_capacity(&*notifier, JobKind::PublishTarget).await, Some(redis::CAPACITY));
-    closed.cancel();
-}
-
-#[tokio::test]
-async fn the_redis_notifier_recovers_after_an_outage() {
-    let closed = CancellationToken::new();
-    let mut server = RedisServer::start();
-    let notifier = redis_notifier(&server.url(), &closed).await;
-    let mut listener = test_listener(&*notifier, JobKind::Noop);
-    notifier.notify(&notification(1..2));
-    assert_eq!(listener.recv().await, Some(1));
-    server.stop();
-    while notifier.is_up() {
-        notifier.notify(&notification(2..3));
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(notifier.capacity().await, None);
-    server.restart();
-    while !notifier.is_up() {
-        tokio::task::yield_now().await;
-    }
-    notifier.notify(&notification(3..4));
-    // An id notified in between may be lost, or delivered by the new connection.
-    while listener.recv().await != Some(3) {}
-    while notifier.capacity().await.is_none() {
-        tokio::task::yield_now().await;
-    }
-    closed.cancel();
 }

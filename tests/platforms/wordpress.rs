@@ -241,7 +241,15 @@ async fn a_retry_reuses_uploaded_media() {
     let server = MockServer::start().await;
     for (what, slug, found) in [
         ("posts", "post-7-2r", json!([])),
-        ("media", "post-7-2r-1", json!([{ "id": 21, "slug": "post-7-2r-1", "source_url": "https://b/cat.png" }])),
+        // Some plugins return similar slugs as well.
+        (
+            "media",
+            "post-7-2r-1",
+            json!([
+                { "id": 20, "slug": "post-7-2r-1-2", "source_url": "https://b/other.png" },
+                { "id": 21, "slug": "post-7-2r-1", "source_url": "https://b/cat.png" },
+            ]),
+        ),
         ("media", "post-7-2r-2", json!([])),
     ] {
         Mock::given(method("GET"))

@@ -152,12 +152,6 @@ impl TestWorker {
         self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
     }
 
-    /// Sets the maximum size of a file that is attached to report emails, in bytes.
-    pub fn set_max_attachment_bytes(&mut self, bytes: u64) {
-        self.outside.max_attachment_bytes = bytes;
-        self.engine = self.engine_for(self.s.store.clone(), JobKind::ALL);
-    }
-
     /// Sets the timeout of imports.
     pub fn set_import_timeout(&mut self, timeout: Duration) {
         self.outside.import_timeout = timeout;
