@@ -34,7 +34,7 @@ async fn assert_owner_is_mailed(server: MailServer, form: &str, split: bool) {
     let mail = until("a mail", || async { server.mails().pop() }).await;
     assert!(mail.contains("To: owner@localhost\n") && mail.contains(&gone.uri()), "{mail}");
     until("the end of its job", || async {
-        let done = crier.number("SELECT count(*) FROM mails WHERE status = 'sent'").await;
+        let done = crier.count_rows("mails WHERE status = 'sent'").await;
         (done == 1).then_some(())
     })
     .await;

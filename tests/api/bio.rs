@@ -143,8 +143,8 @@ async fn counts_are_written_at_shutdown_and_after_a_failure(t: Tenant<'_>) {
     t.app.sql("ALTER TABLE away RENAME TO bio_links").await;
     visit().await;
     t.app.stop().await;
-    assert_eq!(t.app.number("SELECT views FROM bio_pages").await, 2);
-    assert_eq!(t.app.number("SELECT cast(sum(clicks) AS bigint) FROM bio_links").await, 2);
+    assert_eq!(t.app.sum("views", "bio_pages").await, 2);
+    assert_eq!(t.app.sum("clicks", "bio_links").await, 2);
 }
 
 async fn a_change_reaches_other_replicas_within_two_seconds(t: Tenant<'_>) {

@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::feed::{FeedType, FoundArticle};
+use crier_domain::job::JobState;
 use crier_store::articles::{self, ArticleRow, Changes};
 use crier_store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
@@ -163,7 +164,7 @@ async fn changing_the_url_resets_the_feed(t: Tenant<'_>) {
     let path = t.path(&format!("/feeds/{id}"));
     fetched(&t, id, "Its own title").await;
     article(&t, id, "one").await;
-    t.app.sql("UPDATE jobs SET state = 'done'").await;
+    t.app.set_job_state("jobs", JobState::Done).await;
     // The same URL is not a change.
     let same = t.put(&path, json!({ "url": URL, "name": "Mine" })).await.data(200);
     assert_eq!((&same["status"], &same["articles_count"]), (&json!("active"), &json!(1)));

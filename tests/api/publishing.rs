@@ -1,5 +1,6 @@
 //! Posts after publishing has begun: allowed changes, and retries.
 
+use crier_domain::job::JobState;
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};
@@ -40,7 +41,7 @@ async fn a_post_with_a_running_job_cannot_be_edited(t: Tenant<'_>) {
     let at = (t.app.now() + chrono::TimeDelta::hours(1)).to_rfc3339();
     let body = json!({ "content": "x", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
-    t.app.sql("UPDATE jobs SET state = 'running'").await;
+    t.app.set_job_state("jobs", JobState::Running).await;
     for body in [json!({ "schedule_type": "draft" }), json!({ "content": "y" })] {
         t.put(&path, body).await.expect_error(409, "post_not_editable");
     }
@@ -75,7 +76,7 @@ async fn a_post_shows_the_error_of_its_first_failed_target(t: Tenant<'_>) {
 
 async fn deleting_a_post_does_not_stop_running_jobs(t: Tenant<'_>) {
     let (path, [flying, waiting]) = create_post_with_statuses(&t, "publishing", ["publishing", "pending"]).await;
-    t.app.sql(format!("UPDATE jobs SET state = 'running' WHERE subject_id = {flying}")).await;
+    t.app.set_job_state(format!("jobs WHERE subject_id = {flying}"), JobState::Running).await;
     t.delete(&path).await.expect(204);
     t.get(&path).await.expect_error(404, "not_found");
     assert_eq!(t.app.count_rows(format!("post_targets WHERE id IN ({flying}, {waiting})")).await, 1);

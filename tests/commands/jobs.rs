@@ -237,7 +237,7 @@ async fn kinds_are_listed_with_counts_and_pause_state(w: TestWorker) {
         json!({ "id": "publish_target", "scheduled": 0, "ready": 0, "waiting": 0, "running": 0, "dead": 2, "paused": false, "oldest_ready": null })
     );
     assert_eq!(kinds.as_array().unwrap().len(), JobKind::ALL.len());
-    assert!(w.claim(&[w.number("SELECT max(id) FROM jobs WHERE state = 'ready'").await], "w").await.is_empty());
+    assert!(w.claim(&[w.newest_id("jobs WHERE state = 'ready'").await], "w").await.is_empty());
     assert_eq!(crier(&w, &["jobs", "resume", "noop"]).expect_stdout(), "Resumed noop.\n");
 }
 
@@ -267,7 +267,7 @@ async fn a_delivery_job_is_shown_with_details(w: TestWorker) {
     let webhook = w.listen_at("http://127.0.0.1:9/hook").await;
     w.publish_one().await;
     w.run_jobs().await;
-    let job = w.number("SELECT max(id) FROM jobs WHERE kind = 'deliver_webhook'").await;
+    let job = w.newest_id("jobs WHERE kind = 'deliver_webhook'").await;
     let shown = crier(&w, &["jobs", "show", &job.to_string(), "--json"]).json();
     let words = shown["subject"].as_str().unwrap();
     assert!(words.contains(&format!("(post.published) to endpoint {}, retrying", webhook.id)), "{words}");

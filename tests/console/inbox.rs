@@ -146,7 +146,7 @@ async fn opening_a_conversation_marks_it_as_read(t: Tenant<'_>, person: ConsoleU
         assert!(page.status == 303 || page.status == 404 || page.has(&count("2")), "{}", page.text);
     }
     person.get(&path).await.expect(200, &count("1"));
-    assert_eq!(t.app.number("SELECT sum(unread_count) FROM conversations").await, 1);
+    assert_eq!(t.app.sum("unread_count", "conversations").await, 1);
     person.get(&path).await.expect(200, &count("1"));
     t.app.sql("UPDATE conversations SET status = 'spam' WHERE unread_count > 0").await;
     assert!(!person.get(&path).await.has("class=\"count\""), "spam does not count");

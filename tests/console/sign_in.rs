@@ -113,7 +113,7 @@ async fn only_users_receive_a_link(app: TestApp) {
     }
     wait_for_mails(&app, 1).await;
     assert_eq!(app.count_rows("jobs WHERE kind = 'send_mail'").await, 1);
-    let mail: String = app.value("SELECT body_text FROM mails").await;
+    let mail = app.newest_mail().await.body_text;
     let link = mail.split_whitespace().find(|word| word.starts_with(&app.url)).expect("a link").to_owned();
     let path = link.strip_prefix(&app.url).unwrap();
     assert!(text(&app.page(path).await).contains(&email), "{mail}");

@@ -335,15 +335,12 @@ async fn a_feed_deleted_during_the_fetch_stays_deleted(w: TestWorker) {
     gate.add_permits(1);
     assert!(run.await.unwrap());
     assert_eq!(w.count_rows("articles").await, 0);
-    assert_eq!(w.value::<String>("SELECT state FROM jobs").await, "cancelled");
+    assert_eq!(w.newest_job().await.state, JobState::Cancelled);
     // A feed that is deleted before its fetch begins.
     let id = create_feed(&w, &server.url("/feed"), FeedType::Rss, None).await;
     w.write(async |tx| feeds::delete(tx, w.world.brand, id).await).await;
     w.run_jobs().await;
-    assert_eq!(
-        w.value::<String>("SELECT last_error FROM jobs ORDER BY id DESC LIMIT 1").await,
-        "the feed no longer exists"
-    );
+    assert_eq!(w.newest_job().await.last_error.as_deref(), Some("the feed no longer exists"));
     assert!(server.take_requests().is_empty());
 }
 
@@ -356,7 +353,7 @@ async fn assert_rescued(w: &TestWorker, server: &Server, id: i64) {
     assert_eq!((f.status, f.articles_count, f.failures), (FeedStatus::Active, 2, 0));
     assert_eq!(titles(w, id).await, ["First", "Second"], "each once");
     assert_eq!(w.count_rows("jobs WHERE kind = 'fetch_feed'").await, 1);
-    assert_eq!(w.value::<String>("SELECT state FROM jobs WHERE kind = 'fetch_feed'").await, "done");
+    assert_eq!(w.count_rows("jobs WHERE kind = 'fetch_feed' AND state = 'done'").await, 1);
 }
 
 async fn a_fetch_is_retried_after_its_worker_dies(w: TestWorker) {
@@ -412,7 +409,7 @@ async fn concurrent_schedulers_enqueue_due_feeds_once(w: TestWorker) {
     let waiting = "jobs WHERE state = 'ready'";
     tasks::feeds::run(&w.scheduler).await.unwrap();
     assert_eq!(w.count_rows(waiting).await, 250, "each feed has its first job, and none is due");
-    w.sql("UPDATE jobs SET state = 'done'").await;
+    w.set_job_state("jobs", JobState::Done).await;
     // Nine hours without a scheduler.
     w.clock.advance(TimeDelta::hours(9));
     let kept = ids[7];
@@ -463,14 +460,14 @@ async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     let server = Server::start().await;
     server.set_response("/feed", FeedResponse::ok(rss(&[("a", "First")])));
     let id = create_feed(&w, &server.url("/feed"), FeedType::Rss, None).await;
-    let job = w.number("SELECT id FROM jobs").await;
+    let job = w.newest_id("jobs").await;
     w.s.notifier.take();
     w.write(async |tx| jobs::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
     let f = feed(&w, id).await;
     assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
     assert!(f.last_error.unwrap().contains("Crier retries later"));
     assert!((13..=16).contains(&minutes_until_due(&w, id).await));
-    w.sql("UPDATE jobs SET state = 'dead', finished_at = created_at").await;
+    w.set_job_state("jobs", JobState::Dead).await;
     run_next_fetch(&w, id).await;
     assert_eq!(feed(&w, id).await.status, FeedStatus::Active);
     assert_eq!(w.state(job).await, JobState::Dead);

@@ -97,7 +97,7 @@ async fn a_plan_without_feeds_fetches_nothing(w: TestWorker) {
     w.leaves_jobs();
     let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };
     let feed = w.write(async |tx| feeds::create(tx, w.world.brand, &new, None).await).await;
-    w.sql("DELETE FROM jobs").await;
+    w.delete_jobs().await;
     for (plan, expected) in [("free", 0), ("pro", 1)] {
         set_plan(&w, plan).await;
         let due = feeds::find_any(&mut w.conn().await, feed.id).await.unwrap().unwrap().next_fetch_at;
@@ -122,13 +122,10 @@ async fn a_plan_without_inbox_syncs_nothing(w: TestWorker) {
 async fn a_full_storage_syncs_no_inbox(w: TestWorker) {
     w.leaves_jobs();
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
-    w.sql("DELETE FROM storage_usage").await;
     // The `pro` plan includes 20,480 MiB.
     let full = 20_480_i64 << 20;
-    w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes, texts) VALUES ({}, 0, {full})", w.world.workspace))
-        .await;
     for (texts, expected) in [(full, 0), (full - 4_096, 1)] {
-        w.sql(format!("UPDATE storage_usage SET texts = {texts}")).await;
+        w.set_storage_usage(w.world.workspace, 0, texts).await;
         let sync = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
@@ -141,7 +138,7 @@ async fn a_low_disk_fetches_and_syncs_nothing(w: TestWorker) {
     w.write(async |tx| inbox_syncs::start(tx, w.account.id).await).await;
     let new = NewFeed { name: "Blog", named: true, url: "https://8.8.8.8/feed.xml", kind: FeedType::Rss };
     w.write(async |tx| feeds::create(tx, w.world.brand, &new, None).await).await;
-    w.sql("DELETE FROM jobs").await;
+    w.delete_jobs().await;
     w.advance(3_600);
     for (is_low, expected) in [(true, 0), (false, 2)] {
         w.media().disk().set_low(is_low);

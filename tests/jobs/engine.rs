@@ -114,7 +114,7 @@ async fn a_failed_settle_does_not_affect_others(w: TestWorker) {
 async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
     w.leaves_jobs();
     for (failure, times) in [(StoreFailure::Final, 1_000), (StoreFailure::Panic, 1_000)] {
-        w.sql("DELETE FROM jobs").await;
+        w.delete_jobs().await;
         assert_eq!(
             run_three_with_failing_middle(&w, times, failure).await,
             [JobState::Done, JobState::Dead, JobState::Done]
@@ -122,8 +122,8 @@ async fn an_unstorable_result_makes_its_job_dead(w: TestWorker) {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.scheduler.tick().await.unwrap();
         assert_eq!(w.count_rows("jobs WHERE crashes > 0").await, 0, "no crash is counted");
-        let last_error: String = w.value("SELECT last_error FROM jobs WHERE state = 'dead'").await;
-        assert_eq!(last_error, "the result of its run could not be stored");
+        let dead = w.show(w.newest_id("jobs WHERE state = 'dead'").await).await;
+        assert_eq!(dead.last_error.as_deref(), Some("the result of its run could not be stored"));
     }
 }
 

@@ -107,7 +107,7 @@ async fn a_run_fetches_five_pages_and_the_next_run_continues(w: TestWorker) {
         w.advance(1);
     }
     tasks::inbox::run(&w.scheduler).await.unwrap();
-    let id = w.number("SELECT max(id) FROM jobs WHERE kind = 'sync_inbox'").await;
+    let id = w.newest_id("jobs WHERE kind = 'sync_inbox'").await;
     w.s.notifier.take();
     w.engine.run(id).await;
     assert_eq!(messages(&w).await, 15);
@@ -128,7 +128,7 @@ async fn a_new_message_is_unread_and_emits_an_event(w: TestWorker) {
     assert_eq!((found.participant_name.as_deref(), found.last_inbound_at), (Some("Vera Vogel"), Some(w.now())));
     assert_eq!(w.events().await, ["message.received"]);
     let data = serde_json::json!({
-        "message_id": w.number("SELECT id FROM messages").await, "conversation_id": found.id,
+        "message_id": w.newest_id("messages").await, "conversation_id": found.id,
         "brand_id": w.world.brand, "platform": "sandbox", "type": "dm",
     });
     assert_eq!(w.event_payloads().await[0]["data"], data);

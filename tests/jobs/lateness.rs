@@ -108,7 +108,7 @@ async fn waiting_in_a_full_lane_does_not_count_as_late(w: TestWorker) {
     for job in running {
         assert!(w.settle(&job, Outcome::Done).await);
     }
-    w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000").await;
+    w.set_job_state("jobs WHERE subject_id >= 1000000", JobState::Cancelled).await;
     w.run_until_idle().await;
     assert_eq!(w.target(last).await.status, TargetStatus::Published);
 }
@@ -121,7 +121,7 @@ async fn downtime_counts_as_late_despite_a_full_lane(w: TestWorker) {
     assert_eq!((running.len(), w.job_of(last).await.waiting), (4, true));
     // The workers die, and others start a day later.
     w.advance(24 * HOUR + 1);
-    w.sql("UPDATE jobs SET state = 'cancelled' WHERE subject_id >= 1000000 AND state = 'ready'").await;
+    w.set_job_state("jobs WHERE subject_id >= 1000000 AND state = 'ready'", JobState::Cancelled).await;
     w.run_until_idle().await;
     assert!(missed(&w, last).await);
     assert_eq!((w.job_of(last).await.state, w.fake.count("publish")), (JobState::Done, 0));

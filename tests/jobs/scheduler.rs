@@ -63,7 +63,7 @@ async fn clean_up_deletes_only_expired_rows(w: TestWorker) {
     w.write(async |tx| posts::delete(tx, deleted).await).await;
     w.write(async |tx| posts::delete(tx, in_flight.0).await).await;
     let dead = w.enqueue_job(JobKind::Noop, 1, None).await;
-    w.sql(format!("UPDATE jobs SET state = 'dead', finished_at = created_at WHERE id = {dead}")).await;
+    w.set_job_state(format!("jobs WHERE id = {dead}"), JobState::Dead).await;
     let key = w.key(w.world.user).await;
     let slot =
         idempotency::IdempotencySlot { api_key_id: key, key: "k".to_owned(), fingerprint: vec![1], request: None };

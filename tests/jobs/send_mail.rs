@@ -169,7 +169,7 @@ async fn a_temporary_smtp_error_is_retried(s: TestStore) {
         assert_eq!((state, attempts), (JobState::Scheduled, number));
         assert!(error.as_ref().unwrap().contains(&reply[4..]), "{error:?}");
         assert_eq!((find_mail(&w, id).await.status, find_mail(&w, id).await.error), (MailStatus::Pending, error));
-        let next = w.show(w.number("SELECT id FROM jobs").await).await.run_at;
+        let next = w.newest_job().await.run_at;
         pauses.push((next - w.now()).num_seconds());
         w.clock.advance(next - w.now());
     }
@@ -292,7 +292,7 @@ async fn an_operator_can_retry_a_dead_email(s: TestStore) {
     let (server, w, id) = with_email(s).await;
     server.then(SmtpStep::Recipient, SmtpReply::Say("550 no such user"));
     w.run_jobs().await;
-    let job_id = w.number("SELECT id FROM jobs").await.to_string();
+    let job_id = w.newest_job().await.id.to_string();
     let shown = crier(&w, &["jobs", "show", &job_id]);
     assert!(
         shown.expect_stdout().contains("no such user")

@@ -234,7 +234,7 @@ async fn a_place_taken_by_another_job_wakes_no_job(w: TestWorker) {
     assert_eq!((job.state, job.waiting, job.attempt), (JobState::Ready, true, 0));
     assert!(w.s.notifier.take().is_empty());
     assert_eq!(w.count_rows("lane_holds").await, 1, "a job has left, so waiting for the lane does not count as late");
-    w.sql(format!("UPDATE jobs SET state = 'cancelled' WHERE id = {other}")).await;
+    w.set_job_state(format!("jobs WHERE id = {other}"), JobState::Cancelled).await;
     lane.finish(&w).await;
     assert_eq!(w.fake.posts().len(), PLACES + 1, "the next job that leaves wakes it");
 }

@@ -90,12 +90,6 @@ async fn create_endpoint(w: &TestWorker) -> MockServer {
     server
 }
 
-/// Returns the data of all events with this name.
-async fn events(w: &TestWorker, name: &str) -> Vec<serde_json::Value> {
-    let all = w.event_payloads().await.into_iter();
-    all.filter(|payload| payload["event"] == name).map(|mut payload| payload["data"].take()).collect()
-}
-
 async fn a_token_is_refreshed_at_four_fifths_of_its_lifetime(w: TestWorker) {
     reconnect(&w, ROTATING, HOUR).await;
     run_due_refreshes(&w).await;
@@ -186,7 +180,7 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     for expected in ["To: ann@example.com", "Sandbox", "The fake rejects the token.", "social-accounts"] {
         assert!(mail.contains(expected), "{expected}: {mail}");
     }
-    let [event] = &events(&w, "account.expired").await[..] else { panic!("one event") };
+    let [event] = &w.event_data("account.expired").await[..] else { panic!("one event") };
     assert_eq!((&event["social_account_id"], &event["platform"]), (&account.id.into(), &"sandbox".into()));
     assert_eq!(event["error"]["code"], "account_expired");
     // Nothing more happens until the account is reconnected.
@@ -195,7 +189,7 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     assert_eq!((w.fake.count("refresh"), mails.mails().len()), (1, 1));
     reconnect_until_refresh(&w).await;
     refresh_with(&w, Err(reauth())).await;
-    assert_eq!((mails.mails().len(), events(&w, "account.expired").await.len()), (2, 2));
+    assert_eq!((mails.mails().len(), w.event_data("account.expired").await.len()), (2, 2));
 }
 
 async fn a_reconnect_during_a_refresh_wins(w: TestWorker) {
@@ -251,7 +245,7 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
         w.clock.advance(TimeDelta::seconds(1));
         run_due_refreshes(&w).await;
         run_due_refreshes(&w).await;
-        assert_eq!((mails.mails().len(), events(&w, "account.expiring").await.len()), (warnings, warnings));
+        assert_eq!((mails.mails().len(), w.event_data("account.expiring").await.len()), (warnings, warnings));
     }
     w.clock.advance(expires_at - w.now());
     run_due_refreshes(&w).await;
@@ -260,7 +254,7 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
     let sent = mails.mails();
     assert_eq!(sent.len(), 3);
     assert!(sent[0].contains(&expires_at.format("%Y-%m-%d %H:%M UTC").to_string()), "{}", sent[0]);
-    let event = &events(&w, "account.expiring").await[0];
+    let event = &w.event_data("account.expiring").await[0];
     assert_eq!(event["expires_at"], expires_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true));
     assert_eq!((w.fake.count("refresh"), w.stored_account().await.status), (0, AccountStatus::Active));
 }
@@ -273,9 +267,9 @@ async fn rejected_credentials_in_a_publish_notify_the_owner(mut w: TestWorker) {
     w.publish_one().await;
     w.run_jobs().await;
     assert_eq!(w.stored_account().await.status, AccountStatus::Expired);
-    assert_eq!((mails.mails().len(), events(&w, "account.expired").await.len()), (1, 1));
+    assert_eq!((mails.mails().len(), w.event_data("account.expired").await.len()), (1, 1));
     // A second failed post causes no further notification.
     w.publish_one().await;
     w.run_jobs().await;
-    assert_eq!((mails.mails().len(), events(&w, "account.expired").await.len()), (1, 1));
+    assert_eq!((mails.mails().len(), w.event_data("account.expired").await.len()), (1, 1));
 }

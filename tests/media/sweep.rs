@@ -124,7 +124,7 @@ async fn concurrent_sweeps_delete_all_files(p: TestLibrary) {
 async fn files_of_a_deleted_brand_are_swept(p: TestLibrary) {
     p.asset(5).await;
     let abandoned = p.ingest(6).await;
-    p.s.sql(format!("DELETE FROM brands WHERE id = {}", p.world.brand)).await;
+    p.s.delete_brand(p.world.brand).await;
     assert_eq!(p.create_asset(&abandoned).await, None, "the brand is deleted");
     p.s.advance(UNUSED_AFTER_SECONDS);
     p.sweep().await;

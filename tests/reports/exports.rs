@@ -35,18 +35,6 @@ async fn create_report(r: &TestInstallation) -> (Tenant<'_>, String) {
     (t, report)
 }
 
-/// Returns the data of all events with this name.
-async fn events(r: &TestInstallation, name: &str) -> Vec<Value> {
-    let count = r.count_rows(format!("events WHERE name = '{name}'")).await;
-    let mut found = Vec::new();
-    for n in 0..count {
-        let sql = format!("SELECT payload FROM events WHERE name = '{name}' ORDER BY id LIMIT 1 OFFSET {n}");
-        let payload: String = r.value(sql).await;
-        found.push(serde_json::from_str::<Value>(&payload).unwrap()["data"].clone());
-    }
-    found
-}
-
 async fn every_format_is_downloaded_with_its_type_and_name(r: TestInstallation) {
     let (t, report) = create_report(&r).await;
     r.sql("UPDATE brands SET name = 'Brot & Söhne'").await;
@@ -101,8 +89,8 @@ async fn a_finished_export_emits_an_event(r: TestInstallation) {
         "delivery_id": created["id"], "report_id": created["report_id"], "brand_id": t.brand, "format": "csv",
         "error": null,
     });
-    assert_eq!(events(&r, "report.sent").await, [data]);
-    assert_eq!(events(&r, "report.failed").await, Vec::<Value>::new());
+    assert_eq!(r.event_data("report.sent").await, [data]);
+    assert_eq!(r.event_data("report.failed").await, Vec::<Value>::new());
 }
 
 async fn a_file_counts_in_the_workspace_s_storage(r: TestInstallation) {
@@ -122,7 +110,7 @@ async fn a_full_storage_fails_the_export(r: TestInstallation) {
     let created = export(&r, &t, &report, json!({ "format": "csv" })).await;
     assert_eq!((&created["status"], &created["error"]["code"]), (&json!("failed"), &json!("storage_limit_exceeded")));
     assert!(created["completed_at"].is_string() && created["download_url"].is_null());
-    assert_eq!(events(&r, "report.failed").await[0]["error"]["code"], "storage_limit_exceeded");
+    assert_eq!(r.event_data("report.failed").await[0]["error"]["code"], "storage_limit_exceeded");
     download(&t, &created).await.expect_error(409, "report_not_ready");
     assert!(r.stored_files().is_empty());
 }

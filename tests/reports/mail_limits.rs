@@ -151,6 +151,6 @@ async fn an_unsubscription_applies_to_the_whole_workspace(s: TestStore) {
     assert!(page(&r, &path).await.contains("<button>Unsubscribe</button>"));
     next_minute(&r).await;
     assert_eq!(outcome(&t, &third).await, (1, vec![]));
-    r.sql("DELETE FROM brands").await;
+    r.delete_brand(t.brand).await;
     assert!(page(&r, &path).await.contains("Unsubscribe from report emails?"), "the workspace exists");
 }

@@ -197,6 +197,6 @@ pub fn post_metrics(impressions: i64, likes: i64) -> PostMetrics {
 /// Returns a tenant whose brand has this time zone.
 pub async fn tenant_in<'a>(app: &'a TestApp, zone: &str) -> Tenant<'a> {
     let t = app.tenant("unlimited").await;
-    app.sql(format!("UPDATE brands SET timezone = '{zone}' WHERE id = {}", t.brand)).await;
+    app.set_time_zone(t.brand, zone).await;
     t
 }

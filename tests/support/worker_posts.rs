@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::job::{JobKind, JobState, Lane, NewJob};
 use crier_domain::media::AssetType;
 use crier_domain::post::{Attempt, Post, PostStatus, Target};
 use crier_domain::webhook::{Delivery, Webhook};
@@ -124,7 +124,7 @@ impl TestWorker {
     /// Runs the scheduled job of a target before it is due.
     pub async fn run_early(&self, target: i64) {
         let job = self.job_of(target).await.id;
-        self.sql(format!("UPDATE jobs SET state = 'ready' WHERE id = {job}")).await;
+        self.set_job_state(format!("jobs WHERE id = {job}"), JobState::Ready).await;
         self.engine.run(job).await;
     }
 

@@ -142,7 +142,7 @@ async fn a_delivery_can_be_retried_in_any_status(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (hook, all) = create_deliveries(&t, 3).await;
     app.fail_deliveries(&all[..2]).await;
-    app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[1])).await;
+    app.set_delivery_status(all[1], "succeeded").await;
     // The third delivery waits for its next attempt.
     let later = app.later(300).to_rfc3339();
     app.sql(format!("UPDATE webhook_deliveries SET status = 'retrying', attempts = 1 WHERE id = {}", all[2])).await;

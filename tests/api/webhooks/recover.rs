@@ -1,6 +1,7 @@
 //! `POST /webhooks/{webhook}/recover`: deliveries that failed while an endpoint was down are sent again.
 
 use crier_domain::job::JobKind;
+use crier_domain::job::JobState::{Cancelled, Dead, Ready, Running, Scheduled};
 use serde_json::{Value, json};
 
 use super::{create_deliveries, open_jobs, planned, subscribe};
@@ -54,7 +55,7 @@ async fn only_deliveries_after_since_are_recovered(t: Tenant<'_>) {
     let of_other = super::ids(&t.get(&format!("{other}/deliveries")).await.data(200));
     t.app.fail_deliveries(&all).await;
     t.app.fail_deliveries(&of_other).await;
-    t.app.sql(format!("UPDATE webhook_deliveries SET status = 'succeeded' WHERE id = {}", all[4])).await;
+    t.app.set_delivery_status(all[4], "succeeded").await;
     // The same time with another offset, and without an offset.
     let local = since.with_timezone(&chrono::FixedOffset::east_opt(7_200).unwrap()).to_rfc3339();
     assert_eq!(recover(&t, &hook, json!(local)).await.data(202), json!({ "recovered": 1 }));
@@ -85,8 +86,8 @@ async fn recovered_deliveries_beyond_the_lane_cap_wait(t: Tenant<'_>) {
 async fn a_recovered_delivery_has_one_open_job(t: Tenant<'_>) {
     let (hook, all) = create_deliveries(&t, 5).await;
     t.app.fail_deliveries(&all).await;
-    for (id, state) in all.iter().zip(["running", "scheduled", "ready", "cancelled", "dead"]) {
-        t.app.sql(format!("UPDATE jobs SET state = '{state}' WHERE subject_id = {id}")).await;
+    for (id, state) in all.iter().zip([Running, Scheduled, Ready, Cancelled, Dead]) {
+        t.app.set_job_state(format!("jobs WHERE subject_id = {id}"), state).await;
     }
     assert_eq!(recover(&t, &hook, json!(t.app.now())).await.data(202), json!({ "recovered": 5 }));
     for id in &all {

@@ -102,9 +102,9 @@ async fn a_finished_import_is_not_run_again(w: TestWorker) {
     run(&w).await;
     let job_id = job(&w, id).await.id;
     // An inconsistent state.
-    w.sql(format!("UPDATE jobs SET state = 'dead' WHERE id = {job_id}")).await;
+    w.set_job_state(format!("jobs WHERE id = {job_id}"), JobState::Dead).await;
     assert!(crier(&w, &["jobs", "retry", &job_id.to_string()]).expect_failure(1).contains("nothing left to do"));
-    w.sql(format!("UPDATE jobs SET state = 'ready', finished_at = NULL WHERE id = {job_id}")).await;
+    w.set_job_state(format!("jobs WHERE id = {job_id}"), JobState::Ready).await;
     w.engine.run(job_id).await;
     assert_eq!((job(&w, id).await.state, source.paths().len()), (JobState::Cancelled, 1));
     assert_eq!(emitted_events(&w).await.len(), 1);
@@ -134,7 +134,7 @@ async fn deleting_a_brand_deletes_its_imports(w: TestWorker) {
     let id = import_from(&w, &source).await;
     let job_id = w.notified_job();
     let running = w.start_until(&gate, job_id).await;
-    w.sql(format!("DELETE FROM brands WHERE id = {}", w.world.brand)).await;
+    w.delete_brand(w.world.brand).await;
     gate.let_through();
     running.await.unwrap();
     let import = media_jobs::find_any(&mut w.conn().await, id).await.unwrap();
@@ -194,7 +194,7 @@ async fn the_file_of_a_deleted_import_is_discarded(w: TestWorker) {
     import_from(&w, &Source::with(ok(&images::png(9, 9))).await).await;
     let job = w.claim(&[w.notified_job()], "worker").await.remove(0);
     let result = w.run_claimed(&job).await;
-    let file = w.number("SELECT id FROM files WHERE state = 'reserved'").await;
+    let file = w.newest_id("files WHERE state = 'reserved'").await;
     assert_eq!(result.as_ref().unwrap().order(), file, "several files are locked in a fixed order");
     w.sql("DELETE FROM media_jobs").await;
     let (tx, outcome) = w.write_result(&job, &result).await;

@@ -118,7 +118,7 @@ async fn an_exceeded_storage_quota_fails_the_import(w: TestWorker) {
     listen(&w).await;
     let plan = 20_480_i64 << 20;
     let almost = plan - 10;
-    w.sql(format!("INSERT INTO storage_usage (workspace_id, bytes) VALUES ({}, {almost})", w.world.workspace)).await;
+    w.set_storage_usage(w.world.workspace, almost, 0).await;
     let id = assert_response_fails(&w, ok(&images::png(64, 64)), Code::StorageLimitExceeded).await;
     let message = find_import(&w, id).await.error.unwrap().message;
     assert!(message.contains("20480 MiB"), "{message}");

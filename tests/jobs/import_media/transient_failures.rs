@@ -104,7 +104,7 @@ async fn a_swept_file_is_fetched_again(w: TestWorker) {
     let claimed = w.claim(&w.s.notifier.take(), "a worker").await.remove(0);
     let result = w.run_claimed(&claimed).await;
     w.sql("UPDATE files SET state = 'doomed'").await;
-    w.sql("UPDATE storage_usage SET bytes = 0").await;
+    w.set_storage_usage(w.world.workspace, 0, 0).await;
     assert!(w.settle_result(&claimed, &result).await);
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
     run_next_attempt(&w, id).await;

@@ -2,9 +2,10 @@
 
 use std::fmt::Display;
 
-use crier_domain::job::JobKind;
+use crier_domain::job::{JobKind, JobState};
+use crier_domain::mail::Mail;
 use crier_store::jobs::operate::JobRow;
-use crier_store::{brands, files, usage, users};
+use crier_store::{brands, files, mails, usage, users};
 use serde_json::Value;
 
 use super::TestStore;
@@ -32,6 +33,22 @@ impl TestStore {
     /// Returns the id of the newest job of this kind for a subject.
     pub async fn newest_job_of(&self, kind: JobKind, subject: i64) -> i64 {
         self.number(format!("SELECT max(id) FROM jobs WHERE kind = '{kind}' AND subject_id = {subject}")).await
+    }
+
+    /// Sets the state of jobs (see `count_rows`), as a worker or an operator does.
+    pub async fn set_job_state(&self, jobs: impl Display, state: JobState) {
+        let ended = matches!(state, JobState::Done | JobState::Dead | JobState::Cancelled);
+        let finished = if ended { "created_at" } else { "NULL" };
+        let set = format!("state = '{state}', finished_at = {finished}");
+        self.sql(format!("UPDATE jobs SET {set} WHERE id IN (SELECT id FROM {jobs})")).await;
+    }
+
+    pub async fn delete_jobs(&self) {
+        self.sql("DELETE FROM jobs").await;
+    }
+
+    pub async fn delete_brand(&self, brand: i64) {
+        self.sql(format!("DELETE FROM brands WHERE id = {brand}")).await;
     }
 
     /// Sets the number of attempts that a job has used.
@@ -62,7 +79,18 @@ impl TestStore {
 
     /// Returns the id of the newest delivery to a webhook endpoint.
     pub async fn newest_delivery(&self) -> i64 {
-        self.number("SELECT max(id) FROM webhook_deliveries").await
+        self.newest_id("webhook_deliveries").await
+    }
+
+    /// Sets the status of a delivery to a webhook endpoint.
+    pub async fn set_delivery_status(&self, delivery: i64, status: &str) {
+        self.sql(format!("UPDATE webhook_deliveries SET status = '{status}' WHERE id = {delivery}")).await;
+    }
+
+    /// Returns the newest email.
+    pub async fn newest_mail(&self) -> Mail {
+        let found = mails::find(&mut self.conn().await, self.newest_id("mails").await).await;
+        found.expect("a look-up").expect("the email is there")
     }
 
     /// Returns the payloads of the emitted events, oldest first.
@@ -70,6 +98,12 @@ impl TestStore {
         let sql = "SELECT string_agg(payload, '\n') FROM (SELECT payload FROM events ORDER BY id) e";
         let all = self.value::<Option<String>>(sql).await.unwrap_or_default();
         all.lines().map(|payload| serde_json::from_str(payload).expect("JSON")).collect()
+    }
+
+    /// Returns the data of the emitted events with this name, oldest first.
+    pub async fn event_data(&self, name: &str) -> Vec<Value> {
+        let all = self.event_payloads().await.into_iter();
+        all.filter(|payload| payload["event"] == name).map(|mut payload| payload["data"].take()).collect()
     }
 
     pub async fn email(&self, user: i64) -> String {
@@ -130,7 +164,7 @@ impl TestStore {
 
     /// Returns the total size of the files that are not marked for deletion, in bytes.
     pub async fn file_bytes(&self) -> i64 {
-        self.number("SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM files WHERE state <> 'doomed'").await
+        self.sum("size_bytes", "files WHERE state <> 'doomed'").await
     }
 
     /// Ends the jobs of a post, as a worker does. Its targets get these statuses, by position.
