@@ -57,14 +57,7 @@ async fn creating_a_brand_sends_a_webhook(t: Tenant<'_>) {
 
 /// No plan has more brands, because the list of brands is not paginated.
 async fn a_workspace_has_at_most_a_thousand_brands(t: Tenant<'_>) {
-    t.app
-        .sql(format!(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 998)
-         INSERT INTO brands (workspace_id, name, timezone, created_at, updated_at)
-         SELECT {}, 'b', 'UTC', u.created_at, u.created_at FROM n, users u WHERE u.id = {}",
-            t.workspace, t.user
-        ))
-        .await;
+    t.app.copy_newest_row("brands", 998, &[]).await;
     t.post("/brands", json!({ "name": "The last" })).await.expect(201);
     t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
 }

@@ -1,15 +1,12 @@
-//! Limits of content plans: the number of plans, the number of items, and the text size of a plan.
+//! Limits of content plans: the number of items, and the text size of a plan.
 
-use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
+use crate::support::app::{Reply, Tenant, on_one_app};
 
-on_one_app!(plans_per_brand_are_capped);
 on_one_app!("unlimited" =>
     text_per_plan_is_capped,
     an_oversized_plan_can_shrink,
-    concurrent_plans_never_exceed_the_cap,
     items_per_brand_are_capped,
     plan_lists_have_a_bounded_size,
 );
@@ -69,35 +66,6 @@ async fn an_oversized_plan_can_shrink(t: Tenant<'_>) {
     t.put(&path, json!({ "items": [{ "id": ids[0], "title": "o" }, { "id": ids[1] }] })).await.expect(200);
     t.put(&item, json!({ "content": "short" })).await.expect(200);
     t.delete(&item).await.expect(204);
-}
-
-/// Adds this number of plans to the brand.
-async fn fill(app: &TestApp, t: &Tenant<'_>, plans: usize) {
-    let row = format!("({}, 'Plan', '2026-01-01T00:00:00.000000Z', '2026-01-01T00:00:00.000000Z')", t.brand);
-    let rows = vec![row; plans].join(", ");
-    app.sql(format!("INSERT INTO content_plans (brand_id, name, created_at, updated_at) VALUES {rows}")).await;
-}
-
-async fn plans_per_brand_are_capped(app: TestApp) {
-    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    fill(&app, &t, 99).await;
-    let path = create_plan_returning_path(&t, json!([])).await;
-    // Invalid fields are reported before an exceeded cap.
-    assert_eq!(make(&t, json!([{}])).await.invalid_fields(), ["items.0.title"]);
-    let rejected = make(&t, json!([])).await.expect_error(402, "limit_reached");
-    assert!(rejected["message"].as_str().unwrap().contains("at most 100 content plans"), "{rejected}");
-    make(&other, json!([])).await.expect(201);
-    t.delete(&path).await.expect(204);
-    make(&t, json!([])).await.expect(201);
-}
-
-async fn concurrent_plans_never_exceed_the_cap(t: Tenant<'_>) {
-    fill(t.app, &t, 97).await;
-    let replies = join_all((0..8).map(|_| make(&t, json!([])))).await;
-    assert_eq!(replies.iter().filter(|reply| reply.status == 201).count(), 3);
-    for reply in replies.iter().filter(|reply| reply.status != 201) {
-        reply.expect_error(402, "limit_reached");
-    }
 }
 
 async fn items_per_brand_are_capped(t: Tenant<'_>) {

@@ -1,4 +1,5 @@
-//! Caps that are the same in every plan: link-in-bio pages and feeds of a brand, webhook endpoints of a user.
+//! Caps that are the same in every plan: link-in-bio pages, feeds and content plans of a brand, webhook endpoints of a
+//! user.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -8,6 +9,7 @@ use crate::support::app::{Tenant, TestApp, on_both_apps};
 on_both_apps!(
     link_in_bio_pages_per_brand_are_capped,
     feeds_per_brand_are_capped,
+    content_plans_per_brand_are_capped,
     webhook_endpoints_per_user_are_capped,
     link_text_per_page_is_capped,
 );
@@ -39,14 +41,21 @@ async fn link_in_bio_pages_per_brand_are_capped(app: TestApp) {
 
 async fn feeds_per_brand_are_capped(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let at = "'2026-01-01T00:00:00.000000Z'";
-    let row = format!("({}, 'Feed', TRUE, 'https://8.8.8.8/a.xml', 'rss', 'pending', {at}, {at}, {at})", t.brand);
-    let rows = vec![row; 97].join(", ");
-    let columns = "brand_id, name, named, url, type, status, next_fetch_at, created_at, updated_at";
-    app.sql(format!("INSERT INTO feeds ({columns}) VALUES {rows}")).await;
     let body = json!({ "url": "https://8.8.8.8/feed.xml" });
+    t.post(&t.path("/feeds"), body.clone()).await.expect(201);
+    app.copy_newest_row("feeds", 96, &[]).await;
     fill_to_cap(&t, &t.path("/feeds"), &body, 3).await;
     other.post(&other.path("/feeds"), body).await.expect(201);
+}
+
+async fn content_plans_per_brand_are_capped(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let body = json!({ "name": "Plan" });
+    t.post(&t.path("/content-plans"), body.clone()).await.expect(201);
+    app.copy_newest_row("content_plans", 96, &[]).await;
+    fill_to_cap(&t, &t.path("/content-plans"), &body, 3).await;
+    assert_eq!(t.post(&t.path("/content-plans"), json!({})).await.invalid_fields(), ["name"], "caps are checked last");
+    other.post(&other.path("/content-plans"), body).await.expect(201);
 }
 
 async fn webhook_endpoints_per_user_are_capped(app: TestApp) {

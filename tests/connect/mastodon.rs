@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_store::authorizations::NewAuthorization;
-use crier_store::{accounts, authorizations};
+use crier_store::{accounts, authorizations, brands};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -161,7 +161,7 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     let before = token(&t).await;
     let colleague = t.colleague(Role::Editor).await;
     let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
-    app.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", t.brand, colleague.user)).await;
+    app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
     let path = async || {
         let new = NewAuthorization {
             brand_id: brand,

@@ -2,6 +2,7 @@
 
 use crier_domain::feed::FoundArticle;
 use crier_store::articles::{self, ArticleRow, Changes};
+use crier_store::feeds;
 use serde_json::json;
 
 use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
@@ -83,7 +84,8 @@ async fn errors_in_a_feed_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
 
 async fn a_failing_feed_says_why(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_feed(&t).await;
-    t.app.sql("UPDATE feeds SET status = 'failing', last_error = 'The URL returned 404 Not Found.'").await;
+    let (error, next) = ("The URL returned 404 Not Found.", t.app.later(900));
+    t.app.write(async |tx| feeds::record_failure(tx, id, error, false, next).await).await;
     for path in [t.path("/feeds"), t.path(&format!("/feeds/{id}"))] {
         person.get(&path).await.expect(200, "Failing").expect(200, "The URL returned 404 Not Found.");
     }

@@ -13,56 +13,24 @@ on_both_apps!(every_long_list_is_paged);
 
 const MAX_PAGE: usize = 100_000;
 
-/// Copies the newest row of a table 10,000 (1,100) times. `changed` lists columns, each with an expression of `n`.
-async fn copy_newest_row(app: &TestApp, table: &str, changed: &[(&str, &str)]) {
-    let rows = sized(10_000, 1_100);
-    let (columns, numbers) = if app.store.is_postgres() {
-        let names = format!(
-            "SELECT string_agg(column_name, ',') FROM information_schema.columns \
-             WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id'"
-        );
-        (names, format!("SELECT n FROM generate_series(1, {rows}) n"))
-    } else {
-        let names = format!("SELECT group_concat(name, ',') FROM pragma_table_info('{table}') WHERE name <> 'id'");
-        let numbers =
-            format!("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {rows}) SELECT n FROM c");
-        (names, numbers)
-    };
-    let columns: String = app.value(columns).await;
-    let expression = |column: &str| {
-        let own = changed.iter().find(|(name, _)| *name == column);
-        own.map_or_else(|| format!("\"{column}\""), |(_, expression)| (*expression).to_owned())
-    };
-    let values: Vec<String> = columns.split(',').map(expression).collect();
-    let names: Vec<String> = columns.split(',').map(|column| format!("\"{column}\"")).collect();
-    app.sql(format!(
-        "
-        INSERT INTO {table} ({})
-        SELECT {}
-        FROM ({numbers}) numbers, (SELECT * FROM {table} ORDER BY 1 DESC LIMIT 1) row",
-        names.join(","),
-        values.join(",")
-    ))
-    .await;
-}
-
 /// Fills every list that can have so many rows.
 async fn fill_lists(app: &TestApp, t: &Tenant<'_>) {
+    let rows = sized(10_000, 1_100);
     let hash = if app.store.is_postgres() { "sha256(n::text::bytea)" } else { "CAST(n AS BLOB)" };
     let text = "'x' || n";
     let long = "Bread ".repeat(2_000);
     t.post(&t.path("/posts"), json!({ "content": long, "scheduled_at": "2026-07-01T09:30" })).await.expect(201);
-    copy_newest_row(app, "posts", &[]).await;
+    app.copy_newest_row("posts", rows, &[]).await;
     t.upload("bread.png", &images::png(20, 20), &[]).await.expect(201);
-    copy_newest_row(app, "media", &[]).await;
+    app.copy_newest_row("media", rows, &[]).await;
     inbox(app, t, &["Where is my refund?"], false).await;
-    copy_newest_row(app, "conversations", &[("thread_id", text)]).await;
+    app.copy_newest_row("conversations", rows, &[("thread_id", text)]).await;
     app.sql(
         "INSERT INTO conversation_words (brand_id, word, conversation_id) \
          SELECT brand_id, 'refund', id FROM conversations WHERE thread_id LIKE 'x%'",
     )
     .await;
-    copy_newest_row(app, "social_accounts", &[("external_id", text)]).await;
+    app.copy_newest_row("social_accounts", rows, &[("external_id", text)]).await;
     app.sql(format!(
         "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
          SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
@@ -72,24 +40,24 @@ async fn fill_lists(app: &TestApp, t: &Tenant<'_>) {
     let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
     t.post(&format!("/webhooks/{webhook}/test"), json!({ "event": "brand.created" })).await.expect(202);
-    copy_newest_row(app, "webhook_deliveries", &[]).await;
-    copy_newest_row(app, "idempotency_keys", &[("key", text)]).await;
-    copy_newest_row(app, "api_keys", &[("hash", hash), ("prefix", "'session'")]).await;
+    app.copy_newest_row("webhook_deliveries", rows, &[]).await;
+    app.copy_newest_row("idempotency_keys", rows, &[("key", text)]).await;
+    app.copy_newest_row("api_keys", rows, &[("hash", hash), ("prefix", "'session'")]).await;
     app.sql(
         "INSERT INTO sessions (api_key_id, user_agent, address) SELECT k.id, 'x', '127.0.0.1' FROM api_keys k \
          WHERE k.prefix = 'session' AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)",
     )
     .await;
     let other = if app.store.is_postgres() { "sha256(('k' || n)::bytea)" } else { "CAST('k' || n AS BLOB)" };
-    copy_newest_row(app, "api_keys", &[("hash", other), ("prefix", "'svc_live'")]).await;
-    copy_newest_row(app, "users", &[("email", "n || '@example.com'")]).await;
+    app.copy_newest_row("api_keys", rows, &[("hash", other), ("prefix", "'svc_live'")]).await;
+    app.copy_newest_row("users", rows, &[("email", "n || '@example.com'")]).await;
     app.sql(format!(
         "INSERT INTO brand_members (brand_id, user_id, role, created_at) \
          SELECT {}, u.id, 'editor', u.created_at FROM users u WHERE u.id <> {}",
         t.brand, t.user
     ))
     .await;
-    copy_newest_row(app, "jobs", &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")])
+    app.copy_newest_row("jobs", rows, &[("state", "'dead'"), ("finished_at", "created_at"), ("last_error", "'Cold.'")])
         .await;
 }
 

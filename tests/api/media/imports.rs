@@ -148,7 +148,7 @@ async fn a_job_reports_its_status(t: Tenant<'_>) {
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"], &job["error"]), (Some("completed"), &asset, &Value::Null));
     // The asset is deleted afterwards.
-    t.app.sql(format!("DELETE FROM media WHERE id = {media}")).await;
+    t.delete(&t.path(&format!("/media/{media}"))).await.expect(204);
     let job = t.get(&shown).await.data(200);
     assert_eq!((job["status"].as_str(), &job["media"]), (Some("completed"), &Value::Null));
 

@@ -35,6 +35,36 @@ impl TestStore {
         self.number(format!("SELECT max(id) FROM jobs WHERE kind = '{kind}' AND subject_id = {subject}")).await
     }
 
+    /// Copies the newest row of a table this many times. `changed` lists columns, each with an expression of `n`.
+    pub async fn copy_newest_row(&self, table: &str, copies: i64, changed: &[(&str, &str)]) {
+        let columns = match self.is_postgres() {
+            true => format!(
+                "SELECT string_agg(column_name, ',') FROM information_schema.columns \
+                 WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id'"
+            ),
+            false => format!("SELECT group_concat(name, ',') FROM pragma_table_info('{table}') WHERE name <> 'id'"),
+        };
+        let columns: String = self.value(columns).await;
+        let expression = |column: &str| {
+            let own = changed.iter().find(|(name, _)| *name == column);
+            own.map_or_else(|| format!("\"{column}\""), |(_, expression)| (*expression).to_owned())
+        };
+        let values: Vec<String> = columns.split(',').map(expression).collect();
+        let names: Vec<String> = columns.split(',').map(|column| format!("\"{column}\"")).collect();
+        self.sql(format!(
+            "
+            INSERT INTO {table} ({})
+            SELECT {}
+            FROM (
+                WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {copies})
+                SELECT n FROM c
+            ) numbers, (SELECT * FROM {table} ORDER BY 1 DESC LIMIT 1) row",
+            names.join(","),
+            values.join(",")
+        ))
+        .await;
+    }
+
     /// Sets the state of jobs (see `count_rows`), as a worker or an operator does.
     pub async fn set_job_state(&self, jobs: impl Display, state: JobState) {
         let ended = matches!(state, JobState::Done | JobState::Dead | JobState::Cancelled);
