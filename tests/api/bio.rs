@@ -29,22 +29,16 @@ fn links() -> Value {
     ])
 }
 
-async fn get(app: &TestApp, path: &str) -> Reply {
-    app.request_at_root("GET", &app.url, path).send().await
-}
-
 fn text(reply: &Reply) -> String {
     String::from_utf8(reply.body.clone()).unwrap()
 }
 
 async fn a_page_is_served_publicly(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
-    let reply = get(t.app, "/@loewe").await;
+    let reply = t.app.page("/@loewe").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
-    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
-    assert!(reply.header("set-cookie").is_none());
     let page = text(&reply);
     assert!(
         page.contains("<h1 dir=\"auto\">Café &#60;i&#62;Löwe&#60;/i&#62;</h1>") && page.contains("Best &#38; only"),
@@ -60,15 +54,14 @@ async fn a_page_is_served_publicly(t: Tenant<'_>) {
     );
     assert!(page.contains(&format!("<meta property=\"og:url\" content=\"{}/@loewe\">", t.app.url)), "{page}");
     for other in ["/@Loewe", "/%40loewe"] {
-        assert_eq!(get(t.app, other).await.body, reply.body, "{other}");
+        assert_eq!(t.app.page(other).await.body, reply.body, "{other}");
     }
     let styles = page.split("href=\"/bio.css").nth(1).unwrap().split('"').next().unwrap();
-    let styles = get(t.app, &format!("/bio.css{styles}")).await;
+    let styles = t.app.page(&format!("/bio.css{styles}")).await;
     assert_eq!((styles.status, styles.header("content-type")), (200, Some("text/css; charset=utf-8")));
     assert!(styles.body.len() + reply.body.len() < 30_000);
     let head = t.app.request_at_root("HEAD", &t.app.url, "/@loewe").send().await;
     assert_eq!((head.status, head.body.len(), head.header("content-type")), (200, 0, reply.header("content-type")));
-    t.app.request_at_root("POST", &t.app.url, "/@loewe").send().await.assert_status(405);
 }
 
 async fn a_link_redirects_to_its_url(t: Tenant<'_>) {
@@ -91,7 +84,7 @@ async fn a_link_redirects_to_its_url(t: Tenant<'_>) {
         "/@mine/l/-1".to_owned(),
         format!("/@nobody/l/{}", created["links"][0]["id"]),
     ] {
-        get(t.app, &path).await.not_found();
+        t.app.page(&path).await.not_found();
     }
 }
 
@@ -99,7 +92,7 @@ async fn an_unknown_slug_returns_404(app: TestApp) {
     for path in
         ["/@nobody", "/@n", "/@-x", "/@a%20b", "/@%F0%9F%A5%90", "/@nobody.html", &format!("/@{}", "a".repeat(64))]
     {
-        let reply = get(&app, path).await;
+        let reply = app.page(path).await;
         reply.not_found();
         assert!(text(&reply).contains("Not found"), "{path}");
         assert_eq!(app.request_at_root("HEAD", &app.url, path).send().await.status, 404);
@@ -116,8 +109,8 @@ async fn views_and_clicks_are_counted_except_from_bots(t: Tenant<'_>) {
             t.app.request_at_root("HEAD", &t.app.url, path).header("user-agent", agent).send().await;
         }
     }
-    get(t.app, page).await;
-    get(t.app, "/@counted/l/999").await.not_found();
+    t.app.page(page).await;
+    t.app.page("/@counted/l/999").await.not_found();
     let shown = async || {
         let page = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
         (page["views"].clone(), page["links"][0]["clicks"].clone(), page["links"][1]["clicks"].clone())
@@ -134,8 +127,8 @@ async fn views_and_clicks_are_counted_except_from_bots(t: Tenant<'_>) {
 async fn counts_are_written_at_shutdown_and_after_a_failure(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "stopped", "links": links() })).await;
     let visit = async || {
-        get(t.app, "/@stopped").await.assert_status(200);
-        get(t.app, &format!("/@stopped/l/{}", created["links"][0]["id"])).await.assert_status(302);
+        t.app.page("/@stopped").await.assert_status(200);
+        t.app.page(&format!("/@stopped/l/{}", created["links"][0]["id"])).await.assert_status(302);
     };
     visit().await;
     t.app.sql("ALTER TABLE bio_links RENAME TO away").await;
@@ -186,34 +179,34 @@ async fn a_change_reaches_other_replicas_within_two_seconds(t: Tenant<'_>) {
 
 async fn a_cached_page_is_served_during_a_database_outage(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "T", "slug": "shown" })).await;
-    let before = get(t.app, "/@shown").await;
+    let before = t.app.page("/@shown").await;
     t.app.sql("ALTER TABLE bio_pages RENAME TO away").await;
     t.app.clock.advance(TimeDelta::minutes(5));
     for _ in 0..3 {
-        let now = get(t.app, "/@shown").await;
+        let now = t.app.page("/@shown").await;
         assert_eq!((now.status, &now.body), (200, &before.body));
     }
-    get(t.app, "/@unknown").await.assert_status(503);
+    t.app.page("/@unknown").await.assert_status(503);
     t.app.sql("ALTER TABLE away RENAME TO bio_pages").await;
-    get(t.app, "/@unknown").await.not_found();
+    t.app.page("/@unknown").await.not_found();
     t.delete(&t.path(&format!("/link-in-bio/{}", created["id"]))).await.expect(204);
-    get(t.app, "/@shown").await.not_found();
+    t.app.page("/@shown").await.not_found();
 }
 
 /// A change made directly in the database appears at the next version check, after two seconds.
 async fn visits_are_served_from_the_cache(app: TestApp) {
     let t = app.tenant("unlimited").await;
     make(&t, json!({ "title": "T", "slug": "kept" })).await;
-    let before = get(&app, "/@kept").await;
+    let before = app.page("/@kept").await;
     app.sql("UPDATE bio_pages SET title = 'changed', version = version + 1").await;
     app.clock.advance(TimeDelta::milliseconds(1_900));
-    assert_eq!(get(&app, "/@kept").await.body, before.body);
+    assert_eq!(app.page("/@kept").await.body, before.body);
     app.clock.advance(TimeDelta::milliseconds(100));
-    assert!(text(&get(&app, "/@kept").await).contains("changed"));
+    assert!(text(&app.page("/@kept").await).contains("changed"));
     // An unchanged page is not reloaded: only its version is checked.
     app.sql("UPDATE bio_pages SET title = 'unversioned'").await;
     app.clock.advance(TimeDelta::seconds(2));
-    assert!(text(&get(&app, "/@kept").await).contains("changed"));
+    assert!(text(&app.page("/@kept").await).contains("changed"));
 }
 
 /// The avatar's alt text is part of the page, but it can change without a change to the page's row.

@@ -50,8 +50,7 @@ async fn an_account_is_connected_by_its_own_login(s: TestStore) {
     assert!(text(&person.open(&url).await).contains("only on professional accounts"));
     let platform_url = person.leave(&url).await;
     assert_eq!(platform_url.path(), "/oauth/authorize");
-    let response = person.open(instagram.oauth.agree(&platform_url).as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(instagram.oauth.agree(&platform_url).as_str()).await;
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!((&account["external_id"], &account["username"]), (&json!(ACCOUNT), &json!("bakery")));

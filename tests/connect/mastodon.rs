@@ -73,8 +73,7 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
 async fn connect(t: &crate::support::app::Tenant<'_>, mastodon: &crate::support::mastodon::RunningMastodon) {
     let (path, mut person) = (mastodon_path(t, mastodon).await, Person::new(t.app));
     let callback = mastodon.fake.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
 }
 
 async fn an_application_is_registered_once_for_each_server(app: TestApp) {
@@ -180,8 +179,7 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     // A member of both brands may replace them.
     app.member(t.brand, colleague.user, Role::Editor).await;
     let callback = mastodon.fake.agree(&person.leave(&path().await).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
     assert_ne!(token(&t).await, before);
 }
 
@@ -285,8 +283,7 @@ async fn a_server_that_does_not_state_its_limits_is_connected(app: TestApp) {
     let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     mastodon.fake.script("/api/v2/instance", wiremock::ResponseTemplate::new(500));
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!(account["limits"], json!(null));
     let body = json!({ "content": "x".repeat(501), "accounts": [account["id"]] });

@@ -9,7 +9,7 @@ use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::mastodon::{Mastodon, RunningMastodon};
 use crate::support::person::{Person, assert_page, text};
 
-on_both_apps!(a_denied_connection_can_be_retried, a_state_works_once, only_one_of_two_people_connects,);
+on_both_apps!(a_denied_or_rejected_connection_can_be_retried, a_state_works_once, only_one_of_two_people_connects,);
 on_one_app!(
     a_url_expires_after_half_an_hour,
     an_unknown_url_is_not_found,
@@ -19,13 +19,15 @@ on_one_app!(
     a_missing_permission_is_named,
     a_full_brand_is_reported,
     an_unavailable_platform_is_reported,
-    a_rejected_code_is_reported,
     an_issuer_of_another_server_is_rejected,
     requests_are_limited,
 );
 
-async fn start<'a>(app: &'a TestApp, plan: &str) -> (Tenant<'a>, RunningMastodon) {
-    (app.tenant(plan).await, Mastodon::start(&now(app)).await)
+/// Returns a tenant, a server, the path of a URL that connects an account of the server, and a person.
+async fn start<'a>(app: &'a TestApp, plan: &str) -> (Tenant<'a>, RunningMastodon, String, Person<'a>) {
+    let (t, mastodon) = (app.tenant(plan).await, Mastodon::start(&now(app)).await);
+    let path = mastodon_path(&t, &mastodon).await;
+    (t, mastodon, path, Person::new(app))
 }
 
 async fn assert_nothing_connected(t: &Tenant<'_>) {
@@ -41,9 +43,8 @@ fn with_parameter(callback: &Url, name: &str, value: &str) -> String {
     url.into()
 }
 
-async fn a_denied_connection_can_be_retried(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+async fn a_denied_or_rejected_connection_can_be_retried(app: TestApp) {
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let denied = person.open(&with_parameter(&callback, "error", "access_denied")).await;
     assert_page(&denied, 403, "No account was connected");
@@ -56,15 +57,17 @@ async fn a_denied_connection_can_be_retried(app: TestApp) {
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&with_parameter(&callback, "error", "<b>Send money</b>")).await;
     assert!(!text(&wrong).contains("money"), "{}", text(&wrong));
+    let callback = mastodon.fake.agree(&person.leave(&path).await);
+    let wrong = person.open(&with_parameter(&callback, "code", "forged")).await;
+    assert_page(&wrong, 502, "Mastodon rejected the connection");
+    assert_nothing_connected(&t).await;
     // The URL still works.
     let callback = mastodon.fake.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
 }
 
 async fn a_url_expires_after_half_an_hour(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     app.store.clock.advance(TimeDelta::minutes(29));
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     app.store.clock.advance(TimeDelta::minutes(1));
@@ -84,8 +87,7 @@ async fn an_unknown_url_is_not_found(app: TestApp) {
 }
 
 async fn a_response_without_its_state_is_rejected(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let title = "This response does not match a connection";
     for wrong in [
@@ -100,14 +102,12 @@ async fn a_response_without_its_state_is_rejected(app: TestApp) {
     }
     assert_nothing_connected(&t).await;
     // None of these was the real response, so that one is still valid.
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
 }
 
 async fn another_browser_cannot_finish(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person, mut other_browser) =
-        (mastodon_path(&t, &mastodon).await, Person::new(&app), Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
+    let mut other_browser = Person::new(&app);
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     assert_page(&other_browser.open(callback.as_str()).await, 403, "This is a different browser");
     // A browser with a cookie of another connection is a different browser, too.
@@ -121,8 +121,7 @@ async fn another_browser_cannot_finish(app: TestApp) {
 }
 
 async fn a_form_of_another_site_is_rejected(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let path = mastodon_path(&t, &mastodon).await;
+    let (_, _mastodon, path, _) = start(&app, "unlimited").await;
     let url = format!("{}{path}", app.url);
     let reply = app.visit("POST", &url).header("sec-fetch-site", "cross-site").send().await;
     assert_page(&reply, 403, "This form did not come from this page");
@@ -138,9 +137,8 @@ async fn a_form_of_another_site_is_rejected(app: TestApp) {
 }
 
 async fn a_missing_permission_is_named(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     mastodon.fake.oauth.set_granted_scopes("profile read:statuses read:notifications");
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(callback.as_str()).await;
     assert_page(&page, 403, "A permission is missing");
@@ -149,8 +147,7 @@ async fn a_missing_permission_is_named(app: TestApp) {
 }
 
 async fn a_full_brand_is_reported(app: TestApp) {
-    let (t, mastodon) = start(&app, "free").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "free").await;
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     for handle in ["one", "two", "three"] {
         t.account(handle).await;
@@ -160,13 +157,11 @@ async fn a_full_brand_is_reported(app: TestApp) {
     t.delete(&t.path(&format!("/social-accounts/{}", ids[0]["id"]))).await.expect(200);
     // The attempt did not use up the URL.
     let callback = mastodon.fake.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
 }
 
 async fn an_unavailable_platform_is_reported(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     mastodon.fake.script("/.well-known/oauth-authorization-server", ResponseTemplate::new(503));
     assert_page(&person.submit(&path, &[]).await, 502, "Mastodon is unavailable");
     mastodon.fake.script("/api/v1/apps", ResponseTemplate::new(500));
@@ -178,36 +173,22 @@ async fn an_unavailable_platform_is_reported(app: TestApp) {
     }
     assert_nothing_connected(&t).await;
     let callback = mastodon.fake.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
-}
-
-async fn a_rejected_code_is_reported(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
-    let callback = mastodon.fake.agree(&person.leave(&path).await);
-    let page = person.open(&with_parameter(&callback, "code", "forged")).await;
-    assert_page(&page, 502, "Mastodon rejected the connection");
-    assert_nothing_connected(&t).await;
+    person.finish(callback.as_str()).await;
 }
 
 async fn an_issuer_of_another_server_is_rejected(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
-    let mut callback = mastodon.fake.agree(&person.leave(&path).await);
-    let genuine = callback.clone();
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
+    let mut genuine = mastodon.fake.agree(&person.leave(&path).await);
+    let mut callback = genuine.clone();
     callback.query_pairs_mut().append_pair("iss", "https://evil.example/");
     assert_page(&person.open(callback.as_str()).await, 400, "The response came from somewhere else");
     assert_nothing_connected(&t).await;
-    let mut genuine = genuine;
     genuine.query_pairs_mut().append_pair("iss", &format!("{}/", mastodon.server.uri()));
-    let response = person.open(genuine.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(genuine.as_str()).await;
 }
 
 async fn a_state_works_once(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let (path, mut person) = (mastodon_path(&t, &mastodon).await, Person::new(&app));
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     mastodon.fake.script("/oauth/token", ResponseTemplate::new(503));
     assert_page(&person.open(callback.as_str()).await, 502, "Mastodon is unavailable");
@@ -216,19 +197,16 @@ async fn a_state_works_once(app: TestApp) {
     let older = mastodon.fake.agree(&person.leave(&path).await);
     let newer = mastodon.fake.agree(&person.leave(&path).await);
     assert_page(&person.open(older.as_str()).await, 400, "This response does not match a connection");
-    let response = person.open(newer.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(newer.as_str()).await;
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200).as_array().unwrap().len(), 1);
 }
 
 async fn only_one_of_two_people_connects(app: TestApp) {
-    let (t, mastodon) = start(&app, "unlimited").await;
-    let path = mastodon_path(&t, &mastodon).await;
-    let (mut first, mut second) = (Person::new(&app), Person::new(&app));
+    let (_, mastodon, path, mut first) = start(&app, "unlimited").await;
+    let mut second = Person::new(&app);
     let first_callback = mastodon.fake.agree(&first.leave(&path).await);
     let callback = mastodon.fake.agree(&second.leave(&path).await);
-    let response = second.open(callback.as_str()).await;
-    assert_page(&second.follow(&response).await, 200, "Connected");
+    second.finish(callback.as_str()).await;
     assert_page(&first.open(first_callback.as_str()).await, 400, "This response does not match a connection");
     assert_page(&first.open(&path).await, 410, "This link has already been used");
 }

@@ -95,8 +95,7 @@ async fn the_only_blog_needs_no_choice(s: TestStore) {
     let t = app.tenant("unlimited").await;
     let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
     let callback = tumblr.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["username"], "ann");
 }
 
@@ -178,8 +177,7 @@ async fn the_nearest_application_is_used(s: TestStore) {
     // A token is refreshed with the application that issued it, whatever application is set later.
     let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
     let callback = tumblr.agree(&person.leave(&path).await);
-    let response = person.open(callback.as_str()).await;
-    assert_page(&person.follow(&response).await, 200, "Connected");
+    person.finish(callback.as_str()).await;
     set(Owner::Brand(t.brand), "newer").await;
     let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
     let refresh = t.path(&format!("/social-accounts/{id}/refresh"));
@@ -219,8 +217,7 @@ async fn a_reconnect_without_a_refresh_token_keeps_the_old_one(s: TestStore) {
     let connect = async || {
         let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
         let callback = tumblr.agree(&person.leave(&path).await);
-        let response = person.open(callback.as_str()).await;
-        assert_page(&person.follow(&response).await, 200, "Connected");
+        person.finish(callback.as_str()).await;
         let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
         let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
         serde_json::from_str::<Value>(found.1.expose_secret()).unwrap()

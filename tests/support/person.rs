@@ -60,6 +60,12 @@ impl<'a> Person<'a> {
         button(&html)
     }
 
+    /// Opens the callback, which connects the account.
+    pub async fn finish(&mut self, callback: &str) {
+        let response = self.open(callback).await;
+        assert_page(&self.follow(&response).await, 200, "Connected");
+    }
+
     /// Follows a redirect to another step.
     pub async fn follow(&mut self, reply: &Reply) -> Reply {
         reply.assert_status(303);

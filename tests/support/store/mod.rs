@@ -96,27 +96,12 @@ pub(crate) use test_on_engines;
 macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
-            use $crate::support::store::{TestStore, in_time};
-
-            #[tokio::test]
-            async fn sqlite_directory() {
-                in_time(Box::pin(super::$name(TestStore::sqlite().await))).await;
-            }
-
-            #[tokio::test]
-            async fn sqlite_s3() {
-                in_time(Box::pin(super::$name(TestStore::sqlite().await.on_s3().await))).await;
-            }
-
-            #[tokio::test]
-            async fn postgres_directory() {
-                in_time(Box::pin(super::$name(TestStore::postgres().await))).await;
-            }
-
-            #[tokio::test]
-            async fn postgres_s3() {
-                in_time(Box::pin(super::$name(TestStore::postgres().await.on_s3().await))).await;
-            }
+            $crate::support::store::test_on_engines!(
+                [tokio::test] [] directory |s| super::super::$name(s).await
+            );
+            $crate::support::store::test_on_engines!(
+                [tokio::test] [] s3 |s| super::super::$name(s.on_s3().await).await
+            );
         }
     )+};
 }
