@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::images;
 
 on_one_app!(an_unknown_slug_returns_404, visits_are_served_from_the_cache);
@@ -29,17 +29,13 @@ fn links() -> Value {
     ])
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8(reply.body.clone()).unwrap()
-}
-
 async fn a_page_is_served_publicly(t: Tenant<'_>) {
     let created = make(&t, json!({ "title": "Café <i>Löwe</i>", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links() })).await;
     let reply = t.app.page("/@loewe").await;
     assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/html; charset=utf-8")));
     let policy = reply.header("content-security-policy").unwrap();
     assert!(policy.starts_with("default-src 'none'; style-src 'self';"), "{policy}");
-    let page = text(&reply);
+    let page = reply.text();
     assert!(
         page.contains("<h1 dir=\"auto\">Café &#60;i&#62;Löwe&#60;/i&#62;</h1>") && page.contains("Best &#38; only"),
         "{page}"
@@ -94,7 +90,7 @@ async fn an_unknown_slug_returns_404(app: TestApp) {
     {
         let reply = app.page(path).await;
         reply.not_found();
-        assert!(text(&reply).contains("Not found"), "{path}");
+        assert!(reply.text().contains("Not found"), "{path}");
         assert_eq!(app.request_at_root("HEAD", &app.url, path).send().await.status, 404);
     }
 }
@@ -146,7 +142,7 @@ async fn a_change_reaches_other_replicas_within_two_seconds(t: Tenant<'_>) {
         let mut titles = Vec::new();
         for url in [&t.app.url, &replica] {
             let reply = t.app.request_at_root("GET", url, path).send().await;
-            let page = text(&reply);
+            let page = reply.text();
             titles.push(page.split("<h1 dir=\"auto\">").nth(1).map(|rest| rest.split('<').next().unwrap().to_owned()));
         }
         titles.iter().map(|title| title.clone().unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join(" ")
@@ -202,11 +198,11 @@ async fn visits_are_served_from_the_cache(app: TestApp) {
     app.clock.advance(TimeDelta::milliseconds(1_900));
     assert_eq!(app.page("/@kept").await.body, before.body);
     app.clock.advance(TimeDelta::milliseconds(100));
-    assert!(text(&app.page("/@kept").await).contains("changed"));
+    assert!(app.page("/@kept").await.text().contains("changed"));
     // An unchanged page is not reloaded: only its version is checked.
     app.sql("UPDATE bio_pages SET title = 'unversioned'").await;
     app.clock.advance(TimeDelta::seconds(2));
-    assert!(text(&app.page("/@kept").await).contains("changed"));
+    assert!(app.page("/@kept").await.text().contains("changed"));
 }
 
 /// The avatar's alt text is part of the page, but it can change without a change to the page's row.
@@ -215,11 +211,11 @@ async fn an_alt_text_change_invalidates_the_page(t: Tenant<'_>) {
     let asset = t.upload("me.png", &images::png(6, 4), &[("alt_text", "One")]).await.data(201);
     make(&t, json!({ "title": "T", "slug": "seen", "avatar": asset["id"] })).await;
     for url in [&t.app.url, &replica] {
-        assert!(text(&t.app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"One\""));
+        assert!(t.app.request_at_root("GET", url, "/@seen").send().await.text().contains("alt=\"One\""));
     }
     t.put(&t.path(&format!("/media/{}", asset["id"])), json!({ "alt_text": "Two" })).await.expect(200);
     t.app.clock.advance(TimeDelta::seconds(2));
     for url in [&t.app.url, &replica] {
-        assert!(text(&t.app.request_at_root("GET", url, "/@seen").send().await).contains("alt=\"Two\""));
+        assert!(t.app.request_at_root("GET", url, "/@seen").send().await.text().contains("alt=\"Two\""));
     }
 }

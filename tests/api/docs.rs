@@ -5,7 +5,7 @@ use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::bio_http::raw;
-use crate::support::app::{BASE, Reply, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{BASE, TestApp, on_one_app, on_sqlite_app};
 use crate::support::document::{assert_conforms, resolve};
 
 on_one_app!(examples_work_on_a_fresh_installation,);
@@ -21,10 +21,6 @@ on_sqlite_app!(
     times_in_examples_are_in_the_future,
 );
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 /// Returns the values of an attribute in a page.
 fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
     let start = format!("{attribute}=\"");
@@ -37,7 +33,7 @@ async fn the_reference_is_a_page_without_inline_scripts(app: TestApp) {
         reply.assert_status(200);
         let policy = reply.header("content-security-policy").unwrap_or_default();
         assert!(policy.contains("script-src 'self';") && policy.contains("frame-ancestors 'none'"), "{policy}");
-        let page = text(&reply);
+        let page = reply.text();
         assert!(page.contains("name=\"viewport\"") && page.contains("<h1>API reference"), "{page}");
         assert!(page.contains(env!("CARGO_PKG_VERSION")) && !page.contains("<script>"), "{page}");
         for link in ["/docs/getting-started", "/docs/errors", "/docs/webhooks", "/api/public/v1/openapi.json"] {
@@ -49,7 +45,7 @@ async fn the_reference_is_a_page_without_inline_scripts(app: TestApp) {
 }
 
 async fn assets_are_compressed_and_cached(app: TestApp) {
-    let page = text(&app.page("/docs").await);
+    let page = app.page("/docs").await.text();
     let mut files = values(&page, "src");
     files.extend(values(&page, "href"));
     files.retain(|file| file.starts_with("/docs/assets/"));
@@ -75,11 +71,11 @@ async fn guides_are_rendered_for_this_server(app: TestApp) {
         let reply = app.page(path).await;
         reply.assert_status(200);
         assert_eq!(reply.header("content-type"), Some("text/html; charset=utf-8"));
-        let page = text(&reply);
+        let page = reply.text();
         assert!(page.contains(&format!("<h1>{title}</h1>")), "{page}");
         assert!(!page.contains("127.0.0.1:8080") && !page.contains("<!-- "), "{path}");
     }
-    assert!(text(&app.page("/docs/getting-started").await).contains(&format!("API={}/api/public/v1", app.url)));
+    assert!(app.page("/docs/getting-started").await.text().contains(&format!("API={}/api/public/v1", app.url)));
     app.page("/docs/unknown").await.assert_status(404);
 }
 
@@ -94,7 +90,7 @@ async fn every_error_links_to_its_entry(app: TestApp) {
         t.post("/brands", json!({})).await,
         t.get("/brands/999999").await,
     ];
-    let catalogue = text(&app.page("/docs/errors").await);
+    let catalogue = app.page("/docs/errors").await.text();
     for reply in replies {
         let error = reply.json()["error"].take();
         let code = error["code"].as_str().unwrap();

@@ -4,15 +4,11 @@ use chrono::TimeDelta;
 
 use super::checks;
 use super::tenancy::TenantRecords;
-use crate::support::app::{Reply, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{TestApp, on_one_app, on_sqlite_app};
 
 on_one_app!(head_matches_get,);
 
 on_sqlite_app!(robots_and_browsers_find_their_files, not_found_is_a_page,);
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
 
 async fn robots_and_browsers_find_their_files(app: TestApp) {
     for (path, kind, part) in [
@@ -28,7 +24,7 @@ async fn robots_and_browsers_find_their_files(app: TestApp) {
             (Some(kind), Some("nosniff"))
         );
         assert!(reply.header("cache-control").is_some_and(|cache| cache.starts_with("public, max-age=")), "{path}");
-        assert!(text(&reply).contains(part), "{path}");
+        assert!(reply.text().contains(part), "{path}");
         let tag = reply.header("etag").unwrap_or_default();
         let again = app.request_at_root("GET", &app.url, path).header("if-none-match", tag).send().await;
         again.assert_status(304);
@@ -43,19 +39,19 @@ async fn not_found_is_a_page(app: TestApp) {
     {
         let reply = app.page(path).await;
         reply.not_found();
-        assert!(text(&reply).contains("<h1>Not found</h1>") && text(&reply).contains("/page.css?"), "{path}");
+        assert!(reply.text().contains("<h1>Not found</h1>") && reply.text().contains("/page.css?"), "{path}");
     }
     let comment = app.request_at_root("POST", &app.url, "/sandbox/demo/posts/999/comments");
     let reply = comment.raw("name=Vera&body=Hello").header("content-type", "application/x-www-form-urlencoded");
     let reply = reply.send().await;
     reply.not_found();
-    assert!(text(&reply).contains("This post does not exist"), "{}", text(&reply));
+    assert!(reply.text().contains("This post does not exist"), "{}", reply.text());
     // Other unknown paths are a page in a browser, and otherwise return an API error.
     for path in ["/unknown", "/docs/unknown", "/brands/1/unknown"] {
         let browser = app.request_at_root("GET", &app.url, path).header("accept", "text/html,*/*;q=0.8");
         let reply = browser.send().await;
         reply.not_found();
-        assert!(text(&reply).contains("<h1>Not found</h1>"), "{path}: {}", text(&reply));
+        assert!(reply.text().contains("<h1>Not found</h1>"), "{path}: {}", reply.text());
     }
     app.page("/unknown").await.assert_status(404);
     assert_eq!(app.page("/unknown").await.json()["error"]["code"], "not_found");

@@ -10,7 +10,7 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use super::driver::Driver;
 use super::{DESKTOP, PHONE};
 use crate::support::app::{Tenant, TestApp};
-use crate::support::person::{Person, text};
+use crate::support::person::Person;
 use crate::support::store::TestStore;
 use crate::support::tumblr::Tumblr;
 
@@ -98,7 +98,7 @@ async fn error_pages_of_a_platform_look_right() {
         ("full", "The brand cannot have another account", full_brand),
         ("away", "Tumblr is unavailable", unavailable),
     ] {
-        let html = text(&page).replace("href=\"/connect.css\"", &format!("href=\"{}/connect.css\"", app.url));
+        let html = page.text().replace("href=\"/connect.css\"", &format!("href=\"{}/connect.css\"", app.url));
         assert!(html.contains(&format!("<h1>{title}</h1>")), "{html}");
         let file = tempfile::Builder::new().suffix(".html").tempfile().unwrap();
         std::fs::write(file.path(), html).unwrap();

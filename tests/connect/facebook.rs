@@ -10,7 +10,7 @@ use wiremock::MockServer;
 
 use crate::support::app::TestApp;
 use crate::support::facebook::Facebook;
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
@@ -41,14 +41,14 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     let authorization = t.post(&t.path("/social-accounts/authorize"), body).await.data(200);
     let (url, mut person) = (authorization["authorization_url"].as_str().unwrap(), Person::new(&app));
     let first = person.open(url).await;
-    assert!(text(&first).contains("Until Meta has reviewed"), "{}", text(&first));
-    assert!(text(&first).contains("use the permission <code>read_insights</code>"), "{}", text(&first));
+    assert!(first.text().contains("Until Meta has reviewed"), "{}", first.text());
+    assert!(first.text().contains("use the permission <code>read_insights</code>"), "{}", first.text());
     let authorize = person.leave(url).await;
     // The additional permission is requested; this Facebook server does not grant it.
     let scope = "pages_show_list,pages_manage_posts,pages_read_engagement,business_management,read_insights";
     assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == scope), "{authorize}");
     let response = person.open(facebook.agree(&authorize).as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert!(page.contains("Choose a page") && page.contains("Bakery") && page.contains("Shop"), "{page}");
     let chosen = person.submit(response.header("location").unwrap(), &[("choice", "43")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
@@ -78,5 +78,5 @@ async fn a_declined_permission_is_named(s: TestStore) {
     let authorize = person.leave(authorization["authorization_url"].as_str().unwrap()).await;
     let page = person.open(facebook.agree(&authorize).as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(text(&page).contains("publish posts and images on the page (pages_manage_posts)"), "{}", text(&page));
+    assert!(page.text().contains("publish posts and images on the page (pages_manage_posts)"), "{}", page.text());
 }

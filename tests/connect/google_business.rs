@@ -8,7 +8,7 @@ use wiremock::MockServer;
 
 use crate::support::app::{Tenant, TestApp};
 use crate::support::google::{Google, no_quota};
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
@@ -39,16 +39,16 @@ async fn a_location_is_found_and_connected(s: TestStore) {
     let (app, google, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     let (url, mut person) = (authorization_url(&t).await, Person::new(&app));
-    let first = text(&person.open(&url).await);
+    let first = person.open(&url).await.text();
     for part in ["your Google Business Profile location", "a quota of 0", "after seven days"] {
         assert!(first.contains(part), "{part}: {first}");
     }
     let callback = google.agree(&person.leave(&url).await);
     let response = person.open(callback.as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert!(page.contains("Choose a location") && page.contains("Search by name"), "{page}");
     let choice_path = response.header("location").unwrap();
-    let found = text(&person.open(&format!("{choice_path}?q=main+street+37")).await);
+    let found = person.open(&format!("{choice_path}?q=main+street+37")).await.text();
     assert_eq!(found.matches("type=\"radio\"").count(), 1, "by its address: {found}");
     let chosen = person.submit(choice_path, &[("choice", "accounts/1/locations/37")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");
@@ -66,6 +66,6 @@ async fn without_quota_the_page_tells_the_operator_what_to_do(s: TestStore) {
     google.script(no_quota());
     let page = person.open(callback.as_str()).await;
     assert_page(&page, 502, "Google Business Profile rejected the connection");
-    assert!(text(&page).contains("the operator must apply for it"), "{}", text(&page));
+    assert!(page.text().contains("the operator must apply for it"), "{}", page.text());
     assert_eq!(t.get(&t.path("/social-accounts")).await.data(200), json!([]));
 }

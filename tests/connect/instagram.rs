@@ -12,7 +12,7 @@ use wiremock::MockServer;
 use crate::support::app::{Tenant, TestApp};
 use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM};
 use crate::support::facebook::Facebook;
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::request::assert_fields;
 use crate::support::store::{TestStore, on_one};
 
@@ -47,7 +47,7 @@ async fn an_account_is_connected_by_its_own_login(s: TestStore) {
     let app = TestApp::start_with_platforms(s, config).await;
     let t = app.tenant("unlimited").await;
     let (url, mut person) = (authorize(&t, "default").await, Person::new(&app));
-    assert!(text(&person.open(&url).await).contains("only on professional accounts"));
+    assert!(person.open(&url).await.text().contains("only on professional accounts"));
     let platform_url = person.leave(&url).await;
     assert_eq!(platform_url.path(), "/oauth/authorize");
     person.finish(instagram.oauth.agree(&platform_url).as_str()).await;
@@ -87,7 +87,7 @@ async fn an_account_behind_a_page_is_chosen(s: TestStore) {
     let (url, mut person) = (authorize(&t, "page").await, Person::new(&app));
     let platform_url = person.leave(&url).await;
     let response = person.open(facebook.agree(&platform_url).as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert!(page.contains("bakery") && page.contains("shop") && !page.contains("Mill"), "{page}");
     let chosen = person.submit(response.header("location").unwrap(), &[("choice", "43")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");

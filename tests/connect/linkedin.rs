@@ -12,7 +12,7 @@ use wiremock::{MockServer, ResponseTemplate};
 
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::linkedin::Linkedin;
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::store::{TestStore, on_one};
 
 on_one!(
@@ -55,7 +55,7 @@ async fn a_page_is_connected_with_the_second_application(s: TestStore) {
     authorize(&t, "default").await.expect_error(422, "platform_not_configured");
     let authorization = authorize(&t, "page").await.data(200);
     let (url, mut person) = (authorization["authorization_url"].as_str().unwrap(), Person::new(&app));
-    let first = text(&person.open(url).await);
+    let first = person.open(url).await.text();
     assert!(first.contains("your LinkedIn page") && first.contains("Community Management"), "{first}");
     let platform_url = person.leave(url).await;
     assert_eq!(client_id(&platform_url), "page-app");
@@ -64,7 +64,7 @@ async fn a_page_is_connected_with_the_second_application(s: TestStore) {
     let query = platform_url.query().unwrap();
     assert!(query.contains("r_organization_social_feed") && !query.contains("of_persons"), "{platform_url}");
     let response = person.open(linkedin.oauth.agree(&platform_url).as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert!(page.contains("Choose a page") && page.contains("Organisation 9"), "{page}");
     let choice = [("choice", "urn:li:organization:9")];
     let chosen = person.submit(response.header("location").unwrap(), &choice).await;
@@ -112,5 +112,5 @@ async fn an_unsupported_version_is_named_on_the_page(s: TestStore) {
     linkedin.scripted.lock().unwrap().push(unsupported_version);
     let page = person.open(callback.as_str()).await;
     assert_page(&page, 502, "LinkedIn rejected the connection");
-    assert!(text(&page).contains("CRIER_LINKEDIN_API_VERSION"), "{}", text(&page));
+    assert!(page.text().contains("CRIER_LINKEDIN_API_VERSION"), "{}", page.text());
 }

@@ -13,7 +13,7 @@ use crate::support::client::until_true;
 use crate::support::images;
 use crate::support::mastodon::{Limits, Mastodon};
 use crate::support::oauth::error;
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 
 on_one_app!(
     a_person_connects_an_account_through_two_replicas,
@@ -40,7 +40,7 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     let first = person.open(&path).await;
     assert_page(&first, 200, "Connect Mastodon");
     for part in ["Bakery", "127.0.0.1", "publish posts and images", "Continue to Mastodon"] {
-        assert!(text(&first).contains(part), "{part}: {}", text(&first));
+        assert!(first.text().contains(part), "{part}: {}", first.text());
     }
     // Each step uses another replica than the step before.
     let authorize = person.leave(&format!("{replica}{path}")).await;
@@ -52,7 +52,7 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     let response = person.open(callback.as_str()).await;
     let done = person.follow(&response).await;
     assert_page(&done, 200, "Connected");
-    assert!(text(&done).contains("Ann &#60;b&#62;") && !text(&done).contains("access-"), "{}", text(&done));
+    assert!(done.text().contains("Ann &#60;b&#62;") && !done.text().contains("access-"), "{}", done.text());
 
     let account = t.get(&t.path("/social-accounts")).await.data(200)[0].clone();
     assert_eq!(account["platform"], "mastodon");

@@ -10,7 +10,7 @@ use url::Url;
 use wiremock::MockServer;
 
 use crate::support::app::{Tenant, TestApp};
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::shopify::{SECRET, SHOP, Shopify, blog_id};
 use crate::support::store::{TestStore, on_one};
 
@@ -50,13 +50,13 @@ async fn a_blog_of_a_shop_is_chosen_and_connected(s: TestStore) {
     let (app, shopify, _server) = start(s).await;
     let t = app.tenant("unlimited").await;
     let (path, mut person) = (path(&t).await, Person::new(&app));
-    let first = text(&person.open(&path).await);
+    let first = person.open(&path).await.text();
     assert!(first.contains(SHOP) && first.contains("your Shopify blog") && first.contains("custom application"));
     let authorize = person.leave(&path).await;
     assert_eq!(authorize.host_str(), Some(SHOP));
     assert!(authorize.query_pairs().any(|(name, value)| name == "scope" && value == "write_content"), "{authorize}");
     let response = person.open(shopify.agree(&authorize).as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert!(page.contains("Choose a blog") && page.contains("Recipes") && !page.contains("access-"), "{page}");
     let chosen = person.submit(response.header("location").unwrap(), &[("choice", &blog_id(2))]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");

@@ -7,7 +7,7 @@ use wiremock::ResponseTemplate;
 use super::{mastodon_path, now};
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::mastodon::{Mastodon, RunningMastodon};
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 
 on_both_apps!(a_denied_or_rejected_connection_can_be_retried, a_state_works_once, only_one_of_two_people_connects,);
 on_one_app!(
@@ -53,10 +53,10 @@ async fn a_denied_or_rejected_connection_can_be_retried(app: TestApp) {
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&with_parameter(&callback, "error", "invalid_scope")).await;
     assert_page(&wrong, 502, "Mastodon rejected the connection");
-    assert!(text(&wrong).contains("(invalid_scope)"));
+    assert!(wrong.text().contains("(invalid_scope)"));
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&with_parameter(&callback, "error", "<b>Send money</b>")).await;
-    assert!(!text(&wrong).contains("money"), "{}", text(&wrong));
+    assert!(!wrong.text().contains("money"), "{}", wrong.text());
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let wrong = person.open(&with_parameter(&callback, "code", "forged")).await;
     assert_page(&wrong, 502, "Mastodon rejected the connection");
@@ -142,7 +142,7 @@ async fn a_missing_permission_is_named(app: TestApp) {
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(callback.as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(text(&page).contains("publish posts and images (write:statuses)"), "{}", text(&page));
+    assert!(page.text().contains("publish posts and images (write:statuses)"), "{}", page.text());
     assert_nothing_connected(&t).await;
 }
 

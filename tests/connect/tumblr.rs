@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wiremock::MockServer;
 
 use crate::support::app::{Reply, Tenant, TestApp};
-use crate::support::person::{Person, assert_page, text};
+use crate::support::person::{Person, assert_page};
 use crate::support::store::{TestStore, on_one};
 use crate::support::tumblr::{TOKEN_LIFE, Tumblr};
 
@@ -61,15 +61,15 @@ async fn a_blog_is_chosen_and_connected(s: TestStore) {
     let (app, tumblr, _server) = start(s, BLOGS).await;
     let t = app.tenant("unlimited").await;
     let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
-    assert!(text(&person.open(&path).await).contains("your Tumblr blog"));
+    assert!(person.open(&path).await.text().contains("your Tumblr blog"));
     let authorize = person.leave(&path).await;
     assert!(authorize.query().unwrap().contains("scope=basic+write+offline_access"), "{authorize}");
     let response = person.open(tumblr.agree(&authorize).as_str()).await;
     let page = person.follow(&response).await;
     assert_page(&page, 200, "Choose a blog");
-    assert!(text(&page).contains("Rye &#38; more") && !text(&page).contains("Search by name"), "{}", text(&page));
+    assert!(page.text().contains("Rye &#38; more") && !page.text().contains("Search by name"), "{}", page.text());
     for secret in ["access-", "refresh-", "installation"] {
-        assert!(!text(&page).contains(secret), "{secret}");
+        assert!(!page.text().contains(secret), "{secret}");
     }
     let choice_path = response.header("location").unwrap().to_owned();
     let chosen = person.submit(&choice_path, &[("choice", "t:rye")]).await;
@@ -107,14 +107,14 @@ async fn a_long_list_can_be_searched(s: TestStore) {
     let (path, mut person) = (authorization_path(&t).await, Person::new(&app));
     let callback = tumblr.agree(&person.leave(&path).await);
     let response = person.open(callback.as_str()).await;
-    let page = text(&person.follow(&response).await);
+    let page = person.follow(&response).await.text();
     assert_eq!(page.matches("type=\"radio\"").count(), 50);
     assert!(page.contains("20 more are not shown") && page.contains("Search by name"), "{page}");
     let choice_path = response.header("location").unwrap();
-    let found = text(&person.open(&format!("{choice_path}?q=NUMBER+69")).await);
+    let found = person.open(&format!("{choice_path}?q=NUMBER+69")).await.text();
     assert_eq!(found.matches("type=\"radio\"").count(), 1);
     assert!(found.contains("value=\"t:blog-69\""), "{found}");
-    let no_results = text(&person.open(&format!("{choice_path}?q=%22%3E%3Cb%3E")).await);
+    let no_results = person.open(&format!("{choice_path}?q=%22%3E%3Cb%3E")).await.text();
     assert!(no_results.contains("No results.") && !no_results.contains("<b>"), "{no_results}");
     let chosen = person.submit(choice_path, &[("choice", "t:blog-69")]).await;
     assert_page(&person.follow(&chosen).await, 200, "Connected");

@@ -35,17 +35,13 @@ async fn link(app: &TestApp, user: i64) -> String {
     format!("/sign-in/{}", token.expose_secret())
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 async fn a_link_signs_in_once(t: Tenant<'_>) {
     let path = link(t.app, t.user).await;
     // An email scanner opens the link first, and the user after that.
     for _ in 0..2 {
         let page = t.app.page(&path).await;
         page.assert_status(200);
-        assert!(text(&page).contains("Sign in as"), "{}", text(&page));
+        assert!(page.text().contains("Sign in as"), "{}", page.text());
         assert!(page.header("set-cookie").is_none());
     }
     let signed_in = post(t.app, &path).await;
@@ -57,7 +53,7 @@ async fn a_link_signs_in_once(t: Tenant<'_>) {
     }
     for reply in [t.app.page(&path).await, post(t.app, &path).await] {
         reply.assert_status(410);
-        assert!(text(&reply).contains("This link has already been used") && reply.header("set-cookie").is_none());
+        assert!(reply.text().contains("This link has already been used") && reply.header("set-cookie").is_none());
     }
 
     let last = link(t.app, t.user).await;
@@ -105,18 +101,18 @@ async fn only_users_receive_a_link(app: TestApp) {
         request.header("content-type", "application/x-www-form-urlencoded").send().await
     };
     let page = app.visit("GET", &format!("{url}/sign-in")).send().await;
-    assert!(text(&page).contains("Send me a link"), "{}", text(&page));
+    assert!(page.text().contains("Send me a link"), "{}", page.text());
     let responses = [request_link(&email.to_uppercase()).await, request_link("stranger@example.com").await];
     for response in &responses {
         response.assert_status(200);
-        assert!(text(response).contains("If this address belongs to a user"), "{}", text(response));
+        assert!(response.text().contains("If this address belongs to a user"), "{}", response.text());
     }
     wait_for_mails(&app, 1).await;
     assert_eq!(app.count_rows("jobs WHERE kind = 'send_mail'").await, 1);
     let mail = app.newest_mail().await.body_text;
     let link = mail.split_whitespace().find(|word| word.starts_with(&app.url)).expect("a link").to_owned();
     let path = link.strip_prefix(&app.url).unwrap();
-    assert!(text(&app.page(path).await).contains(&email), "{mail}");
+    assert!(app.page(path).await.text().contains(&email), "{mail}");
     post(&app, path).await.assert_status(303);
 
     for links in [2, 3, 4, 4, 4] {
@@ -126,7 +122,7 @@ async fn only_users_receive_a_link(app: TestApp) {
     for wrong in ["", "ann", "ann@\u{7}"] {
         let rejected = request_link(wrong).await;
         rejected.assert_status(422);
-        assert!(text(&rejected).contains("Enter an email address"), "{}", text(&rejected));
+        assert!(rejected.text().contains("Enter an email address"), "{}", rejected.text());
     }
     let other_site = app.visit("POST", &format!("{url}/sign-in")).raw("email=x").header("sec-fetch-site", "cross-site");
     other_site.send().await.assert_status(400);
@@ -167,7 +163,7 @@ async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
     }
     let page = app.page("/sign-in").await;
     page.assert_status(200);
-    assert!(text(&page).contains("crier login --user EMAIL"), "no mail server is configured: {}", text(&page));
+    assert!(page.text().contains("crier login --user EMAIL"), "no mail server is configured: {}", page.text());
     let mut forged = ConsoleUser::sign_in(&t).await;
     forged.cookie = format!("crier_session={}", "a".repeat(43));
     assert_eq!(forged.get("/brands/1").await.reply.header("location"), Some("/sign-in"));

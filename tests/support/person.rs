@@ -47,7 +47,7 @@ impl<'a> Person<'a> {
         assert_eq!(reply.header("cache-control"), Some("no-store"), "{url}");
         let policy = reply.header("content-security-policy").expect("a policy");
         assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
-        assert!(!text(&reply).contains("<script"), "no page has a script");
+        assert!(!reply.text().contains("<script"), "no page has a script");
         reply
     }
 
@@ -55,7 +55,7 @@ impl<'a> Person<'a> {
     pub async fn leave(&mut self, url: &str) -> Url {
         let page = self.submit(url, &[]).await;
         page.assert_status(200);
-        let html = text(&page);
+        let html = page.text();
         assert!(html.contains("<meta http-equiv=\"refresh\" content=\"0; url="), "{html}");
         button(&html)
     }
@@ -82,14 +82,9 @@ pub fn button(html: &str) -> Url {
     Url::parse(&href).expect("an address")
 }
 
-/// Returns the HTML of the page.
-pub fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(&reply.body).into_owned()
-}
-
 /// Asserts the status and the title of a page.
 #[track_caller]
 pub fn assert_page(reply: &Reply, status: u16, title: &str) {
     reply.assert_status(status);
-    assert!(text(reply).contains(&format!("<h1>{title}</h1>")), "{}", text(reply));
+    assert!(reply.text().contains(&format!("<h1>{title}</h1>")), "{}", reply.text());
 }

@@ -107,15 +107,18 @@ impl Reply {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
 
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|_| panic!("no JSON: {}", String::from_utf8_lossy(&self.body)))
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("no JSON: {}", self.text()))
     }
 
     /// Returns the body of a response with this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        assert_eq!(self.status, status, "{}", self.text());
         self.check_headers();
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
@@ -129,7 +132,7 @@ impl Reply {
     /// Returns the error of a rejected request, after checks of the whole envelope.
     #[track_caller]
     pub fn expect_error(&self, status: u16, code: &str) -> Value {
-        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        assert_eq!(self.status, status, "{}", self.text());
         self.check_headers();
         let error = self.json()["error"].take();
         assert_eq!(error["code"], code, "{error}");
@@ -150,7 +153,7 @@ impl Reply {
     /// Asserts only the status, and not the API headers.
     #[track_caller]
     pub fn assert_status(&self, status: u16) {
-        assert_eq!(self.status, status, "{}", String::from_utf8_lossy(&self.body));
+        assert_eq!(self.status, status, "{}", self.text());
     }
 
     /// Asserts an HTML 404 page.
