@@ -3,16 +3,16 @@
 use crier_domain::access::Role;
 use serde_json::json;
 
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, on_both_apps};
 use crate::support::request::assert_fields;
 
-on_both_apps!(members_and_usage_are_listed);
 on_both_apps!("unlimited" =>
     a_brand_is_created_and_read,
     all_invalid_fields_are_reported_together,
     a_workspace_has_at_most_a_thousand_brands,
     creating_a_brand_sends_a_webhook,
 );
+on_both_apps!("pro" => members_and_usage_are_listed);
 
 async fn a_brand_is_created_and_read(t: Tenant<'_>) {
     let body =
@@ -62,8 +62,7 @@ async fn a_workspace_has_at_most_a_thousand_brands(t: Tenant<'_>) {
     t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
 }
 
-async fn members_and_usage_are_listed(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn members_and_usage_are_listed(t: Tenant<'_>) {
     let editor = t.colleague(Role::Editor).await;
     let members = editor.get(&t.path("/members")).await.data(200);
     let roles: Vec<_> = members.as_array().unwrap().iter().map(|m| m["role"].as_str().unwrap()).collect();

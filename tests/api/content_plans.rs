@@ -18,7 +18,8 @@ on_both_apps!("unlimited" =>
     an_item_has_at_most_one_post,
     concurrent_requests_schedule_an_item_once,
 );
-on_one_app!(invalid_fields_are_reported, scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature);
+on_one_app!("pro" => scheduling_errors_are_reported_in_order, approval_requires_a_plan_feature);
+on_one_app!("unlimited" => invalid_fields_are_reported);
 
 fn hours(app: &TestApp, n: i64) -> String {
     (app.now() + TimeDelta::hours(n)).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
@@ -119,8 +120,7 @@ async fn updating_items_replaces_the_whole_list(t: Tenant<'_>) {
     assert_eq!(t.put(&path, json!({ "items": null })).await.data(200)["items"], json!([]));
 }
 
-async fn invalid_fields_are_reported(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_fields_are_reported(t: Tenant<'_>) {
     for (body, wrong) in [
         (json!({}), vec!["name"]),
         (json!({ "name": "" }), vec!["name"]),
@@ -135,7 +135,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     ] {
         assert_eq!(plan(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
-    assert_eq!(app.count_rows("content_plans").await, 0);
+    assert_eq!(t.app.count_rows("content_plans").await, 0);
     plan(&t, json!({ "name": "x", "starts_on": "2030-02-01", "ends_on": "2030-02-01" })).await.expect(201);
     let (path, _) = item(&t, json!({ "title": "t" })).await;
     for (body, wrong) in [
@@ -305,18 +305,17 @@ async fn an_item_has_at_most_one_post(t: Tenant<'_>) {
 }
 
 /// The order is: validation, the state of the item, the cap.
-async fn scheduling_errors_are_reported_in_order(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn scheduling_errors_are_reported_in_order(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(&app, 2) })).await;
+    let (path, _) = item(&t, json!({ "title": "t", "content": "c", "planned_at": hours(t.app, 2) })).await;
     let schedule = async |account: i64| t.post(&format!("{path}/schedule"), json!({ "account_ids": [account] })).await;
     let first = schedule(account).await.data(201);
-    app.set_used_posts(t.workspace, 1_000).await;
+    t.app.set_used_posts(t.workspace, 1_000).await;
     assert_eq!(schedule(MISSING_ID).await.invalid_fields(), ["account_ids.0"]);
     schedule(account).await.expect_error(409, "item_already_scheduled");
     t.delete(&t.path(&format!("/posts/{}", first["id"]))).await.expect(204);
     schedule(account).await.expect_error(402, "limit_reached");
-    app.clock.advance(TimeDelta::hours(3));
+    t.app.clock.advance(TimeDelta::hours(3));
     assert_eq!(schedule(account).await.invalid_fields(), ["planned_at"], "its time is in the past");
 }
 
@@ -338,12 +337,11 @@ async fn concurrent_requests_schedule_an_item_once(t: Tenant<'_>) {
     assert_eq!(t.app.used_posts(t.workspace).await, i64::from(created[0].data(201)["status"] != "draft"));
 }
 
-async fn approval_requires_a_plan_feature(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn approval_requires_a_plan_feature(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let (path, _) = item(&t, json!({ "title": "t", "content": "c" })).await;
     let body = json!({ "account_ids": [account], "destination": "approval" });
     t.post(&format!("{path}/schedule"), body.clone()).await.expect_error(402, "feature_not_available");
     t.post(&t.path("/content-plans/1/items/999999/schedule"), body).await.expect_error(402, "feature_not_available");
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }

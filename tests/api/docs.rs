@@ -5,21 +5,20 @@ use crier_domain::event::EventName;
 use serde_json::{Value, json};
 
 use super::bio_http::raw;
-use crate::support::app::{BASE, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{BASE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::document::{assert_conforms, resolve};
 
-on_one_app!(examples_work_on_a_fresh_installation,);
-
+on_one_app!("unlimited" => examples_work_on_a_fresh_installation);
 on_sqlite_app!(
     the_reference_is_a_page_without_inline_scripts,
     assets_are_compressed_and_cached,
     guides_are_rendered_for_this_server,
-    every_error_links_to_its_entry,
     each_status_has_examples_of_its_own_codes,
     examples_of_responses_match_their_schemas,
     every_event_is_a_webhook_with_its_sample,
     times_in_examples_are_in_the_future,
 );
+on_sqlite_app!("unlimited" => every_error_links_to_its_entry);
 
 /// Returns the values of an attribute in a page.
 fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
@@ -79,22 +78,21 @@ async fn guides_are_rendered_for_this_server(app: TestApp) {
     app.page("/docs/unknown").await.assert_status(404);
 }
 
-async fn every_error_links_to_its_entry(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn every_error_links_to_its_entry(t: Tenant<'_>) {
     let replies = [
-        app.request("GET", "/brands").send().await,
+        t.app.request("GET", "/brands").send().await,
         t.get("/unknown").await,
-        app.page("/unknown").await,
+        t.app.page("/unknown").await,
         t.request("PATCH", "/brands").send().await,
         t.request("POST", "/brands").raw("{").send().await,
         t.post("/brands", json!({})).await,
         t.get("/brands/999999").await,
     ];
-    let catalogue = app.page("/docs/errors").await.text();
+    let catalogue = t.app.page("/docs/errors").await.text();
     for reply in replies {
         let error = reply.json()["error"].take();
         let code = error["code"].as_str().unwrap();
-        assert_eq!(error["doc_url"], format!("{}/docs/errors#{code}", app.url));
+        assert_eq!(error["doc_url"], format!("{}/docs/errors#{code}", t.app.url));
         assert!(values(&catalogue, "id").contains(&code), "{code}");
     }
 }
@@ -172,8 +170,7 @@ async fn times_in_examples_are_in_the_future(app: TestApp) {
 }
 
 /// Sends the examples of these operations, unchanged and in this order.
-async fn examples_work_on_a_fresh_installation(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn examples_work_on_a_fresh_installation(t: Tenant<'_>) {
     assert_eq!(t.brand, 1, "the first brand");
     let document = t.get("/openapi.json").await.json();
     let operations: Vec<(&String, &String, &Value)> = document["paths"]
@@ -201,7 +198,7 @@ async fn examples_work_on_a_fresh_installation(app: TestApp) {
         "exportReport",
         "updateReport",
     ] {
-        app.clock.advance(TimeDelta::minutes(1));
+        t.app.clock.advance(TimeDelta::minutes(1));
         let (path, method, operation) = operations
             .iter()
             .find(|(_, _, operation)| operation["operationId"] == id)

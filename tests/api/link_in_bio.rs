@@ -16,7 +16,7 @@ on_both_apps!("unlimited" =>
     concurrent_avatar_update_and_deletion_conflict,
     a_link_has_an_icon_and_one_stands_out,
 );
-on_one_app!(invalid_fields_are_reported);
+on_one_app!("unlimited" => invalid_fields_are_reported);
 
 async fn make(t: &Tenant<'_>, body: Value) -> Value {
     t.post(&t.path("/link-in-bio"), body).await.data(201)
@@ -112,8 +112,7 @@ async fn concurrent_pages_get_distinct_slugs(t: Tenant<'_>) {
     renamed.iter().filter(|r| r.status != 200).for_each(|r| assert_eq!(r.invalid_fields(), ["slug"]));
 }
 
-async fn invalid_fields_are_reported(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn invalid_fields_are_reported(t: Tenant<'_>) {
     let with = |field: &str, value: Value| {
         let mut body = json!({ "title": "T", "links": [link("a")] });
         body[field] = value;
@@ -143,7 +142,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
         let invalid = t.post(&t.path("/link-in-bio"), body.clone()).await.invalid_fields();
         assert_eq!(invalid, wrong, "{}", body.to_string().chars().take(100).collect::<String>());
     }
-    assert_eq!(app.count_rows("bio_pages").await, 0);
+    assert_eq!(t.app.count_rows("bio_pages").await, 0);
     let created = make(&t, json!({ "title": "T", "links": [link("a")] })).await;
     let path = t.path(&format!("/link-in-bio/{}", created["id"]));
     let id = &created["links"][0]["id"];

@@ -3,14 +3,14 @@
 use crier_domain::job::JobState;
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{Tenant, on_both_apps};
 
-on_both_apps!(publishing_now_retries_only_failed_targets);
 on_both_apps!("unlimited" =>
     a_publishing_post_cannot_be_edited,
     a_post_with_a_running_job_cannot_be_edited,
     a_post_shows_the_error_of_its_first_failed_target,
     deleting_a_post_does_not_stop_running_jobs,
+    publishing_now_retries_only_failed_targets,
 );
 
 /// Creates a post on two accounts with these statuses, as if a worker had set them. Returns its path and targets.
@@ -48,8 +48,7 @@ async fn a_post_with_a_running_job_cannot_be_edited(t: Tenant<'_>) {
     assert_eq!(t.app.count_rows("jobs WHERE state = 'running'").await, 1);
 }
 
-async fn publishing_now_retries_only_failed_targets(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn publishing_now_retries_only_failed_targets(t: Tenant<'_>) {
     let (path, [done, failed]) = create_post_with_statuses(&t, "partially_published", ["published", "failed"]).await;
     t.put(&path, json!({ "content": "y" })).await.expect_error(409, "post_not_editable");
     let account = t.get(&path).await.data(200)["targets"][1]["account_id"].clone();
@@ -60,10 +59,10 @@ async fn publishing_now_retries_only_failed_targets(app: TestApp) {
     assert_eq!(statuses, ["published", "pending"]);
     assert_eq!(again["targets"][1]["content"], "better");
     let jobs = async |id: i64| {
-        app.count_rows(format!("jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")).await
+        t.app.count_rows(format!("jobs WHERE subject_id = {id} AND kind = 'publish_target' AND state = 'ready'")).await
     };
     assert_eq!((jobs(done).await, jobs(failed).await), (0, 1));
-    assert_eq!(app.used_posts(t.workspace).await, 1);
+    assert_eq!(t.app.used_posts(t.workspace).await, 1);
 }
 
 async fn a_post_shows_the_error_of_its_first_failed_target(t: Tenant<'_>) {

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
-use crate::support::app::{Reply, TestApp, on_one_app};
+use crate::support::app::{Reply, Tenant, TestApp, on_one_app};
 use crate::support::store::publish_to_sandbox;
 
 on_one_app!(
@@ -13,9 +13,8 @@ on_one_app!(
     comments_are_rate_limited_by_address,
     comments_per_post_are_capped_and_newest_are_shown,
     page_size_is_bounded_despite_long_comments,
-    unstorable_path_segments_return_404,
-    links_are_rendered_and_failed_posts_show_the_reason,
 );
+on_one_app!("unlimited" => unstorable_path_segments_return_404, links_are_rendered_and_failed_posts_show_the_reason);
 
 /// Publishes this number of posts on the handle `demo`, and returns their ids, oldest first.
 async fn posts(app: &TestApp, count: usize) -> Vec<i64> {
@@ -153,19 +152,20 @@ async fn page_size_is_bounded_despite_long_comments(app: TestApp) {
     assert!(text.len() < 2_500_000, "{}", text.len());
 }
 
-async fn unstorable_path_segments_return_404(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn unstorable_path_segments_return_404(t: Tenant<'_>) {
     let long = "a".repeat(256);
     let parts = ["%00", "a%00", "%ff", "%C3", "%0a", "%7f", "%C2%85", &long];
     for part in parts {
         for path in ["/sandbox/{}", "/@{}", "/@demo/l/{}", "/media/{}", "/{}"] {
-            app.page(&path.replace("{}", part)).await.assert_status(404);
+            t.app.page(&path.replace("{}", part)).await.assert_status(404);
         }
-        app.request_at_root("POST", &app.url, &format!("/sandbox/{part}/posts/1/comments"))
+        t.app
+            .request_at_root("POST", &t.app.url, &format!("/sandbox/{part}/posts/1/comments"))
             .send()
             .await
             .assert_status(404);
-        app.request_at_root("POST", &app.url, &format!("/sandbox/demo/posts/{part}/comments"))
+        t.app
+            .request_at_root("POST", &t.app.url, &format!("/sandbox/demo/posts/{part}/comments"))
             .send()
             .await
             .assert_status(404);
@@ -174,7 +174,7 @@ async fn unstorable_path_segments_return_404(app: TestApp) {
     }
     // A valid path that is not a valid handle is not looked up either.
     for part in ["Demo", "a%2Fb", "%27", "%C3%A4", "%20", &"a".repeat(33)] {
-        app.page(&format!("/sandbox/{part}")).await.not_found();
+        t.app.page(&format!("/sandbox/{part}")).await.not_found();
     }
     for filter in ["%00", "%ff", "draft%00", &long] {
         assert_eq!(t.get(&t.path(&format!("/posts?status={filter}"))).await.invalid_fields(), ["status"]);
@@ -182,18 +182,19 @@ async fn unstorable_path_segments_return_404(app: TestApp) {
     }
 }
 
-async fn links_are_rendered_and_failed_posts_show_the_reason(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn links_are_rendered_and_failed_posts_show_the_reason(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    app.write(async |tx| {
-        sandbox::claim_handle(tx, t.workspace, "demo").await?;
-        publish_to_sandbox(tx, t.workspace, "demo", "key", "See https://bakery.example/?a=1&b=2, <b>now</b>", &[]).await
-    })
-    .await;
+    t.app
+        .write(async |tx| {
+            sandbox::claim_handle(tx, t.workspace, "demo").await?;
+            publish_to_sandbox(tx, t.workspace, "demo", "key", "See https://bakery.example/?a=1&b=2, <b>now</b>", &[])
+                .await
+        })
+        .await;
     let body = json!({ "content": "Cold bread", "schedule_type": "now", "accounts": [account] });
     let failed = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    app.fail_post(failed, "platform_rejected", "The oven is <cold>.").await;
-    let page = page(&app, "/sandbox/demo").await;
+    t.app.fail_post(failed, "platform_rejected", "The oven is <cold>.").await;
+    let page = page(t.app, "/sandbox/demo").await;
     for part in [
         "<a href=\"https://bakery.example/?a=1&#38;b=2\" rel=\"nofollow noopener ugc\">",
         "&#60;b&#62;now",

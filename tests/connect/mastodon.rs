@@ -23,12 +23,12 @@ on_one_app!(
     connecting_again_renews_the_account,
     a_disconnect_leaves_the_account_of_another_workspace_working,
     a_colleague_cannot_replace_the_credentials_of_another_brand,
-    servers_on_one_host_are_different_accounts,
     a_server_that_does_not_check_applications_keeps_its_own,
     the_database_holds_no_secret_in_the_clear,
     posts_are_checked_by_the_limits_of_the_account_s_server,
     a_server_that_does_not_state_its_limits_is_connected,
 );
+on_one_app!("unlimited" => servers_on_one_host_are_different_accounts);
 
 async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
     let (t, mastodon) = (app.tenant("unlimited").await, Mastodon::start(&now(&app)).await);
@@ -183,9 +183,8 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     assert_ne!(token(&t).await, before);
 }
 
-async fn servers_on_one_host_are_different_accounts(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let servers = [Mastodon::start(&now(&app)).await, Mastodon::start(&now(&app)).await];
+async fn servers_on_one_host_are_different_accounts(t: Tenant<'_>) {
+    let servers = [Mastodon::start(&now(t.app)).await, Mastodon::start(&now(t.app)).await];
     for mastodon in &servers {
         connect(&t, mastodon).await;
     }

@@ -2,22 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::support::app::{TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(
+on_one_app!(console "free" => accounts_are_capped_by_the_plan);
+on_one_app!(console "unlimited" =>
     accounts_and_platforms_are_listed,
     the_sandbox_is_connected_by_its_form,
     an_account_is_checked_and_disconnected,
     an_instance_is_named_and_leads_to_the_page_that_connects,
-    accounts_are_capped_by_the_plan,
 );
-on_sqlite_app!(errors_are_shown_at_their_fields_without_secrets);
+on_sqlite_app!(console "unlimited" => errors_are_shown_at_their_fields_without_secrets);
 
-async fn accounts_and_platforms_are_listed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn accounts_and_platforms_are_listed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/accounts");
-    let person = ConsoleUser::sign_in(&t).await;
     person.get(&path).await.expect(200, "No accounts connected").expect(200, "Not set up on this installation");
     let id = t.account("demo").await;
     let page = person.get(&path).await;
@@ -25,21 +23,20 @@ async fn accounts_and_platforms_are_listed(app: TestApp) {
     assert!(page.has(&format!("/accounts/connect/sandbox?account={id}")), "{}", page.text);
     let again = person.get(&t.path(&format!("/accounts/connect/sandbox?account={id}"))).await;
     again.expect(200, "Its scheduled posts do not change");
-    app.sql(
-        r#"
+    t.app
+        .sql(
+            r#"
         UPDATE social_accounts
         SET status = 'expired', last_error = '{"code":"x","message":"It was revoked."}'"#,
-    )
-    .await;
+        )
+        .await;
     person.get(&path).await.expect(200, "Expired").expect(200, "It was revoked.");
     for page in ["0", "-1", "x", "9", "99999999999999999999"] {
         assert_eq!(person.get(&format!("{path}?page={page}")).await.status, 200, "{page}");
     }
 }
 
-async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn the_sandbox_is_connected_by_its_form(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/accounts/connect/sandbox");
     let page = person.get(&path).await;
     page.expect(200, "Handle");
@@ -47,13 +44,11 @@ async fn the_sandbox_is_connected_by_its_form(app: TestApp) {
         let done = person.submit_from(&page, &path, &[("credentials.handle", " demo ")]).await;
         done.expect(200, "Account connected.").expect(200, "demo");
     }
-    assert_eq!(app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
-    assert_eq!(app.count_rows("social_accounts").await, 1);
+    assert_eq!(t.app.connector.connects.load(Ordering::SeqCst), 1, "the same form connects once");
+    assert_eq!(t.app.count_rows("social_accounts").await, 1);
 }
 
-async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn errors_are_shown_at_their_fields_without_secrets(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let telegram = t.path("/accounts/connect/telegram");
     let page =
         person.submit(&telegram, &telegram, &[("credentials.bot_token", "s3cret"), ("credentials.chat_id", "")]).await;
@@ -68,15 +63,13 @@ async fn errors_are_shown_at_their_fields_without_secrets(app: TestApp) {
     }
     let long = "x".repeat(100_000);
     person.submit(&sandbox, &sandbox, &[("credentials.handle", &long)]).await.expect(422, "at most 2048 characters");
-    assert_eq!(app.count_rows("social_accounts").await, 0);
+    assert_eq!(t.app.count_rows("social_accounts").await, 0);
     person.get(&t.path("/accounts/connect/facebook")).await.expect(200, "Ask the operator to add an application");
     person.get(&t.path("/accounts/connect/nowhere")).await.expect(404, "The platform does not exist.");
 }
 
-async fn an_account_is_checked_and_disconnected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_account_is_checked_and_disconnected(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = t.account("demo").await;
-    let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/accounts")).await;
     let done = person.submit_from(&page, &t.path(&format!("/accounts/{id}/refresh")), &[]).await;
     done.expect(200, "Account access renewed.");
@@ -86,16 +79,14 @@ async fn an_account_is_checked_and_disconnected(app: TestApp) {
     }
 }
 
-async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn an_instance_is_named_and_leads_to_the_page_that_connects(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/accounts/connect/mastodon");
     let page = person.get(&path).await;
     let empty = person.submit_from(&page, &path, &[("instance", "")]).await;
     empty.expect(422, "Enter your server, such as mastodon.social.");
     let private = person.submit_from(&page, &path, &[("instance", "127.0.0.1")]).await;
     private.expect(422, "e-instance").expect(422, "value=\"127.0.0.1\"");
-    assert_eq!(app.count_rows("authorizations").await, 0);
+    assert_eq!(t.app.count_rows("authorizations").await, 0);
     let mut opened = Vec::new();
     for _ in 0..2 {
         let next = person.submit_from(&page, &path, &[("instance", "8.8.8.8")]).await;
@@ -104,18 +95,16 @@ async fn an_instance_is_named_and_leads_to_the_page_that_connects(app: TestApp) 
         opened.push(next.path.clone());
     }
     assert_eq!(opened[0], opened[1]);
-    assert_eq!(app.count_rows("authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
+    assert_eq!(t.app.count_rows("authorizations WHERE instance = 'https://8.8.8.8'").await, 1);
 }
 
-async fn accounts_are_capped_by_the_plan(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn accounts_are_capped_by_the_plan(t: Tenant<'_>, person: ConsoleUser<'_>) {
     for handle in ["a", "b", "c"] {
         t.account(handle).await;
     }
-    let person = ConsoleUser::sign_in(&t).await;
     person.get(&t.path("/accounts")).await.expect(200, "The plan allows 3 accounts for each brand.");
     let path = t.path("/accounts/connect/mastodon");
     let page = person.submit(&path, &path, &[("instance", "8.8.8.8")]).await;
     page.expect(422, "The workspace's plan allows 3 social accounts per brand. Disconnect one, or ask");
-    assert_eq!(app.count_rows("authorizations").await, 0);
+    assert_eq!(t.app.count_rows("authorizations").await, 0);
 }

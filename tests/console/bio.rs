@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::request::assert_fields;
 
-on_one_app!(a_page_is_created_changed_and_deleted);
 on_one_app!(console "unlimited" =>
     links_are_added_changed_and_removed,
     links_are_moved_by_one_place,
     one_link_is_primary,
+    a_page_is_created_changed_and_deleted,
 );
-on_sqlite_app!(problems_of_a_page_are_shown, problems_of_a_link_are_shown_at_its_fields);
+on_sqlite_app!(console "unlimited" => problems_of_a_page_are_shown, problems_of_a_link_are_shown_at_its_fields);
 
 /// Creates a page with two links; returns it.
 async fn create_page(t: &Tenant<'_>) -> Value {
@@ -27,9 +27,7 @@ async fn stored_links(t: &Tenant<'_>, page: &Value) -> Value {
     t.get(&t.path(&format!("/link-in-bio/{}", page["id"]))).await.data(200)["links"].clone()
 }
 
-async fn a_page_is_created_changed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_page_is_created_changed_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (list, new) = (t.path("/bio"), t.path("/bio/new"));
     person.get(&list).await.expect(200, "No pages yet");
     let page = person.get(&new).await;
@@ -39,14 +37,14 @@ async fn a_page_is_created_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &new, &form).await;
         shown.expect(200, "Page created.").expect(200, "/@acme-bakery").expect(200, "bio-show theme-ocean");
     }
-    assert_eq!(app.count_rows("bio_pages").await, 1);
+    assert_eq!(t.app.count_rows("bio_pages").await, 1);
     person.get(&list).await.expect(200, "Acme Bakery").expect(200, "Ocean");
-    let id = app.newest_id("bio_pages").await;
+    let id = t.app.newest_id("bio_pages").await;
     let path = t.path(&format!("/bio/{id}"));
     let form = [("title", "Acme"), ("slug", "acme"), ("theme", "dark"), ("bio", ""), ("avatar", "")];
     let shown = person.submit(&path, &path, &form).await;
     shown.expect(200, "Page saved.").expect(200, "/@acme").expect(200, "value=\"dark\" checked");
-    assert_eq!(app.count_rows("bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
+    assert_eq!(t.app.count_rows("bio_pages WHERE bio IS NULL AND slug = 'acme'").await, 1);
     for library in ["0", "x", "7", "9223372036854775807"] {
         assert_eq!(person.get(&format!("{path}?library={library}")).await.status, 200);
     }
@@ -54,10 +52,8 @@ async fn a_page_is_created_changed_and_deleted(app: TestApp) {
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn problems_of_a_page_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn problems_of_a_page_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_page(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}", created["id"]));
     let long = "x".repeat(501);
     for at in [t.path("/bio/new"), path] {
@@ -72,8 +68,8 @@ async fn problems_of_a_page_are_shown(app: TestApp) {
     let new = t.path("/bio/new");
     let page = person.submit(&new, &new, &[("title", "Second"), ("slug", "acme-bakery")]).await;
     page.expect(422, "Another page already uses this URL.");
-    assert_eq!(app.count_rows("bio_pages WHERE title = 'Acme Bakery'").await, 1);
-    assert_eq!(app.count_rows("bio_pages").await, 1);
+    assert_eq!(t.app.count_rows("bio_pages WHERE title = 'Acme Bakery'").await, 1);
+    assert_eq!(t.app.count_rows("bio_pages").await, 1);
 }
 
 async fn links_are_added_changed_and_removed(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -139,10 +135,8 @@ async fn one_link_is_primary(t: Tenant<'_>, person: ConsoleUser<'_>) {
     assert_eq!((&stored[1]["is_primary"], &stored[2]["is_primary"]), (&json!(false), &json!(true)));
 }
 
-async fn problems_of_a_link_are_shown_at_its_fields(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn problems_of_a_link_are_shown_at_its_fields(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let created = create_page(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/bio/{}/links", created["id"]));
     for at in [format!("{path}/new"), format!("{path}/{}", created["links"][1]["id"])] {
         let form = [("title", ""), ("url", "javascript:alert(1)"), ("icon", "skull")];

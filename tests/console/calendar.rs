@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_one_app!(invalid_parameters_show_the_current_month, only_the_brands_posts_are_moved);
+on_one_app!(only_the_brands_posts_are_moved);
 on_one_app!(console "unlimited" =>
     a_post_is_on_its_local_day,
     a_crowded_day_leads_to_the_list,
     moving_keeps_the_local_time_of_day,
     moving_to_the_past_changes_nothing,
+    invalid_parameters_show_the_current_month,
 );
 
 /// Schedules a post at a local time; returns its id. The tests start on 9 June 2026; the brand's time zone is Berlin.
@@ -71,9 +72,7 @@ async fn a_crowded_day_leads_to_the_list(t: Tenant<'_>, person: ConsoleUser<'_>)
     list.expect(200, "Post number 4.");
 }
 
-async fn invalid_parameters_show_the_current_month(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn invalid_parameters_show_the_current_month(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let long = format!("date={}", "9".repeat(4_000));
     for query in [
         "",
@@ -88,7 +87,7 @@ async fn invalid_parameters_show_the_current_month(app: TestApp) {
         person.get(&format!("/brands/{}/calendar?{query}", t.brand)).await.expect(200, "June");
     }
     person.get(&format!("/brands/{}/calendar?date=2999-12-31", t.brand)).await.expect(200, "December 2999");
-    app.set_time_zone(t.brand, "Pacific/Apia").await;
+    t.app.set_time_zone(t.brand, "Pacific/Apia").await;
     person.get(&format!("/brands/{}/calendar", t.brand)).await.expect(200, "Pacific/Apia");
 }
 

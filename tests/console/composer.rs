@@ -7,11 +7,7 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
 use crate::support::request::assert_fields;
 
-on_one_app!(
-    the_text_of_a_form_must_fit_into_the_storage,
-    an_image_is_uploaded_from_the_composer,
-    other_brands_records_are_not_found,
-);
+on_one_app!(other_brands_records_are_not_found);
 on_one_app!("unlimited" => a_rejected_submission_leaves_one_draft);
 on_one_app!(console "unlimited" =>
     a_form_that_is_sent_twice_creates_one_post,
@@ -23,7 +19,9 @@ on_one_app!(console "unlimited" =>
     an_unchanged_time_keeps_its_seconds,
     the_preview_is_a_fragment_for_the_script,
     a_published_post_cannot_be_edited,
+    an_image_is_uploaded_from_the_composer,
 );
+on_one_app!(console "free" => the_text_of_a_form_must_fit_into_the_storage);
 
 fn new_post_path(t: &Tenant<'_>) -> String {
     format!("/brands/{}/posts/new", t.brand)
@@ -79,16 +77,14 @@ async fn a_form_that_is_sent_twice_creates_one_post(t: Tenant<'_>, person: Conso
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
-async fn the_text_of_a_form_must_fit_into_the_storage(app: TestApp) {
-    let t = app.tenant("free").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn the_text_of_a_form_must_fit_into_the_storage(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let page = person.get(&new_post_path(&t)).await;
     // The plan has 500 MiB.
-    app.set_storage_usage(t.workspace, 400 << 20, (100 << 20) - 20_000).await;
+    t.app.set_storage_usage(t.workspace, 400 << 20, (100 << 20) - 20_000).await;
     let long = "y".repeat(40_000);
     let fields = [("content", long.as_str()), ("schedule_type", "draft")];
     person.submit_from(&page, &new_post_path(&t), &fields).await.expect(422, "500 MiB");
-    assert_eq!(app.count_rows("posts").await, 0);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }
 
 async fn a_post_is_scheduled_at_a_local_time(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -231,33 +227,31 @@ async fn an_account_can_have_its_own_images(t: Tenant<'_>, person: ConsoleUser<'
     assert_eq!(account_images(&only_post(&t).await, &second), "null");
 }
 
-async fn an_image_is_uploaded_from_the_composer(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn an_image_is_uploaded_from_the_composer(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (page, png) = (person.get(&new_post_path(&t)).await, images::png(20, 20));
     let mut locations = Vec::new();
     for _ in 0..2 {
-        let reply = send_file(&app, &person, &page, &png, false).await;
+        let reply = send_file(t.app, &person, &page, &png, false).await;
         assert_eq!(reply.status, 303, "{}", String::from_utf8_lossy(&reply.body));
         locations.push(reply.header("location").unwrap_or_default().to_owned());
     }
     assert_eq!(locations[0], locations[1], "a form that is sent twice stores one image");
-    assert_eq!(app.count_rows("media").await, 1);
+    assert_eq!(t.app.count_rows("media").await, 1);
     person.get(&locations[0]).await.expect(200, "Fresh bread").expect(200, "Image uploaded.");
     let page = person.get(&new_post_path(&t)).await;
-    let reply = send_file(&app, &person, &page, &png, true).await;
+    let reply = send_file(t.app, &person, &page, &png, true).await;
     let id: i64 = String::from_utf8_lossy(&reply.body).parse().expect("an id");
-    assert_eq!((reply.status, app.newest_id("media").await), (201, id));
+    assert_eq!((reply.status, t.app.newest_id("media").await), (201, id));
     let page = person.get(&new_post_path(&t)).await;
-    let rejected = send_file(&app, &person, &page, b"no image", true).await;
+    let rejected = send_file(t.app, &person, &page, b"no image", true).await;
     assert!(rejected.status == 415 && !rejected.body.starts_with(b"<"), "{rejected:?}");
-    let rejected = send_file(&app, &person, &page, b"no image", false).await;
+    let rejected = send_file(t.app, &person, &page, b"no image", false).await;
     assert!(rejected.status == 422 && rejected.body.starts_with(b"<!doctype html>"), "{rejected:?}");
     // A client that does not send the page of the form.
-    let url = format!("{}{}", app.url, upload_url(&page));
-    let request = app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
+    let url = format!("{}{}", t.app.url, upload_url(&page));
+    let request = t.app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);
     assert_eq!(request.send().await.status, 403);
-    assert_eq!(app.count_rows("media").await, 2);
+    assert_eq!(t.app.count_rows("media").await, 2);
 }
 
 async fn an_edit_keeps_values_that_the_form_does_not_have(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -2,11 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::request::assert_fields;
 
-on_one_app!(a_plan_is_created_changed_and_deleted);
 on_sqlite_app!(console "unlimited" =>
     errors_in_a_plan_and_an_item_are_shown,
     problems_of_scheduling_are_shown,
@@ -17,6 +16,7 @@ on_one_app!("unlimited" =>
     a_post_is_created_from_an_item_once,
     an_item_becomes_a_draft_or_waits_for_approval,
 );
+on_one_app!(console "unlimited" => a_plan_is_created_changed_and_deleted);
 
 /// Creates a plan with an item at 07:30 in Berlin; returns it.
 async fn create_plan(t: &Tenant<'_>, name: &str) -> Value {
@@ -35,9 +35,7 @@ async fn read(t: &Tenant<'_>, plan: &Value) -> Value {
     t.get(&t.path(&format!("/content-plans/{}", plan["id"]))).await.data(200)
 }
 
-async fn a_plan_is_created_changed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_plan_is_created_changed_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (list, new) = (t.path("/plans"), t.path("/plans/new"));
     person.get(&list).await.expect(200, "No plans yet");
     let page = person.get(&new).await;
@@ -46,9 +44,9 @@ async fn a_plan_is_created_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &new, &form).await;
         shown.expect(200, "Plan created.").expect(200, "1 Jan to 31 Jan 2030").expect(200, "No items here");
     }
-    assert_eq!(app.count_rows("content_plans").await, 1);
+    assert_eq!(t.app.count_rows("content_plans").await, 1);
     person.get(&list).await.expect(200, "Spring").expect(200, "1 Jan to 31 Jan 2030");
-    let path = t.path(&format!("/plans/{}", app.newest_id("content_plans").await));
+    let path = t.path(&format!("/plans/{}", t.app.newest_id("content_plans").await));
     let edit = format!("{path}/edit");
     person.get(&edit).await.expect(200, "value=\"Spring\"").expect(200, "value=\"2030-01-31\"");
     let form = [("name", "Summer"), ("description", "Ice"), ("starts_on", ""), ("ends_on", "2030-08-31")];

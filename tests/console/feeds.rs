@@ -5,15 +5,15 @@ use crier_store::articles::{self, ArticleRow, Changes};
 use crier_store::feeds;
 use serde_json::json;
 
-use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_feed_is_added_changed_and_deleted, an_article_becomes_a_draft_once, articles_are_paged);
-on_sqlite_app!(console "unlimited" =>
-    errors_in_a_feed_are_shown,
-    a_failing_feed_says_why,
-    articles_are_shown_as_text,
+on_one_app!(console "unlimited" =>
+    a_feed_is_added_changed_and_deleted,
+    an_article_becomes_a_draft_once,
+    articles_are_paged,
 );
+on_sqlite_app!(console "unlimited" => errors_in_a_feed_are_shown, a_failing_feed_says_why, articles_are_shown_as_text);
 
 const URL: &str = "https://8.8.8.8/feed.xml";
 
@@ -40,9 +40,7 @@ fn article(guid: &str, title: &str) -> FoundArticle {
     }
 }
 
-async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_feed_is_added_changed_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let list = t.path("/feeds");
     let page = person.get(&list).await;
     page.expect(200, "No feeds yet").expect(200, "WordPress");
@@ -50,15 +48,15 @@ async fn a_feed_is_added_changed_and_deleted(app: TestApp) {
         let shown = person.submit_from(&page, &list, &[("url", URL), ("name", ""), ("type", "atom")]).await;
         shown.expect(200, "Feed added.").expect(200, "Waiting for first fetch").expect(200, "Atom");
     }
-    assert_eq!(app.count_rows("feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
-    let path = t.path(&format!("/feeds/{}", app.newest_id("feeds").await));
+    assert_eq!(t.app.count_rows("feeds WHERE name = '8.8.8.8' AND NOT named").await, 1);
+    let path = t.path(&format!("/feeds/{}", t.app.newest_id("feeds").await));
     // A name that the user has not changed follows the feed.
     let form = [("name", "8.8.8.8"), ("url", "https://8.8.4.4/new.xml")];
     let page = person.get(&path).await;
     for _ in 0..2 {
         person.submit_from(&page, &path, &form).await.expect(200, "Feed saved.");
     }
-    assert_eq!(app.count_rows("feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
+    assert_eq!(t.app.count_rows("feeds WHERE name = '8.8.4.4' AND NOT named").await, 1);
     let form = [("name", "News"), ("url", "https://8.8.4.4/new.xml")];
     person.submit(&path, &path, &form).await.expect(200, "value=\"News\"");
     person.get(&list).await.expect(200, "News").expect(200, "https://8.8.4.4/new.xml");
@@ -103,32 +101,28 @@ async fn articles_are_shown_as_text(t: Tenant<'_>, person: ConsoleUser<'_>) {
     assert!(!String::from_utf8_lossy(&page.reply.body).contains("<i>Fresh"), "titles are escaped");
 }
 
-async fn articles_are_paged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn articles_are_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_feed(&t).await;
     add_articles(&t, id, (0..21).map(|n| article(&format!("a{n}"), &format!("Article {n:02}"))).collect()).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/feeds/{id}"));
     person.get(&path).await.expect(200, "1–20 of 21");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
     person.get(&format!("{path}?page=9223372036854775807")).await.expect(200, "No articles here");
 }
 
-async fn an_article_becomes_a_draft_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_article_becomes_a_draft_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_feed(&t).await;
     add_articles(&t, id, vec![article("a", "Fresh")]).await;
-    let article = app.newest_id("articles").await;
-    let person = ConsoleUser::sign_in(&t).await;
+    let article = t.app.newest_id("articles").await;
     let path = t.path(&format!("/feeds/{id}"));
     let action = format!("{path}/articles/{article}/draft");
     let hidden = person.get(&path).await.hidden_fields(&action);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     for _ in 0..2 {
         let response = person.post(&action, &fields).await;
-        let post = app.newest_id("posts").await;
+        let post = t.app.newest_id("posts").await;
         let post_path = t.path(&format!("/posts/{post}?note=draft-made"));
         assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
-    assert_eq!(app.count_rows("posts WHERE status = 'draft'").await, 1);
+    assert_eq!(t.app.count_rows("posts WHERE status = 'draft'").await, 1);
 }

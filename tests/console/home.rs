@@ -4,14 +4,14 @@ use chrono::TimeDelta;
 use crier_domain::access::Role;
 use serde_json::json;
 
-use crate::support::app::{Tenant, TestApp, on_one_app};
+use crate::support::app::{Tenant, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(upcoming_and_failed_posts_are_shown);
 on_one_app!(console "unlimited" =>
     a_new_brand_has_a_checklist,
     the_time_zone_is_the_first_step,
     webhooks_are_a_step_for_developers,
+    upcoming_and_failed_posts_are_shown,
 );
 
 async fn a_new_brand_has_a_checklist(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -52,16 +52,14 @@ async fn webhooks_are_a_step_for_developers(t: Tenant<'_>, person: ConsoleUser<'
     person.get(&t.path("")).await.expect(200, "Add a webhook");
 }
 
-async fn upcoming_and_failed_posts_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn upcoming_and_failed_posts_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
-    let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();
+    let at = (t.app.now() + TimeDelta::hours(2)).to_rfc3339();
     let body = json!({ "content": "<b>Fresh</b> bread", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
     t.post(&t.path("/posts"), body).await.expect(201);
     let body = json!({ "content": "Old bread", "schedule_type": "now", "accounts": [account] });
     let failed = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
-    app.fail_post(failed, "platform_rejected", "The oven is cold.").await;
-    let person = ConsoleUser::sign_in(&t).await;
+    t.app.fail_post(failed, "platform_rejected", "The oven is cold.").await;
     let page = person.get(&format!("/brands/{}", t.brand)).await;
     page.expect(200, "<b>Fresh</b> bread").expect(200, "The oven is cold.").expect(200, "Old bread");
     assert!(String::from_utf8_lossy(&page.reply.body).contains("&#60;b&#62;Fresh"), "texts are escaped");

@@ -11,7 +11,6 @@ use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::fake_inbox::{COMMENTS, message};
 
-on_one_app!(conversations_are_filtered_and_searched);
 on_one_app!("pro" => a_conversation_is_assigned_and_tagged);
 on_one_app!(console "pro" =>
     a_reply_is_sent_once,
@@ -20,6 +19,7 @@ on_one_app!(console "pro" =>
     opening_a_conversation_marks_it_as_read,
     a_reply_can_resolve_the_conversation,
     the_inbox_can_be_synced,
+    conversations_are_filtered_and_searched,
 );
 on_sqlite_app!(console "pro" =>
     errors_are_shown_at_their_fields,
@@ -44,12 +44,10 @@ pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str], one_thread:
     account
 }
 
-async fn conversations_are_filtered_and_searched(app: TestApp) {
-    let t = app.tenant("pro").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn conversations_are_filtered_and_searched(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/inbox");
     person.get(&path).await.expect(200, "No messages yet");
-    let account = inbox(&app, &t, &["Where is my <b>refund</b>?", "Thank you"], false).await;
+    let account = inbox(t.app, &t, &["Where is my <b>refund</b>?", "Thank you"], false).await;
     let page = person.get(&path).await;
     page.expect(200, "Where is my <b>refund</b>?").expect(200, "Thank you").expect(200, "Vera Vogel");
     page.expect(200, "1 new").expect(200, "Comment");

@@ -6,12 +6,13 @@ use serde_json::json;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(a_key_is_shown_once_and_works, a_key_has_the_chosen_scopes, writes_of_keys_are_listed,);
+on_both_apps!(writes_of_keys_are_listed);
 on_both_apps!("unlimited" =>
     a_key_is_revoked,
     a_key_beyond_the_maximum_is_rejected,
     writes_of_older_processes_have_no_path,
 );
+on_both_apps!(console "unlimited" => a_key_is_shown_once_and_works, a_key_has_the_chosen_scopes);
 
 /// Returns the key that a page shows.
 fn shown_key(page: &Page) -> String {
@@ -21,9 +22,7 @@ fn shown_key(page: &Page) -> String {
 
 const OWN: &str = "api_keys WHERE prefix <> 'session'";
 
-async fn a_key_is_shown_once_and_works(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_key_is_shown_once_and_works(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
     let page = person.get(&from).await;
     let form = [("mode", "live"), ("scopes", "all")];
@@ -32,32 +31,30 @@ async fn a_key_is_shown_once_and_works(app: TestApp) {
     let key = shown_key(&created);
     let again = person.submit_from(&page, &action, &form).await;
     assert_eq!(shown_key(&again), key, "the same form shows the same key");
-    assert_eq!(app.count_rows(OWN).await, 2, "the tenant's own, and this one");
-    app.request("GET", "/brands").key(&key).send().await.assert_status(200);
+    assert_eq!(t.app.count_rows(OWN).await, 2, "the tenant's own, and this one");
+    t.app.request("GET", "/brands").key(&key).send().await.assert_status(200);
     let listed = person.get(&from).await;
     listed.expect(200, &key[key.len() - 4..]);
     assert!(!listed.has(&key), "{}", listed.text);
-    let body: Vec<u8> = app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
+    let body: Vec<u8> = t.app.value("SELECT response FROM idempotency_keys ORDER BY created_at DESC LIMIT 1").await;
     assert!(!String::from_utf8_lossy(&body).contains(&key), "the stored response is sealed");
     let other = person.submit_from(&page, &action, &[("mode", "test"), ("scopes", "all")]).await;
     other.expect(409, "This form was already submitted with other values.");
 }
 
-async fn a_key_has_the_chosen_scopes(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_key_has_the_chosen_scopes(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (from, action) = (t.path("/developers"), t.path("/developers/keys"));
     for form in [&[("mode", "live")] as &[_], &[("mode", "live"), ("scopes", "posts:fly")]] {
         person.submit(&from, &action, form).await.expect(422, "Choose at least one scope, or all.");
     }
     let page = person.submit(&from, &action, &[("mode", "x"), ("scopes", "posts:read")]).await;
     page.expect(422, "Choose live or test.").expect(422, "value=\"posts:read\" aria-label=\"Posts: Read\" checked");
-    assert_eq!(app.count_rows(OWN).await, 1);
+    assert_eq!(t.app.count_rows(OWN).await, 1);
     let form = [("mode", "test"), ("scopes", "posts:read"), ("scopes", "brands:read")];
     let key = shown_key(&person.submit(&from, &action, &form).await);
     assert!(key.starts_with("svc_test_"), "{key}");
-    app.request("GET", "/brands").key(&key).send().await.assert_status(200);
-    app.request("GET", "/webhooks").key(&key).send().await.expect_error(403, "insufficient_scope");
+    t.app.request("GET", "/brands").key(&key).send().await.assert_status(200);
+    t.app.request("GET", "/webhooks").key(&key).send().await.expect_error(403, "insufficient_scope");
     person.get(&from).await.expect(200, "brands:read, posts:read");
 }
 

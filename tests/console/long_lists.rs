@@ -9,7 +9,7 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
 use crate::support::size::sized;
 
-on_both_apps!(every_long_list_is_paged);
+on_both_apps!(console "unlimited" => every_long_list_is_paged);
 
 const MAX_PAGE: usize = 100_000;
 
@@ -71,13 +71,11 @@ fn last_page(first: &Page) -> i64 {
     (total + size - 1) / size
 }
 
-async fn every_long_list_is_paged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
-    fill_lists(&app, &t).await;
+async fn every_long_list_is_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    fill_lists(t.app, &t).await;
     // Autovacuum would do this soon after so many inserts.
-    app.sql("ANALYZE".to_owned()).await;
-    let webhook = app.newest_id("webhooks").await;
+    t.app.sql("ANALYZE".to_owned()).await;
+    let webhook = t.app.newest_id("webhooks").await;
     for path in [
         t.path("/posts"),
         t.path("/posts?status=draft"),
@@ -106,7 +104,7 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert!(last_page_shown.reply.body.len() < MAX_PAGE, "{path}: {} bytes", last_page_shown.reply.body.len());
     }
     // Pages that count the rows or show only the first ones.
-    let conversation = app.newest_id("conversations").await;
+    let conversation = t.app.newest_id("conversations").await;
     for path in [
         t.path(""),
         t.path("/calendar?date=2026-07-01"),
@@ -119,7 +117,7 @@ async fn every_long_list_is_paged(app: TestApp) {
         assert!(page.reply.body.len() < MAX_PAGE, "{path}: {} bytes", page.reply.body.len());
     }
     // The composer shows the options only of the chosen accounts.
-    let (new, account) = (t.path("/posts/new"), app.newest_id("social_accounts").await.to_string());
+    let (new, account) = (t.path("/posts/new"), t.app.newest_id("social_accounts").await.to_string());
     let part = format!(".account_id\" value=\"{account}\"");
     let page = person.get(&new).await;
     assert!(!page.has(&part), "{}", page.text);

@@ -8,17 +8,15 @@ use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
 
-on_one_app!(
+on_one_app!(console "unlimited" =>
     an_image_is_uploaded_once,
     images_are_searched_and_paged,
     an_image_is_changed_and_deleted,
     an_import_is_requested_and_its_state_shown,
 );
-on_sqlite_app!(
-    a_file_that_is_not_an_image_is_rejected_at_the_field,
-    an_upload_above_the_storage_limit_is_rejected_by_its_head,
-    only_the_brands_images_are_listed,
-);
+on_sqlite_app!(only_the_brands_images_are_listed);
+on_sqlite_app!(console "free" => an_upload_above_the_storage_limit_is_rejected_by_its_head);
+on_sqlite_app!(console "unlimited" => a_file_that_is_not_an_image_is_rejected_at_the_field);
 
 /// Returns the URL of the form, with its key.
 fn upload_form(page: &Page, path: &str) -> String {
@@ -45,9 +43,7 @@ async fn upload_from(
     (reply.status, String::from_utf8_lossy(&reply.body).into_owned())
 }
 
-async fn an_image_is_uploaded_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn an_image_is_uploaded_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/media");
     let page = person.get(&path).await;
     page.expect(200, "No images yet").expect(200, "at most 25 MiB");
@@ -55,7 +51,7 @@ async fn an_image_is_uploaded_once(app: TestApp) {
     for _ in 0..2 {
         assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
     }
-    assert_eq!(app.count_rows("media").await, 1);
+    assert_eq!(t.app.count_rows("media").await, 1);
     let page = person.get(&path).await;
     page.expect(200, "bread.png")
         .expect(200, "60 × 20")
@@ -66,11 +62,9 @@ async fn an_image_is_uploaded_once(app: TestApp) {
     }
 }
 
-async fn an_upload_above_the_storage_limit_is_rejected_by_its_head(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn an_upload_above_the_storage_limit_is_rejected_by_its_head(t: Tenant<'_>, person: ConsoleUser<'_>) {
     // The plan has 500 MiB.
-    app.set_storage_usage(t.workspace, 499 << 20, 0).await;
-    let person = ConsoleUser::sign_in(&t).await;
+    t.app.set_storage_usage(t.workspace, 499 << 20, 0).await;
     let form = upload_form(&person.get(&t.path("/media")).await, &t.path("/media"));
     // Sends only the head: a server that waits for the body would wait forever.
     let head = format!(
@@ -79,32 +73,28 @@ async fn an_upload_above_the_storage_limit_is_rejected_by_its_head(app: TestApp)
         person.cookie,
         10 << 20,
     );
-    let mut stream = TcpStream::connect(app.address).await.unwrap();
+    let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut response = [0; 12];
     stream.read_exact(&mut response).await.unwrap();
     assert_eq!(&response, b"HTTP/1.1 422");
-    assert_eq!(app.api.library.spools().held(), 0);
+    assert_eq!(t.app.api.library.spools().held(), 0);
 }
 
-async fn a_file_that_is_not_an_image_is_rejected_at_the_field(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_file_that_is_not_an_image_is_rejected_at_the_field(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/media");
     for bytes in [b"%PDF-1.7 no image".as_slice(), b""] {
         let form = upload_form(&person.get(&path).await, &path);
         let (status, text) = upload(&t, &person, &form, bytes).await;
         assert!(status == 422 && text.contains("e-file"), "{status}: {text}");
     }
-    assert_eq!(app.count_rows("media").await, 0);
+    assert_eq!(t.app.count_rows("media").await, 0);
 }
 
-async fn images_are_searched_and_paged(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn images_are_searched_and_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
     for n in 0..21_u32 {
         t.upload(&format!("bread{n}.png"), &images::png(20 + n, 20), &[]).await.data(201);
     }
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path("/media");
     person.get(&path).await.expect(200, "1–20 of 21").expect(200, "no description");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
@@ -116,12 +106,10 @@ async fn images_are_searched_and_paged(app: TestApp) {
     }
 }
 
-async fn an_image_is_changed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_image_is_changed_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = t.upload("a.png", &images::png(60, 20), &[]).await.data(201)["id"].as_i64().unwrap();
-    let person = ConsoleUser::sign_in(&t).await;
     let path = t.path(&format!("/media/{id}"));
-    person.get(&path).await.expect(200, "PNG").expect(200, &format!("{}/media/", app.url));
+    person.get(&path).await.expect(200, "PNG").expect(200, &format!("{}/media/", t.app.url));
     let long = "x".repeat(2_001);
     let page = person.submit(&path, &path, &[("filename", ""), ("alt_text", &long), ("asset_type", "flown")]).await;
     page.expect(422, "e-filename").expect(422, "e-alt_text").expect(422, "e-asset_type");
@@ -130,14 +118,12 @@ async fn an_image_is_changed_and_deleted(app: TestApp) {
     page.expect(200, "Image saved.").expect(200, "Bread").expect(200, "value=\"logo\" selected");
     let page = person.submit(&path, &path, &[("filename", "Bread"), ("alt_text", ""), ("asset_type", "logo")]).await;
     page.expect(200, "Image saved.");
-    assert_eq!(app.count_rows("media WHERE alt_text IS NULL").await, 1);
+    assert_eq!(t.app.count_rows("media WHERE alt_text IS NULL").await, 1);
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "Image deleted.");
     person.get(&path).await.expect(404, "Page not found");
 }
 
-async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn an_import_is_requested_and_its_state_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (path, import) = (t.path("/media"), t.path("/media/import"));
     person.submit(&path, &import, &[("url", ""), ("alt_text", "Rye")]).await.expect(422, "e-url").expect(422, "Rye");
     let page = person.submit(&path, &import, &[("url", "http://127.0.0.1/a.png")]).await;
@@ -147,8 +133,8 @@ async fn an_import_is_requested_and_its_state_shown(app: TestApp) {
         let done = person.submit_from(&page, &import, &[("url", "https://8.8.8.8/a.png"), ("alt_text", "")]).await;
         done.expect(200, "The image is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
     }
-    assert_eq!(app.count_rows("media_jobs").await, 1);
-    app.sql(
+    assert_eq!(t.app.count_rows("media_jobs").await, 1);
+    t.app.sql(
         "UPDATE media_jobs SET status = 'failed', error = '{\"code\":\"http_error\",\"message\":\"It returned 404.\"}'",
     )
     .await;

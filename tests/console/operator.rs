@@ -8,7 +8,6 @@ use serde_json::json;
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_both_apps!(a_kind_is_paused_and_resumed);
 on_both_apps!("unlimited" => pages_without_a_brand_show_the_menu_of_the_first_brand);
 on_both_apps!(console "unlimited" =>
     a_dead_job_is_shown_with_its_reason_and_run_again,
@@ -16,6 +15,7 @@ on_both_apps!(console "unlimited" =>
     a_scheduled_job_is_cancelled,
     jobs_are_filtered_and_paged,
     users_plans_and_the_system_are_shown,
+    a_kind_is_paused_and_resumed,
 );
 on_sqlite_app!(only_the_operator_has_access);
 
@@ -85,18 +85,16 @@ async fn a_scheduled_job_is_cancelled(t: Tenant<'_>, person: ConsoleUser<'_>) {
     person.get("/operator?state=cancelled").await.expect(200, "canceled by the operator").expect(200, "Retry");
 }
 
-async fn a_kind_is_paused_and_resumed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_kind_is_paused_and_resumed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (pause, resume) = ("/operator/kinds/publish_target/pause", "/operator/kinds/publish_target/resume");
     let page = person.submit("/operator", pause, &[]).await;
     page.expect(200, "Job kind paused").expect(200, "Paused");
-    assert_eq!(app.count_rows("paused_kinds").await, 1);
+    assert_eq!(t.app.count_rows("paused_kinds").await, 1);
     let hidden = page.hidden_fields(resume);
     let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     person.post("/operator/kinds/flown/resume", &fields).await.expect(404, "Page not found");
     person.submit_from(&page, resume, &[]).await.expect(200, "Job kind resumed.");
-    assert_eq!(app.count_rows("paused_kinds").await, 0);
+    assert_eq!(t.app.count_rows("paused_kinds").await, 0);
 }
 
 async fn jobs_are_filtered_and_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -2,26 +2,24 @@
 
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 use crate::support::reports::{TestInstallation, all_widgets, create};
 use crate::support::store::{TestStore, on_one};
 
-on_one_app!(
+on_one_app!(console "unlimited" =>
     the_widgets_of_a_report_are_in_the_order_of_their_numbers,
     a_report_is_renamed_and_deleted,
     a_schedule_is_added_and_deleted,
 );
-on_one!(an_export_is_downloaded_with_the_session);
-on_sqlite_app!(
+on_sqlite_app!(console "unlimited" =>
     errors_in_a_report_are_shown_at_their_rows,
     a_report_is_copied,
     errors_in_an_export_and_a_schedule_are_shown,
 );
+on_one!(an_export_is_downloaded_with_the_session);
 
-async fn the_widgets_of_a_report_are_in_the_order_of_their_numbers(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn the_widgets_of_a_report_are_in_the_order_of_their_numbers(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (list, new) = (t.path("/reports"), t.path("/reports/new"));
     person.get(&list).await.expect(200, "No reports yet");
     let page = person.get(&new).await;
@@ -53,9 +51,7 @@ async fn the_widgets_of_a_report_are_in_the_order_of_their_numbers(app: TestApp)
     }
 }
 
-async fn errors_in_a_report_are_shown_at_their_rows(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn errors_in_a_report_are_shown_at_their_rows(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let new = t.path("/reports/new");
     let page = person.submit(&new, &new, &[("name", "")]).await;
     page.expect(422, "e-name").expect(422, "e-widgets");
@@ -65,28 +61,24 @@ async fn errors_in_a_report_are_shown_at_their_rows(app: TestApp) {
     page.expect(422, "id=\"e-widgets.8.options.text\"").expect(422, "value=\"Typed\"");
     let form = [("name", "x"), ("widgets.1.type", "flight"), ("widgets.1.use", "true"), ("widgets.x.use", "true")];
     assert_eq!(person.submit(&new, &new, &form).await.status, 422);
-    assert_eq!(app.count_rows("reports").await, 0);
+    assert_eq!(t.app.count_rows("reports").await, 0);
 }
 
-async fn a_report_is_copied(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_report_is_copied(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = create(&t, "Monthly", all_widgets()).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let (_, id) = path.rsplit_once('/').expect("an id");
     let page = person.get(&t.path(&format!("/reports/new?from={id}"))).await;
     page.expect(200, "value=\"Monthly\"").expect(200, "A good month.");
     assert_eq!(page.text.matches(" checked").count(), 8);
-    let other = app.tenant("unlimited").await;
+    let other = t.app.tenant("unlimited").await;
     let theirs = create(&other, "Theirs", all_widgets()).await;
     let (_, id) = theirs.rsplit_once('/').expect("an id");
     person.get(&t.path(&format!("/reports/new?from={id}"))).await.expect(404, "Page not found");
     person.get(&t.path("/reports/new?from=x")).await.expect(200, "New report");
 }
 
-async fn a_report_is_renamed_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_report_is_renamed_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = create(&t, "Monthly", all_widgets()).await;
-    let person = ConsoleUser::sign_in(&t).await;
     person.submit(&path, &path, &[("name", " ")]).await.expect(422, "e-name").expect(422, "Monthly");
     person.submit(&path, &path, &[("name", "Quarterly")]).await.expect(200, "Report renamed.");
     person.get(&path).await.expect(200, "Quarterly");
@@ -123,10 +115,8 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     assert_eq!(r.count_rows("report_deliveries").await, 1);
 }
 
-async fn a_schedule_is_added_and_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_schedule_is_added_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = create(&t, "Monthly", all_widgets()).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let schedules = format!("{path}/schedules");
     let page = person.get(&path).await;
     page.expect(200, "Email is not configured").expect(200, "value=\"weekly\" selected");
@@ -145,15 +135,13 @@ async fn a_schedule_is_added_and_deleted(app: TestApp) {
     let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "0 9 * * 1-5"), ("recipients", "ann@acme.example")];
     person.submit(&path, &schedules, &form).await.expect(200, "Custom schedule (0 9 * * 1-5)");
     person.get(&t.path("/reports")).await.expect(200, "2 schedules");
-    let id = app.number("SELECT min(id) FROM report_schedules").await;
+    let id = t.app.number("SELECT min(id) FROM report_schedules").await;
     person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "Schedule deleted.");
-    assert_eq!(app.count_rows("report_schedules").await, 1);
+    assert_eq!(t.app.count_rows("report_schedules").await, 1);
 }
 
-async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn errors_in_an_export_and_a_schedule_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = create(&t, "Monthly", all_widgets()).await;
-    let person = ConsoleUser::sign_in(&t).await;
     let export = format!("{path}/export");
     let form = [("format", "csv"), ("start", "2026-06-02"), ("end", "2026-06-01")];
     let page = person.submit(&path, &export, &form).await;
@@ -174,6 +162,6 @@ async fn errors_in_an_export_and_a_schedule_are_shown(app: TestApp) {
     let form = [("frequency", "cron"), ("cron", "61 9 * * 1"), ("recipients", "ann@acme.example")];
     person.submit(&path, &schedules, &form).await.expect(422, "Invalid cron expression: ");
     person.submit(&path, &schedules, &[]).await.expect(422, "e-frequency").expect(422, "e-recipients");
-    assert_eq!(app.count_rows("report_deliveries").await, 0);
-    assert_eq!(app.count_rows("report_schedules").await, 0);
+    assert_eq!(t.app.count_rows("report_deliveries").await, 0);
+    assert_eq!(t.app.count_rows("report_schedules").await, 0);
 }

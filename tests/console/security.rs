@@ -12,12 +12,8 @@ on_one_app!(
     another_workspaces_records_are_not_found,
     records_are_not_found_below_another_record,
 );
-on_sqlite_app!(
-    pages_of_features_outside_the_plan_are_not_shown,
-    pages_have_strict_headers,
-    forged_forms_are_rejected,
-    pages_are_limited_by_session,
-);
+on_sqlite_app!(pages_of_features_outside_the_plan_are_not_shown, forged_forms_are_rejected);
+on_sqlite_app!(console "unlimited" => pages_have_strict_headers, pages_are_limited_by_session);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
@@ -150,9 +146,7 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
     counts
 }
 
-async fn pages_have_strict_headers(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn pages_have_strict_headers(t: Tenant<'_>, person: ConsoleUser<'_>) {
     for path in ["/sign-in".to_owned(), "/".to_owned(), format!("/brands/{}", t.brand), "/brands/999999".to_owned()] {
         let page = person.get(&path).await;
         let policy = page.reply.header("content-security-policy").unwrap_or_else(|| panic!("{path}: no policy"));
@@ -176,9 +170,7 @@ async fn forged_forms_are_rejected(app: TestApp) {
     assert_eq!(app.count_rows("brands").await, 2);
 }
 
-async fn pages_are_limited_by_session(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn pages_are_limited_by_session(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = format!("/brands/{}", t.brand);
     let mut last = 200;
     for _ in 0..=600 {

@@ -7,45 +7,39 @@ use crier_store::{invitations, users};
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(
-    a_brand_is_created_once,
-    a_brand_is_changed,
-    users_are_invited_with_a_link,
-    an_invitation_gives_no_more_than_its_user_may_give,
-    invitations_are_mailed_and_limited,
-);
+on_both_apps!(an_invitation_gives_no_more_than_its_user_may_give);
 on_both_apps!("unlimited" =>
     members_are_added_changed_and_removed,
     owners_are_managed_by_owners,
     the_only_owner_stays,
     sessions_are_listed_and_ended,
 );
-on_sqlite_app!(
-    errors_in_a_brand_are_shown,
-    editors_may_not_change_settings,
-    users_of_other_workspaces_are_not_revealed,
-    the_plan_and_its_usage_are_shown,
+on_both_apps!(console "unlimited" =>
+    a_brand_is_created_once,
+    a_brand_is_changed,
+    users_are_invited_with_a_link,
+    invitations_are_mailed_and_limited,
 );
+on_sqlite_app!(users_of_other_workspaces_are_not_revealed);
+on_sqlite_app!("free" => the_plan_and_its_usage_are_shown);
+on_sqlite_app!("unlimited" => editors_may_not_change_settings);
+on_sqlite_app!(console "unlimited" => errors_in_a_brand_are_shown);
 
-async fn a_brand_is_created_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_brand_is_created_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let page = person.get("/brands/new").await;
     let form = [("name", "Café"), ("description", ""), ("website", "https://cafe.example"), ("timezone", "Asia/Tokyo")];
     for _ in 0..2 {
         person.submit_from(&page, "/brands/new", &form).await.expect(200, "Brand created.").expect(200, "Café");
     }
-    assert_eq!(app.count_rows("brands").await, 2);
-    let free = app.tenant("free").await;
+    assert_eq!(t.app.count_rows("brands").await, 2);
+    let free = t.app.tenant("free").await;
     let person = ConsoleUser::sign_in(&free).await;
     let page = person.submit("/brands/new", "/brands/new", &form).await;
     let message = "The workspace's plan allows 1 brand. Ask the operator for a larger plan.";
     page.expect(422, message).expect(422, "value=\"Café\"");
 }
 
-async fn errors_in_a_brand_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn errors_in_a_brand_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let settings = t.path("/settings");
     let long = "x".repeat(2_001);
     for path in ["/brands/new", settings.as_str()] {
@@ -55,12 +49,10 @@ async fn errors_in_a_brand_are_shown(app: TestApp) {
             page.expect(422, field);
         }
     }
-    assert_eq!(app.count_rows("brands WHERE name = 'Bakery'").await, 1);
+    assert_eq!(t.app.count_rows("brands WHERE name = 'Bakery'").await, 1);
 }
 
-async fn a_brand_is_changed(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_brand_is_changed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/settings");
     person.get(&path).await.expect(200, "value=\"Bakery\"").expect(200, "value=\"Europe/Berlin\" selected");
     let form = [("name", "Patisserie"), ("description", "Cakes"), ("website", ""), ("timezone", "Europe/Paris")];
@@ -82,8 +74,7 @@ async fn role(t: &Tenant<'_>, user: i64) -> String {
     t.app.value(sql).await
 }
 
-async fn editors_may_not_change_settings(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn editors_may_not_change_settings(t: Tenant<'_>) {
     let editor = t.colleague(Role::Editor).await;
     let person = ConsoleUser::sign_in(&editor).await;
     person
@@ -155,9 +146,7 @@ async fn accept(app: &TestApp, path: &str, name: &str) -> Reply {
     request.header("content-type", "application/x-www-form-urlencoded").send().await
 }
 
-async fn users_are_invited_with_a_link(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn users_are_invited_with_a_link(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/settings/members");
     let form = person.get(&path).await;
     let fields = [("email", "Eve@Example.com"), ("role", "editor")];
@@ -166,33 +155,33 @@ async fn users_are_invited_with_a_link(app: TestApp) {
     person.get(&path).await.expect(200, "Open invitations").expect(200, "eve@example.com");
     // A new link replaces the first one.
     let link = invite(&person, &t, "eve@example.com", "editor").await;
-    app.page(&first).await.assert_status(410);
-    assert_eq!(app.count_rows("invitations").await, 1);
+    t.app.page(&first).await.assert_status(410);
+    assert_eq!(t.app.count_rows("invitations").await, 1);
     for _ in 0..2 {
-        let page = String::from_utf8_lossy(&app.page(&link).await.body).into_owned();
+        let page = String::from_utf8_lossy(&t.app.page(&link).await.body).into_owned();
         assert!(page.contains("Bakery") && page.contains("eve@example.com") && page.contains("Ann"), "{page}");
     }
     for name in ["", " ", "a\u{7}b", &"x".repeat(101)] {
-        accept(&app, &link, name).await.assert_status(422);
+        accept(t.app, &link, name).await.assert_status(422);
     }
-    let accepted = accept(&app, &link, "Eve").await;
+    let accepted = accept(t.app, &link, "Eve").await;
     assert_eq!((accepted.status, accepted.header("location")), (303, Some(t.path("").as_str())));
     let cookie = accepted.header("set-cookie").expect("a cookie").split(';').next().unwrap().to_owned();
-    let home = app.visit("GET", &format!("{}{}", app.url, t.path(""))).header("cookie", &cookie).send().await;
+    let home = t.app.visit("GET", &format!("{}{}", t.app.url, t.path(""))).header("cookie", &cookie).send().await;
     assert!(String::from_utf8_lossy(&home.body).contains("Eve"), "she is signed in");
-    let eve = app.newest_id("users WHERE email = 'eve@example.com'").await;
+    let eve = t.app.newest_id("users WHERE email = 'eve@example.com'").await;
     assert_eq!(role(&t, eve).await, "editor");
-    accept(&app, &link, "Eve").await.assert_status(410);
+    accept(t.app, &link, "Eve").await.assert_status(410);
     assert!(!person.get(&path).await.has("Open invitations"));
     // A user whom someone else created in the meantime is not signed in by the link.
     let link = invite(&person, &t, "bob@example.com", "editor").await;
-    app.user(t.workspace, "bob@example.com").await;
-    let rejected = accept(&app, &link, "Bob").await;
+    t.app.user(t.workspace, "bob@example.com").await;
+    let rejected = accept(t.app, &link, "Bob").await;
     assert_eq!((rejected.status, rejected.header("set-cookie")), (410, None));
     let link = invite(&person, &t, "carl@example.com", "editor").await;
-    app.clock.advance(TimeDelta::days(7));
-    app.page(&link).await.assert_status(410);
-    assert_eq!(app.write(async |tx| invitations::purge(tx, 100).await).await, 2);
+    t.app.clock.advance(TimeDelta::days(7));
+    t.app.page(&link).await.assert_status(410);
+    assert_eq!(t.app.write(async |tx| invitations::purge(tx, 100).await).await, 2);
 }
 
 async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
@@ -221,50 +210,48 @@ async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {
     assert_eq!(app.count_rows("users WHERE email = 'eve@example.com'").await, 0);
 }
 
-async fn invitations_are_mailed_and_limited(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn invitations_are_mailed_and_limited(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/settings/members");
     invite(&person, &t, "eve@example.com", "editor").await;
-    assert_eq!(app.count_rows("mails").await, 0, "no mail server is configured");
-    let url = app.replica_with_mail().await;
+    assert_eq!(t.app.count_rows("mails").await, 0, "no mail server is configured");
+    let url = t.app.replica_with_mail().await;
     let send_invitation = async |email: &str| {
         let page = person.get(&path).await;
         let hidden = page.hidden_fields(&path);
         let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let fields: Vec<_> = hidden.chain([("email", email), ("role", "editor")]).collect();
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
-        let request = app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
+        let request = t.app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
         request.header("content-type", "application/x-www-form-urlencoded").send().await
     };
     send_invitation("bob@example.com").await.assert_status(200);
-    let mail = app.newest_mail().await.body_text;
+    let mail = t.app.newest_mail().await.body_text;
     assert!(mail.contains("Ann invited you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
 
     // One more than 24 invitations to an address, and one more than 50 of the workspace, whoever sends them.
     let counts = "UPDATE mail_counts SET mails = {} WHERE kind = 'invitation' AND recipient =";
-    app.sql(format!("{} 'bob@example.com'", counts.replace("{}", "24"))).await;
+    t.app.sql(format!("{} 'bob@example.com'", counts.replace("{}", "24"))).await;
     let rejected = send_invitation("Bob+1@example.com").await;
     rejected.assert_status(422);
     assert!(String::from_utf8_lossy(&rejected.body).contains("This address received 24 invitations today"));
-    app.sql(format!("{} ''", counts.replace("{}", "50"))).await;
+    t.app.sql(format!("{} ''", counts.replace("{}", "50"))).await;
     let rejected = send_invitation("dan@example.com").await;
     rejected.assert_status(422);
     assert!(String::from_utf8_lossy(&rejected.body).contains("The workspace has sent 50 invitations today"));
-    assert_eq!(app.count_rows("mails").await, 1);
-    assert_eq!(app.count_rows("invitations").await, 2, "nothing is left of those");
+    assert_eq!(t.app.count_rows("mails").await, 1);
+    assert_eq!(t.app.count_rows("invitations").await, 2, "nothing is left of those");
 
-    let hash = if app.store.is_postgres() { "CAST('h' || n AS bytea)" } else { "CAST('h' || n AS blob)" };
-    app.copy_newest_row("invitations", 48, &[("email", "email || n"), ("hash", hash)]).await;
+    let hash = if t.app.store.is_postgres() { "CAST('h' || n AS bytea)" } else { "CAST('h' || n AS blob)" };
+    t.app.copy_newest_row("invitations", 48, &[("email", "email || n"), ("hash", hash)]).await;
     let full = person.submit(&path, &path, &[("email", "new@example.com"), ("role", "editor")]).await;
     full.expect(422, "50 invitations are open.");
     invite(&person, &t, "eve@example.com", "editor").await;
 
     // Users and invitations to all brands of the workspace count together.
-    app.sql("DELETE FROM invitations WHERE email <> 'eve@example.com'").await;
+    t.app.sql("DELETE FROM invitations WHERE email <> 'eve@example.com'").await;
     for n in 0..98 {
         let email = format!("person{n}@example.com");
-        app.write(async |tx| users::create(tx, t.workspace, &email, "User").await).await;
+        t.app.write(async |tx| users::create(tx, t.workspace, &email, "User").await).await;
     }
     let full = person.submit(&path, &path, &[("email", "new@example.com"), ("role", "editor")]).await;
     full.expect(422, "The workspace has 100 users and open invitations.");
@@ -319,13 +306,12 @@ async fn the_only_owner_stays(t: Tenant<'_>) {
     assert_eq!(role(&t, admin.user).await, "owner");
 }
 
-async fn the_plan_and_its_usage_are_shown(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn the_plan_and_its_usage_are_shown(t: Tenant<'_>) {
     t.account("demo").await;
     let page = ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await;
     page.expect(200, "Plan: free").expect(200, "1 of 3").expect(200, "0 of 30").expect(200, "Not in this plan");
     page.expect(200, "Each API key can send 60 requests per minute.");
-    let t = app.tenant("unlimited").await;
+    let t = t.app.tenant("unlimited").await;
     ConsoleUser::sign_in(&t).await.get(&t.path("/settings/plan")).await.expect(200, "1, no limit");
 }
 

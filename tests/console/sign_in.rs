@@ -9,7 +9,7 @@ use crate::support::client::until;
 use crate::support::console::ConsoleUser;
 use crate::support::store::TestStore;
 
-on_both_apps!(a_session_lives_while_it_is_used, a_session_ends_with_its_user, only_users_receive_a_link,);
+on_both_apps!(a_session_lives_while_it_is_used, a_session_ends_with_its_user, only_users_receive_a_link);
 on_both_apps!("unlimited" =>
     a_link_signs_in_once,
     a_form_of_another_origin_signs_nobody_in,
@@ -17,12 +17,14 @@ on_both_apps!("unlimited" =>
 );
 on_sqlite_app!(
     a_sign_in_leads_to_the_requested_page,
+    links_cannot_be_guessed_quickly,
+    the_cookie_is_bound_to_the_host_on_https,
+);
+on_sqlite_app!("unlimited" =>
     without_a_session_every_page_leads_to_the_sign_in_page,
     a_session_is_no_api_key,
-    links_cannot_be_guessed_quickly,
     valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected,
     signing_out_ends_the_session,
-    the_cookie_is_bound_to_the_host_on_https,
 );
 
 async fn post(app: &TestApp, path: &str) -> Reply {
@@ -155,13 +157,12 @@ async fn expired_sessions_and_links_are_deleted(t: Tenant<'_>) {
     assert_eq!(t.app.count_rows("api_keys").await, 2, "the session's and the tenant's");
 }
 
-async fn without_a_session_every_page_leads_to_the_sign_in_page(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn without_a_session_every_page_leads_to_the_sign_in_page(t: Tenant<'_>) {
     for path in ["/", &format!("/brands/{}", t.brand), "/brands/999", "/brands/new"] {
-        let reply = app.page(path).await;
+        let reply = t.app.page(path).await;
         assert_eq!((reply.status, reply.header("location")), (303, Some("/sign-in")), "{path}");
     }
-    let page = app.page("/sign-in").await;
+    let page = t.app.page("/sign-in").await;
     page.assert_status(200);
     assert!(page.text().contains("crier login --user EMAIL"), "no mail server is configured: {}", page.text());
     let mut forged = ConsoleUser::sign_in(&t).await;
@@ -204,18 +205,17 @@ async fn a_sign_in_leads_to_the_requested_page(app: TestApp) {
     }
 }
 
-async fn a_session_is_no_api_key(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn a_session_is_no_api_key(t: Tenant<'_>) {
     let person = ConsoleUser::sign_in(&t).await;
     let token = person.cookie.split_once('=').expect("a token").1;
     for key in [token.to_owned(), format!("svc_live_{}", &token[..40])] {
-        app.request("GET", "/brands").key(&key).send().await.expect_error(401, "unauthorized");
+        t.app.request("GET", "/brands").key(&key).send().await.expect_error(401, "unauthorized");
     }
     // A key is not a session either.
     let mut as_cookie = person;
     as_cookie.cookie = format!("crier_session={}", t.key);
     assert_eq!(as_cookie.get(&format!("/brands/{}", t.brand)).await.status, 303);
-    let keys = crier_store::keys::list(&mut app.conn().await, None).await.unwrap();
+    let keys = crier_store::keys::list(&mut t.app.conn().await, None).await.unwrap();
     assert_eq!(keys.len(), 1, "the session's key is not listed");
 }
 
@@ -232,29 +232,27 @@ async fn links_cannot_be_guessed_quickly(app: TestApp) {
     assert_eq!(rejected, 10);
 }
 
-async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected(t: Tenant<'_>) {
     for _ in 0..70 {
-        app.request("GET", "/brands").key("svc_live_nope").send().await;
+        t.app.request("GET", "/brands").key("svc_live_nope").send().await;
     }
-    app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
+    t.app.request("GET", "/brands").send().await.expect_error(429, "rate_limited");
     // Wrong keys do not count towards the limit of the pages.
-    post(&app, "/sign-in/wrong").await.assert_status(410);
-    app.page("/connect/wrong").await.assert_status(404);
+    post(t.app, "/sign-in/wrong").await.assert_status(410);
+    t.app.page("/connect/wrong").await.assert_status(404);
     for _ in 0..70 {
-        app.page("/sign-in/wrong").await;
+        t.app.page("/sign-in/wrong").await;
     }
-    app.page("/sign-in/wrong").await.assert_status(429);
-    post(&app, "/sign-in/wrong").await.assert_status(429);
+    t.app.page("/sign-in/wrong").await.assert_status(429);
+    post(t.app, "/sign-in/wrong").await.assert_status(429);
     for _ in 0..3 {
-        let path = link(&app, t.user).await;
-        app.page(&path).await.assert_status(200);
-        post(&app, &path).await.assert_status(303);
+        let path = link(t.app, t.user).await;
+        t.app.page(&path).await.assert_status(200);
+        post(t.app, &path).await.assert_status(303);
     }
 }
 
-async fn signing_out_ends_the_session(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn signing_out_ends_the_session(t: Tenant<'_>) {
     let person = ConsoleUser::sign_in(&t).await;
     let home = format!("/brands/{}", t.brand);
     person.post("/sign-out", &[("_csrf", "00")]).await;

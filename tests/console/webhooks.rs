@@ -3,17 +3,17 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, on_one_app, on_sqlite_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_webhook_is_created_and_its_secret_shown_once);
 on_one_app!("unlimited" => failed_deliveries_are_recovered_since_a_local_time);
 on_one_app!(console "unlimited" =>
     a_webhook_is_changed_paused_and_deleted,
     a_new_secret_replaces_the_old_one,
     deliveries_are_filtered_and_sent_again,
+    a_webhook_is_created_and_its_secret_shown_once,
 );
-on_sqlite_app!(errors_in_a_webhook_are_shown, webhooks_of_an_earlier_plan_can_be_deleted);
+on_sqlite_app!(console "unlimited" => errors_in_a_webhook_are_shown, webhooks_of_an_earlier_plan_can_be_deleted);
 
 /// Creates an endpoint; returns its id.
 async fn create_webhook(t: &Tenant<'_>) -> i64 {
@@ -21,9 +21,7 @@ async fn create_webhook(t: &Tenant<'_>) -> i64 {
     t.post("/webhooks", body).await.data(201)["id"].as_i64().expect("an id")
 }
 
-async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn a_webhook_is_created_and_its_secret_shown_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (list, new) = (t.path("/developers/webhooks"), t.path("/developers/webhooks/new"));
     person.get(&list).await.expect(200, "No webhooks yet");
     let page = person.get(&new).await;
@@ -41,12 +39,10 @@ async fn a_webhook_is_created_and_its_secret_shown_once(app: TestApp) {
     let listed = person.get(&list).await;
     listed.expect(200, "https://8.8.8.8/hook").expect(200, "2 events").expect(200, "Production").expect(200, "Active");
     assert!(!listed.has("whsec_"));
-    assert_eq!(app.count_rows("webhooks").await, 1);
+    assert_eq!(t.app.count_rows("webhooks").await, 1);
 }
 
-async fn errors_in_a_webhook_are_shown(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let person = ConsoleUser::sign_in(&t).await;
+async fn errors_in_a_webhook_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let new = t.path("/developers/webhooks/new");
     let page = person.submit(&new, &new, &[("url", ""), ("description", "Typed")]).await;
     page.expect(422, "e-url").expect(422, "e-events").expect(422, "value=\"Typed\"");
@@ -54,7 +50,7 @@ async fn errors_in_a_webhook_are_shown(app: TestApp) {
     page.expect(422, "Use a public https:// URL.").expect(422, "value=\"post.failed\" checked");
     let page = person.submit(&new, &new, &[("url", "https://8.8.8.8/x"), ("events", "post.flown")]).await;
     page.expect(422, "e-events");
-    assert_eq!(app.count_rows("webhooks").await, 0);
+    assert_eq!(t.app.count_rows("webhooks").await, 0);
 }
 
 async fn a_webhook_is_changed_paused_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -160,11 +156,9 @@ async fn failed_deliveries_are_recovered_since_a_local_time(t: Tenant<'_>) {
     assert_eq!(t.app.count_rows(pending).await, 1);
 }
 
-async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn webhooks_of_an_earlier_plan_can_be_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_webhook(&t).await;
-    let person = ConsoleUser::sign_in(&t).await;
-    app.set_plan(t.workspace, "free").await;
+    t.app.set_plan(t.workspace, "free").await;
     let (list, path) = (t.path("/developers/webhooks"), t.path(&format!("/developers/webhooks/{id}")));
     let page = person.get(&list).await;
     page.expect(200, "Your plan does not include webhooks.").expect(200, "https://8.8.8.8/hook");
@@ -177,6 +171,6 @@ async fn webhooks_of_an_earlier_plan_can_be_deleted(app: TestApp) {
     for _ in 0..2 {
         person.submit_from(&page, &format!("{path}/delete"), &[]).await.expect(200, "Webhook deleted");
     }
-    assert_eq!(app.count_rows("webhooks").await, 0);
+    assert_eq!(t.app.count_rows("webhooks").await, 0);
     person.get(&list).await.expect(402, "Not in your plan");
 }

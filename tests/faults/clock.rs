@@ -13,7 +13,7 @@ use crier_store::{Store, accounts, server};
 use crier_worker::heartbeat;
 use serde_json::json;
 
-use crate::support::app::{TestApp, on_both_apps};
+use crate::support::app::{Tenant, on_both_apps};
 use crate::support::fake_platform::{Gate, PublishStep, rate_limited, transient};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::scripted::start;
@@ -35,7 +35,7 @@ on_both!(
     a_jump_ahead_that_the_database_does_not_share_is_not_used,
     a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time,
 );
-on_both_apps!(idempotent_responses_survive_clock_jumps);
+on_both_apps!("pro" => idempotent_responses_survive_clock_jumps);
 
 const HOUR: TimeDelta = TimeDelta::hours(1);
 const FORTY_DAYS: TimeDelta = TimeDelta::days(40);
@@ -350,23 +350,22 @@ async fn a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time(s: Te
 }
 
 /// Invariant: a request that is repeated within a day gets the first response, and is executed once.
-async fn idempotent_responses_survive_clock_jumps(app: TestApp) {
-    let t = app.tenant("pro").await;
+async fn idempotent_responses_survive_clock_jumps(t: Tenant<'_>) {
     let body = json!({ "name": "Bakery Two" });
-    let key = app.fresh_key();
+    let key = t.app.fresh_key();
     let send = async || t.request("POST", "/brands").idempotency_key(&key).json(&body).send().await;
     let first = send().await.expect(201);
     for step in [HOUR, -HOUR, -HOUR, HOUR] {
-        app.clock.set(step);
-        app.clock.restart();
+        t.app.clock.set(step);
+        t.app.clock.restart();
         let mut again = send().await;
         if again.status == 429 {
             // After a step back a client's rate limit may seem exhausted; a minute restores it.
-            app.advance(60);
+            t.app.advance(60);
             again = send().await;
         }
         assert_eq!(again.expect(201), first);
         assert!(again.replayed());
     }
-    assert_eq!(app.count_rows("brands").await, 2);
+    assert_eq!(t.app.count_rows("brands").await, 2);
 }

@@ -13,15 +13,15 @@ use crate::support::client::until_true;
 use crate::support::images;
 use crate::support::store::TestStore;
 
-on_one_app!(
-    one_workspace_cannot_exhaust_the_spool,
-    an_upload_sent_again_while_the_first_is_received_creates_one_asset,
-    a_disconnected_client_releases_its_spool,
-);
+on_one_app!(one_workspace_cannot_exhaust_the_spool);
 on_one_app!("free" =>
     a_content_length_over_the_free_storage_is_rejected,
     a_chunked_body_over_the_free_storage_is_rejected,
     an_upload_is_replayed_even_if_storage_is_full,
+);
+on_one_app!("unlimited" =>
+    an_upload_sent_again_while_the_first_is_received_creates_one_asset,
+    a_disconnected_client_releases_its_spool,
 );
 
 const MIB: i64 = 1 << 20;
@@ -105,9 +105,8 @@ async fn start_large_upload(t: &Tenant<'_>, length: usize) -> TcpStream {
 
 /// The key of an upload is not in use while the upload is received, so the request that is complete first is carried
 /// out.
-async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let spools = app.api.library.spools();
+async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(t: Tenant<'_>) {
+    let spools = t.app.api.library.spools();
     let png = images::png(64, 64);
     let body = [FORM.as_bytes(), &png, b"\r\n--b--\r\n"].concat();
     let (half, rest) = body.split_at(body.len() / 2);
@@ -125,14 +124,13 @@ async fn an_upload_sent_again_while_the_first_is_received_creates_one_asset(app:
     assert!(response.to_lowercase().contains("idempotent-replayed: true"), "{response}");
     let (_, replayed) = response.split_once("\r\n\r\n").unwrap();
     assert_eq!(serde_json::from_str::<Value>(replayed).unwrap()["data"], created);
-    assert_eq!(app.count_rows("media").await, 1);
-    assert_eq!(app.count_rows("files").await, 1);
+    assert_eq!(t.app.count_rows("media").await, 1);
+    assert_eq!(t.app.count_rows("files").await, 1);
     until_true("nothing is held", || spools.held() == 0).await;
 }
 
-async fn a_disconnected_client_releases_its_spool(app: TestApp) {
-    let t = app.tenant("unlimited").await;
-    let spools = app.api.library.spools();
+async fn a_disconnected_client_releases_its_spool(t: Tenant<'_>) {
+    let spools = t.app.api.library.spools();
     let uploads = futures::future::join_all((0..8).map(|_| start_large_upload(&t, 20 << 20))).await;
     until_true("eight uploads are being received", || spools.held() == 8 * (20 << 20)).await;
     // Four of these fit into the workspace's half. The others wait.

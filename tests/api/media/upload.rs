@@ -8,7 +8,6 @@ use tokio::net::TcpStream;
 use crate::support::app::{BASE, Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
 
-on_both_apps!(an_upload_over_the_plan_cap_is_not_stored);
 on_both_apps!("unlimited" =>
     a_repeated_upload_is_replayed,
     reusing_a_key_for_another_form_is_rejected,
@@ -16,6 +15,7 @@ on_both_apps!("unlimited" =>
     identical_bytes_are_stored_once_per_brand,
     a_failed_write_releases_its_storage,
 );
+on_both_apps!("free" => an_upload_over_the_plan_cap_is_not_stored);
 on_one_app!("unlimited" =>
     an_upload_is_stored_and_described,
     the_mime_type_is_detected_from_the_bytes,
@@ -247,15 +247,14 @@ async fn identical_bytes_are_stored_once_per_brand(t: Tenant<'_>) {
     assert_ne!(theirs["url"], one["url"]);
 }
 
-async fn an_upload_over_the_plan_cap_is_not_stored(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn an_upload_over_the_plan_cap_is_not_stored(t: Tenant<'_>) {
     let used = 500 << 20;
-    app.set_storage_usage(t.workspace, used, 0).await;
+    t.app.set_storage_usage(t.workspace, used, 0).await;
     let error = upload(&t, &images::png(10, 10)).await.expect_error(402, "storage_limit_exceeded");
     assert!(error["message"].as_str().unwrap().contains("500 MiB"), "{error}");
-    assert_eq!(app.stored_files(), Vec::<String>::new());
-    assert_eq!(app.counted_bytes().await, used);
-    assert_eq!(app.count_rows("files").await, 0);
+    assert_eq!(t.app.stored_files(), Vec::<String>::new());
+    assert_eq!(t.app.counted_bytes().await, used);
+    assert_eq!(t.app.count_rows("files").await, 0);
     let usage = t.get(&t.path("/usage")).await.data(200);
     assert_eq!((&usage["storage_mib"]["used"], &usage["storage_mib"]["limit"]), (&500.into(), &500.into()));
 }

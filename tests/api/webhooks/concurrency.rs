@@ -5,15 +5,15 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::{create_deliveries, ids, open_jobs};
-use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
+use crate::support::app::{Reply, Tenant, on_both_apps};
 
-on_both_apps!(an_endpoint_can_be_deleted_during_other_requests);
 on_both_apps!("unlimited" =>
     concurrent_retries_each_add_one_attempt,
     concurrent_recoveries_enqueue_each_delivery_once,
     concurrent_retry_and_recovery_enqueue_one_job,
     a_recovery_after_another_recovers_nothing,
     requests_that_wait_for_a_deletion_return_404,
+    an_endpoint_can_be_deleted_during_other_requests,
 );
 
 async fn retry(t: &Tenant<'_>, hook: &str, id: i64) -> Reply {
@@ -109,11 +109,10 @@ async fn requests_that_wait_for_a_deletion_return_404(t: Tenant<'_>) {
     assert_eq!(t.app.count_rows("events").await, 1, "no sample was stored");
 }
 
-async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
-    let t = app.tenant("unlimited").await;
+async fn an_endpoint_can_be_deleted_during_other_requests(t: Tenant<'_>) {
     for _ in 0..4 {
         let (hook, all) = create_deliveries(&t, 4).await;
-        app.fail_deliveries(&all[..2]).await;
+        t.app.fail_deliveries(&all[..2]).await;
         let (hook, t) = (&hook, &t);
         let retries = join_all(all.iter().map(|id| retry(t, hook, *id)));
         let brand = t.post("/brands", json!({ "name": "Meanwhile" }));
@@ -136,6 +135,6 @@ async fn an_endpoint_can_be_deleted_during_other_requests(app: TestApp) {
                     FROM jobs j
                     WHERE j.kind = 'deliver_webhook' AND j.subject_id = d.id AND j.state = 'ready'
                 )";
-        assert_eq!(app.number(left).await, 0, "all were deleted");
+        assert_eq!(t.app.number(left).await, 0, "all were deleted");
     }
 }

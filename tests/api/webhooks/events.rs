@@ -8,11 +8,8 @@ use serde_json::json;
 use super::subscribe;
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 
-on_both_apps!(
-    brand_created_is_sent_to_the_creator_only,
-    account_events_are_sent_to_brand_members,
-    rejected_requests_send_no_events,
-);
+on_both_apps!(brand_created_is_sent_to_the_creator_only, account_events_are_sent_to_brand_members);
+on_both_apps!("free" => rejected_requests_send_no_events);
 
 const ALL: [&str; 3] = ["brand.created", "account.connected", "account.disconnected"];
 
@@ -94,16 +91,15 @@ async fn account_events_are_sent_to_brand_members(app: TestApp) {
     }
 }
 
-async fn rejected_requests_send_no_events(app: TestApp) {
-    let t = app.tenant("free").await;
+async fn rejected_requests_send_no_events(t: Tenant<'_>) {
     // The endpoint was created while the plan had webhooks.
-    app.set_plan(t.workspace, "unlimited").await;
+    t.app.set_plan(t.workspace, "unlimited").await;
     let hook = subscribe(&t, &ALL).await;
-    app.set_plan(t.workspace, "free").await;
+    t.app.set_plan(t.workspace, "free").await;
     t.post("/brands", json!({ "name": "One too many" })).await.expect_error(402, "limit_reached");
     let body = json!({ "platform": "sandbox", "credentials": { "handle": "refused" } });
     t.post(&t.path("/social-accounts"), body).await.expect_error(422, "invalid_credentials");
     t.delete(&t.path("/social-accounts/999999")).await.expect_error(404, "not_found");
     t.get(&format!("{hook}/deliveries")).await.expect_error(402, "feature_not_available");
-    assert_eq!(app.count_rows("events").await, 0);
+    assert_eq!(t.app.count_rows("events").await, 0);
 }
