@@ -233,10 +233,13 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
     connect(&t, &large).await;
     let accounts = t.get(&t.path("/social-accounts")).await.data(200);
     let limits = json!({
-        "software": "mastodon", "max_characters": 40, "max_images": 1, "max_alt_text": 10, "max_image_bytes": 16 << 20,
-        "max_image_pixels": 33_177_600, "read_at": accounts[1]["connected_at"],
+        "software": "mastodon", "max_characters": 40, "url_length": 23, "max_images": 1, "max_alt_text": 10,
+        "max_image_bytes": 16 << 20, "max_image_pixels": 33_177_600,
+        "mime_types": ["image/jpeg", "image/png", "image/gif", "image/webp"], "read_at": accounts[1]["connected_at"],
     });
-    assert_eq!((&accounts[1]["limits"], &accounts[0]["limits"]["software"]), (&limits, &json!("gotosocial")));
+    let other = &accounts[0]["limits"];
+    assert_eq!((&accounts[1]["limits"], &other["software"]), (&limits, &json!("gotosocial")));
+    assert_eq!((&other["max_characters"], &other["url_length"]), (&json!(5_000), &json!(null)));
     let (small, large) = (&accounts[1]["id"], &accounts[0]["id"]);
     let check = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
     let codes = |target: &Value| -> Vec<String> {

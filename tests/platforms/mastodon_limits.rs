@@ -5,7 +5,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
 use crier_domain::post::TargetStatus;
-use crier_platforms::text;
+use crier_platforms::{CallError, text};
 use crier_scheduler::tasks;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::inbox_syncs;
@@ -22,6 +22,7 @@ use crate::support::store::{TestStore, new_account, on_both};
 on_both!(
     limits_are_read_when_an_account_is_looked_at_and_once_a_day,
     a_failed_reading_leaves_the_limits_and_the_messages,
+    limits_are_read_although_messages_cannot_be_read,
     images_and_alt_texts_are_made_to_fit_the_server,
     limits_of_other_credentials_are_not_stored,
 );
@@ -110,12 +111,40 @@ async fn a_failed_reading_leaves_the_limits_and_the_messages(s: TestStore) {
     t.w.advance(24 * 3_600);
     t.mastodon.fake.script("/api/v2/instance", ResponseTemplate::new(503));
     t.look().await;
-    assert_eq!(t.limits().await, Some(before));
+    assert_eq!(t.limits().await.as_ref(), Some(&before));
     let sync = inbox_syncs::find(&mut t.w.conn().await, t.account).await.unwrap().unwrap();
     assert_eq!((sync.synced_at, sync.failures), (Some(t.w.now()), 0), "the messages were read");
+    // A page instead of the documents, as during maintenance.
+    t.w.advance(3_600);
+    for path in ["/api/v2/instance", "/api/v1/instance"] {
+        t.mastodon.fake.script(path, ResponseTemplate::new(200).set_body_string("<html>"));
+    }
+    t.look().await;
+    assert_eq!(t.limits().await, Some(before));
     t.w.advance(3_600);
     t.look().await;
     assert_eq!(t.limits().await.unwrap().max_characters, Some(9));
+}
+
+async fn limits_are_read_although_messages_cannot_be_read(s: TestStore) {
+    let t = Server::start(s, Limits { max_characters: 1_000, ..Limits::default() }).await;
+    t.mastodon.fake.script("/api/v1/notifications", ResponseTemplate::new(503));
+    t.look().await;
+    let sync = inbox_syncs::find(&mut t.w.conn().await, t.account).await.unwrap().unwrap();
+    assert_eq!(sync.failures, 1);
+    assert_eq!(t.limits().await.unwrap().max_characters, Some(1_000));
+
+    // Without access or within a rate limit, the server gets no other call.
+    let account = t.account;
+    t.w.write(async |tx| {
+        let account = accounts::find_any(tx, account).await?.unwrap();
+        accounts::set_limits(tx, &account, &AccountLimits::default()).await
+    })
+    .await;
+    t.mastodon.fake.script("/api/v1/notifications", ResponseTemplate::new(429));
+    t.w.advance(24 * 3_600);
+    t.look().await;
+    assert_eq!(t.limits().await, Some(AccountLimits::default()));
 }
 
 async fn images_and_alt_texts_are_made_to_fit_the_server(s: TestStore) {
@@ -221,7 +250,7 @@ async fn what_a_server_does_not_state_is_left_to_the_platform() {
     let default = descriptor(Platform::Mastodon);
 
     mastodon.fake.script("/api/v2/instance", ResponseTemplate::new(404));
-    mastodon.fake.script("/api/v1/instance", ResponseTemplate::new(200).set_body_string("<html>"));
+    mastodon.fake.script("/api/v1/instance", ResponseTemplate::new(200).set_body_json(json!({})));
     mastodon.fake.script("/.well-known/nodeinfo", ResponseTemplate::new(404));
     let nothing = read().await;
     assert_eq!(nothing, AccountLimits { read_at: nothing.read_at, ..AccountLimits::default() });
@@ -242,4 +271,73 @@ async fn what_a_server_does_not_state_is_left_to_the_platform() {
     assert_eq!(read().await.max_alt_text, Some(1_000));
     mastodon.fake.set_limits(Limits { software: "x".repeat(65).leak(), ..Limits::default() });
     assert_eq!(read().await.software, None);
+}
+
+#[tokio::test]
+async fn absurd_limits_are_ignored_or_reduced() {
+    let mastodon = Mastodon::start("2026-03-01T12:00:05.000Z").await;
+    mastodon.fake.oauth.add_token(TOKEN);
+    let (connector, ann) = (connector(Platform::Mastodon, ""), account("ann", secrets_at(&mastodon.server.uri())));
+    let read = async |value: &Value| {
+        let body = json!({
+            "configuration": {
+                "statuses": {
+                    "max_characters": value, "max_media_attachments": value, "characters_reserved_per_url": value,
+                },
+                "media_attachments": {
+                    "description_limit": value, "image_size_limit": value, "image_matrix_limit": value,
+                    "supported_mime_types": value,
+                },
+            },
+        });
+        mastodon.fake.script("/api/v2/instance", ResponseTemplate::new(200).set_body_json(body));
+        connector.limits(&ann).await.unwrap().unwrap()
+    };
+    let nothing = read(&json!(null)).await;
+    let software = Some("mastodon".to_owned());
+    assert_eq!(nothing, AccountLimits { read_at: nothing.read_at, software, ..AccountLimits::default() });
+    for value in [json!(0), json!(-1), json!(0.5), json!(1e18), json!("500"), json!(true), json!([500]), json!({})] {
+        assert_eq!(read(&value).await, nothing, "{value}");
+    }
+    for value in [json!(1_000_000_000_000_000_000_u64), json!(u64::MAX)] {
+        let expected = AccountLimits {
+            max_characters: Some(1_000_000),
+            url_length: Some(1_000),
+            max_images: Some(1_000),
+            max_alt_text: Some(1_000_000),
+            max_image_bytes: Some(1 << 40),
+            max_image_pixels: Some(1 << 40),
+            ..nothing.clone()
+        };
+        assert_eq!(read(&value).await, expected, "{value}");
+    }
+    // Nobody can send an image of one byte, or wants one of one pixel.
+    let smallest = read(&json!(1)).await;
+    assert_eq!((smallest.max_characters, smallest.max_images), (Some(1), Some(1)));
+    assert_eq!((smallest.max_image_bytes, smallest.max_image_pixels), (None, None));
+}
+
+#[tokio::test]
+async fn a_document_that_cannot_be_read_is_not_one_without_limits() {
+    let mastodon = Mastodon::start("2026-03-01T12:00:05.000Z").await;
+    mastodon.fake.oauth.add_token(TOKEN);
+    let (connector, ann) = (connector(Platform::Mastodon, ""), account("ann", secrets_at(&mastodon.server.uri())));
+    let page = |body: &str| ResponseTemplate::new(200).set_body_string(body);
+    let too_large = format!(r#"{{"x":"{}"}}"#, "x".repeat(2 << 20));
+    let too_deep = "[".repeat(100_000);
+    for unreadable in ["<html>", "", "[]", "7", too_large.as_str(), too_deep.as_str()] {
+        let start = unreadable.get(..9).unwrap_or(unreadable);
+        mastodon.fake.script("/api/v2/instance", page(unreadable));
+        mastodon.fake.script("/api/v1/instance", page(unreadable));
+        let failed = connector.limits(&ann).await;
+        assert!(matches!(failed, Err(CallError::Transient(_))), "{start}: {failed:?}");
+
+        // Some servers return their home page for paths that they do not know.
+        mastodon.fake.script("/api/v2/instance", page(unreadable));
+        mastodon.fake.script("/api/v1/instance", page(r#"{"max_toot_chars":70}"#));
+        assert_eq!(connector.limits(&ann).await.unwrap().unwrap().max_characters, Some(70), "{start}");
+    }
+    mastodon.fake.script("/api/v2/instance", ResponseTemplate::new(404));
+    mastodon.fake.script("/api/v1/instance", ResponseTemplate::new(404));
+    assert!(matches!(connector.limits(&ann).await, Err(CallError::Transient(_))));
 }

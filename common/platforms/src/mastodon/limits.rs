@@ -1,7 +1,12 @@
 //! The limits that a server states, and the software that it runs.
 //!
 //! Sources: docs.joinmastodon.org, "instance" (v2, v1); NodeInfo 2.0; the API documents of Pleroma (`max_toot_chars`,
-//! `description_limit`, `upload_limit`) and GoToSocial. A number that is missing or zero is ignored.
+//! `description_limit`, `upload_limit`) and GoToSocial.
+//!
+//! A server may state anything. What is not a number, or too small for any post, counts as not stated; what is larger
+//! than any post of Crier is reduced.
+
+use std::ops::RangeInclusive;
 
 use crier_domain::limits::{AccountLimits, IMAGE_TYPES};
 use http::{Method, StatusCode};
@@ -17,25 +22,33 @@ const MAX_SOFTWARE: usize = 64;
 const PIXELFED_ALT_TEXT: u32 = 1_000;
 const MAX_CHARACTERS: &str = "/configuration/statuses/max_characters";
 
-/// Reads the limits of a server.
+const CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
+const URL_CHARACTERS: RangeInclusive<u64> = 1..=1_000;
+const IMAGES: RangeInclusive<u64> = 1..=1_000;
+const IMAGE_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 40;
+const IMAGE_PIXELS: RangeInclusive<u64> = 16 * 16..=1 << 40;
+
+/// Reads the limits of a server. Fails if the server does not describe itself.
 pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallError> {
     let (documents, software) = (instance_documents(instance).await?, software(instance).await?);
-    let number = |paths: &[&str]| {
-        let found = paths.iter().find_map(|path| documents.iter().find_map(|one| one.pointer(path)?.as_u64()));
-        found.filter(|number| *number > 0)
+    let number = |paths: &[&str], accepted: RangeInclusive<u64>| {
+        let is_accepted = |number: &u64| number >= accepted.start();
+        let stated = |path: &&str| documents.iter().find_map(|one| one.pointer(path)?.as_u64().filter(is_accepted));
+        paths.iter().find_map(stated).map(|number| number.min(*accepted.end()))
     };
-    let count = |paths: &[&str]| number(paths).map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+    let count = |paths: &[&str], accepted| number(paths, accepted).and_then(|number| u32::try_from(number).ok());
     let media = |name: &str| format!("/configuration/media_attachments/{name}");
-    let alt_text = count(&[&media("description_limit"), "/pleroma/metadata/description_limit", "/description_limit"]);
+    let alt_text =
+        count(&[&media("description_limit"), "/pleroma/metadata/description_limit", "/description_limit"], CHARACTERS);
     let is_pixelfed = software.as_deref() == Some("pixelfed");
     Ok(AccountLimits {
         read_at: instance.client.now(),
-        max_characters: count(&[MAX_CHARACTERS, "/max_toot_chars"]),
-        url_length: count(&["/configuration/statuses/characters_reserved_per_url"]),
-        max_images: count(&["/configuration/statuses/max_media_attachments"]),
+        max_characters: count(&[MAX_CHARACTERS, "/max_toot_chars"], CHARACTERS),
+        url_length: count(&["/configuration/statuses/characters_reserved_per_url"], URL_CHARACTERS),
+        max_images: count(&["/configuration/statuses/max_media_attachments"], IMAGES),
         max_alt_text: alt_text.or(is_pixelfed.then_some(PIXELFED_ALT_TEXT)),
-        max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"]),
-        max_image_pixels: number(&[&media("image_matrix_limit")]),
+        max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"], IMAGE_BYTES),
+        max_image_pixels: number(&[&media("image_matrix_limit")], IMAGE_PIXELS),
         mime_types: documents
             .iter()
             .find_map(|one| image_types(one.pointer(&media("supported_mime_types"))?))
@@ -51,14 +64,19 @@ fn image_types(list: &Value) -> Option<Vec<String>> {
     Some(IMAGE_TYPES.into_iter().filter(is_named).map(str::to_owned).collect())
 }
 
-/// Returns the server's instance documents: v2, and v1 if v2 lacks the maximum length of posts.
+/// Returns the server's instance documents: v2, and v1 if v2 lacks the maximum length of posts. A server with neither
+/// has a fault, because all software has one of them. It must not look like a server without limits.
 async fn instance_documents(instance: &Instance<'_>) -> Result<Vec<Value>, CallError> {
     let newer = find(instance, "/api/v2/instance").await?;
     if newer.as_ref().is_some_and(|newer| newer.pointer(MAX_CHARACTERS).is_some()) {
         return Ok(newer.into_iter().collect());
     }
     let older = find(instance, "/api/v1/instance").await?;
-    Ok(newer.into_iter().chain(older).collect())
+    let documents: Vec<Value> = newer.into_iter().chain(older).filter(Value::is_object).collect();
+    if documents.is_empty() {
+        return Err(instance.client.classify_unknown_effect(Effect::Repeatable, "does not describe the server", None));
+    }
+    Ok(documents)
 }
 
 /// Returns the name of the server's software. The version does not identify it, because other software reports a

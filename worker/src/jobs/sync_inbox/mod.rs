@@ -271,7 +271,7 @@ impl Job for SyncInbox {
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(result) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout);
         let mut read = self.read(run, &mut session, &sync, &mut result).await;
-        if read.is_ok() && result.error.is_none() && !result.has_more {
+        if read.is_ok() && result.may_call_again() && !result.has_more {
             read = self.read_limits(run, &session).await;
         }
         match read {
@@ -332,6 +332,13 @@ impl RunResult for SyncRunResult {
 }
 
 impl SyncRunResult {
+    /// Returns whether the run may make other calls. A stream that cannot be read does not forbid them: some servers
+    /// have limits but no notifications.
+    fn may_call_again(&self) -> bool {
+        use CallError::{AuthExpired, RateLimited, Reauth};
+        !matches!(self.error, Some(RateLimited { .. } | Reauth(_) | AuthExpired(_)))
+    }
+
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         // Locks the account's row before the sync's, as when an account is connected.
         if let Some(CallError::Reauth(failure) | CallError::AuthExpired(failure)) = &self.error {

@@ -51,6 +51,8 @@ pub struct AccountLimits {
     pub software: Option<String>,
     /// The maximum length of a post.
     pub max_characters: Option<u32>,
+    /// The length that every URL in a post counts as. Null if the server counts URLs in full.
+    pub url_length: Option<u32>,
     /// The maximum number of images in a post.
     pub max_images: Option<u32>,
     /// The maximum length of an alt text. Longer ones are cut at a word.
@@ -59,19 +61,24 @@ pub struct AccountLimits {
     pub max_image_bytes: Option<u64>,
     /// The maximum of width times height of an image. Larger ones are reduced.
     pub max_image_pixels: Option<u64>,
+    /// The types of images that are sent to the server. Other types are converted.
+    pub mime_types: Vec<&'static str>,
     /// The time when the limits were read.
     pub read_at: Timestamp,
 }
 
-impl From<limits::AccountLimits> for AccountLimits {
-    fn from(limits: limits::AccountLimits) -> Self {
+impl AccountLimits {
+    fn new(platform: Platform, limits: limits::AccountLimits) -> Self {
+        let descriptor = descriptor(platform).with_limits(Some(&limits));
         Self {
             software: limits.software,
             max_characters: limits.max_characters,
+            url_length: descriptor.capabilities.text.url_weight,
             max_images: limits.max_images,
             max_alt_text: limits.max_alt_text,
             max_image_bytes: limits.max_image_bytes,
             max_image_pixels: limits.max_image_pixels,
+            mime_types: descriptor.capabilities.media.mime_types.to_vec(),
             read_at: limits.read_at.into(),
         }
     }
@@ -119,7 +126,7 @@ impl From<account::SocialAccount> for SocialAccount {
             status: a.status,
             token_expires_at: a.token_expires_at.map(ScheduledTimestamp),
             last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
-            limits: a.limits.map(AccountLimits::from),
+            limits: a.limits.map(|limits| AccountLimits::new(a.platform, limits)),
             connected_at: a.connected_at.into(),
             created_at: a.created_at.into(),
             updated_at: a.updated_at.into(),
