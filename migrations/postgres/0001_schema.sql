@@ -494,13 +494,13 @@ create table posts (
     published_at  timestamptz,
     updated_at    timestamptz not null
 );
--- posts::list, calendar::list, calendar::between (posts without a time); trigger delete_posts.
+-- posts::list, calendar::list, calendar::between (posts without a time), nearby_posts::find; trigger delete_posts.
 create index posts_brand on posts (brand_id, id) where deleted_at is null;
 -- posts::list, calendar::list and calendar::upcoming with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- calendar::between. A publish changes none of these columns.
+-- calendar::between, nearby_posts::find. A publish changes none of these columns.
 create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
 create trigger delete_posts after delete on brands
     for each row execute function delete_children('posts', 'brand_id');

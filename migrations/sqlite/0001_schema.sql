@@ -468,13 +468,13 @@ create table posts (
     created_at    timestamptz not null,
     updated_at    timestamptz not null
 );
--- posts::list, calendar::list, calendar::between (posts without a time).
+-- posts::list, calendar::list, calendar::between (posts without a time), nearby_posts::find.
 create index posts_brand on posts (brand_id, id) where deleted_at is null;
 -- posts::list, calendar::list and calendar::upcoming with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- calendar::between. A publish changes none of these columns.
+-- calendar::between, nearby_posts::find. A publish changes none of these columns.
 create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
 
 -- The publications of a post, one per account. `account_id` has no foreign key: a target remains when its account is

@@ -35,4 +35,5 @@ mod storage;
 pub mod tenancy;
 mod typos;
 mod unread;
+mod warnings;
 mod webhooks;

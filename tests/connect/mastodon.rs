@@ -276,8 +276,10 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
         (codes(&checked["targets"][0]), codes(&checked["targets"][1])),
         (vec!["too_many_images".into()], vec![])
     );
-    let note = "Mastodon accepts alt texts of at most 10 characters. The alt text of image 2 has 15 and will be cut at a word.";
-    assert_eq!((&checked["targets"][0]["notes"], &checked["targets"][1]["notes"]), (&json!([note]), &json!([])));
+    let message = "Mastodon accepts alt texts of at most 10 characters. The alt text of image 2 has 15 and will be cut at a word.";
+    let warning = json!({ "field": "media", "code": "alt_text_cut", "message": message });
+    assert_eq!(checked["targets"][0]["warnings"], json!([warning]));
+    assert_eq!(checked["targets"][1]["warnings"], json!([]));
 }
 
 async fn a_server_that_does_not_state_its_limits_is_connected(app: TestApp) {

@@ -18,6 +18,7 @@ on_one_app!(console "unlimited" =>
     an_edit_keeps_values_that_the_form_does_not_have,
     an_unchanged_time_keeps_its_seconds,
     the_preview_is_a_fragment_for_the_script,
+    the_preview_has_warnings_about_other_posts,
     a_published_post_cannot_be_edited,
     an_image_is_uploaded_from_the_composer,
 );
@@ -317,6 +318,40 @@ async fn the_preview_is_a_fragment_for_the_script(t: Tenant<'_>, person: Console
     let text = String::from_utf8_lossy(&reply.body);
     assert!(reply.status == 200 && text.starts_with("<h2>Preview</h2>") && text.contains("Five!"), "{text}");
     assert_eq!(t.app.count_rows("posts").await, 0);
+}
+
+async fn the_preview_has_warnings_about_other_posts(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let body = json!({
+        "content": "Fresh bread", "schedule_type": "scheduled", "scheduled_at": "2026-07-01T09:30", "accounts": [account],
+    });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].to_string();
+    let (page, account) = (person.get(&new_post_path(&t)).await, account.to_string());
+    let hidden = page.hidden_fields(&new_post_path(&t));
+    let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let preview = async |content: &str, time: &str, post: &str| {
+        let fields = [
+            ("_csrf", csrf.as_str()),
+            ("content", content),
+            ("accounts", account.as_str()),
+            ("scheduled_at", time),
+            ("_post", post),
+        ];
+        let fields = if post.is_empty() { &fields[..4] } else { &fields[..] };
+        person.post(&format!("/brands/{}/posts/check", t.brand), fields).await
+    };
+    let same = "The same text is scheduled on this account for 2026-07-01 at 09:30.";
+    let near = "This account has another post within 5 minutes, on 2026-07-01 at 09:30.";
+    let both = preview("Fresh bread", "2026-07-01T09:32", "").await;
+    both.expect(200, "Ready to publish").expect(200, same).expect(200, near).expect(200, "<p class=\"warning\"");
+    let later = preview("Cake", "2026-07-01T09:36", "").await;
+    assert!(later.status == 200 && !later.has("class=\"warning\""), "{}", later.text);
+    let edited = preview("Fresh bread", "2026-07-01T09:30", &id).await;
+    assert!(edited.status == 200 && !edited.has("class=\"warning\""), "{}", edited.text);
+    // The time is reported when the post is saved.
+    for time in ["2020-01-01T09:30", "soon"] {
+        preview("Cake", time, "").await.expect(200, "Ready to publish");
+    }
 }
 
 async fn a_published_post_cannot_be_edited(t: Tenant<'_>, person: ConsoleUser<'_>) {

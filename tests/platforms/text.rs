@@ -2,8 +2,8 @@
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
-use crier_platforms::images::{alt_text_notes, check_shapes};
-use crier_platforms::text::{check, check_measured, length, measure};
+use crier_platforms::images::{alt_text_warnings, check_shapes};
+use crier_platforms::text::{ContentProblem, check, check_measured, length, measure};
 use proptest::prelude::*;
 
 fn count(platform: Platform, text: &str) -> u32 {
@@ -151,12 +151,13 @@ fn a_content_warning_shares_the_limit_of_the_text() {
 }
 
 #[test]
-fn alt_texts_that_are_cut_are_noted() {
+fn alt_texts_that_are_cut_are_a_warning() {
     let (pinterest, long) = (descriptor(Platform::Pinterest), "é".repeat(501));
-    let notes = alt_text_notes(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
-    let note = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be cut at a word.";
-    assert_eq!(notes, [note]);
-    assert!(alt_text_notes(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
+    let warnings = alt_text_warnings(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
+    let message = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be cut at a word.";
+    let message = message.to_owned();
+    assert_eq!(warnings, [ContentProblem { field: "media", code: "alt_text_cut", message }]);
+    assert!(alt_text_warnings(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());
 }
 
 fn rules(unit: TextUnit, url_weight: Option<u32>) -> TextRules {

@@ -19,6 +19,7 @@ use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
+use crier_store::nearby_posts::{self, NearbyQuery};
 use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_metrics};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -376,6 +377,15 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("newest posts", async |tx| report_metrics::newest(tx, brand, time, 50, 100).await).await;
     measurement.check("best posts", async |tx| report_metrics::most_engaging(tx, brand, time, 50, 100).await).await;
     measurement.check("by account", async |tx| report_metrics::by_account(tx, brand, time).await).await;
+    let nearby = NearbyQuery {
+        brand_id: brand,
+        except: None,
+        content: "x",
+        accounts: vec![(account, None)],
+        same_text: now - TimeDelta::days(7)..=now + TimeDelta::days(7),
+        any_text: now - TimeDelta::minutes(5)..=now + TimeDelta::minutes(5),
+    };
+    measurement.check("nearby posts", async |tx| nearby_posts::find(tx, &nearby).await).await;
     let collected = |metrics| [CollectedMetrics { target_id: target, metrics, next_at: Some(now) }];
     let likes = PostMetrics { likes: Some(1), ..PostMetrics::default() };
     measurement.check("store posts", async |tx| analytics::record_posts(tx, &collected(Some(likes))).await).await;

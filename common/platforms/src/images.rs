@@ -26,20 +26,21 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     problems
 }
 
-/// Returns notes on the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an image
-/// without one.
-pub fn alt_text_notes(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<String> {
+/// Returns warnings about the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an
+/// image without one.
+pub fn alt_text_warnings(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<ContentProblem> {
     let Some(max) = descriptor.capabilities.media.max_alt_text else { return Vec::new() };
     let name = descriptor.name;
     let lengths = alt_texts.iter().map(|alt| alt.map_or(0, |alt| alt.chars().count()));
     let long = (1..).zip(lengths).filter(|(_, length)| *length > max as usize);
-    let note = |(number, length)| {
-        format!(
+    let warning = |(number, length)| {
+        let message = format!(
             "{name} accepts alt texts of at most {max} characters. The alt text of image {number} has {length} and \
              will be cut at a word."
-        )
+        );
+        ContentProblem { field: "media", code: "alt_text_cut", message }
     };
-    long.map(note).collect()
+    long.map(warning).collect()
 }
 
 /// Returns the problem of a platform that downloads images from this installation although its URL is private.

@@ -52,6 +52,7 @@ pub mod mails;
 pub mod media;
 pub mod media_jobs;
 pub mod misdated;
+pub mod nearby_posts;
 pub mod operators;
 mod packed;
 mod pool;

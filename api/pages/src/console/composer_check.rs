@@ -3,8 +3,9 @@
 use askama::Template;
 use crier_domain::account::SocialAccount;
 use crier_endpoints::error::Result;
-use crier_endpoints::routes::posts::create::CreatePostRequest;
-use crier_endpoints::routes::posts::validate;
+use crier_endpoints::fields::time;
+use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
+use serde_json::json;
 
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
@@ -36,7 +37,7 @@ struct CheckRow {
     length: u32,
     limit: Option<u32>,
     problems: Vec<String>,
-    notes: Vec<String>,
+    warnings: Vec<String>,
     /// The beginning of the text for this account.
     text: String,
     images: Vec<Image>,
@@ -85,8 +86,12 @@ pub async fn check(
     account_ids.truncate(MAX_CHECKED);
     let mut input = input.clone();
     (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
-    let request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
-    let post = visit.parse::<CreatePostRequest>(&request.body);
+    let mut request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    request.body.insert("post_id".to_owned(), json!(stored.map(|stored| stored.post.id)));
+    // Other times are reported when the post is saved.
+    let planned_at = time::parse(&input.scheduled_at, visit.zone()).filter(|at| *at > visit.now);
+    request.body.insert("scheduled_at".to_owned(), json!(planned_at));
+    let post = visit.parse::<ValidatePostRequest>(&request.body);
     let found = match visit.call().read(validate::endpoint(), post).await {
         Ok(found) => found,
         Err(error) if error.code.status().is_client_error() => {
@@ -111,7 +116,7 @@ pub async fn check(
             length: target.length,
             limit: target.limit,
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
-            notes: target.notes,
+            warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
             text: own.unwrap_or(&input.content).chars().take(MAX_PREVIEW).collect(),
             images: chosen.of(media),
         })

@@ -8,8 +8,8 @@
 //! sync. It also contains a stream that the platform does not let the account read, which is not a failure. A stream
 //! that fails does not block the others. A rate limit of the platform pauses all jobs of the account.
 //!
-//! After a complete sync, it looks for messages that were deleted on the platform ([`deletions`]), and once per day it
-//! reads the limits of a server that has its own.
+//! After a complete sync, it looks for messages that were deleted on the platform ([`deletions`]). Once per day, it reads
+//! the limits of a server that has its own.
 
 mod deletions;
 

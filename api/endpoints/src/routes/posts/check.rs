@@ -98,12 +98,27 @@ impl TextLengthCache {
     }
 }
 
-/// A violation of a platform's rules.
+/// A violation of a platform's rules, or a warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetProblem {
     pub field: String,
     pub code: &'static str,
     pub message: String,
+}
+
+impl TargetProblem {
+    /// Returns a problem of a target at its path in the request: in the override, if that sets the field.
+    pub fn new(target: &DesiredTarget, problem: text::ContentProblem) -> Self {
+        let text::ContentProblem { field, code, message } = problem;
+        let own = &target.target_override;
+        let is_override = if field == "media" { own.media.is_some() } else { own.content.is_some() };
+        let field = match target.override_index {
+            Some(i) if is_override => format!("overrides.{i}.{field}"),
+            None if is_override => format!("overrides.{field}"),
+            _ => field.to_owned(),
+        };
+        Self { field, code, message }
+    }
 }
 
 /// The result of checking a target against its platform's rules.
@@ -114,8 +129,8 @@ pub struct TargetCheck {
     pub length: u32,
     pub limit: Option<u32>,
     pub problems: Vec<TargetProblem>,
-    /// Notes on content that the platform changes instead of rejecting it.
-    pub notes: Vec<String>,
+    /// Warnings about content that the platform changes instead of rejecting it.
+    pub warnings: Vec<TargetProblem>,
 }
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
@@ -293,35 +308,25 @@ pub fn check_target(
     // Images beyond the platform's maximum are already reported.
     let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
     let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
-    // Report a problem of an override at its path in the request.
-    let field_path = |field: &str, is_override: bool| match target.override_index {
-        Some(i) if is_override => format!("overrides.{i}.{field}"),
-        None if is_override => format!("overrides.{field}"),
-        _ => field.to_owned(),
-    };
     let name = &account.name;
     let mut problems: Vec<TargetProblem> = Vec::new();
     let shapes = images::check_shapes(descriptor, &sizes);
     let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
     let unreachable = unreachable.and_then(|url| images::check_reachable(descriptor, url));
     for problem in found.problems.into_iter().chain(shapes).chain(unreachable) {
-        let is_override = if problem.field == "media" {
-            target.target_override.media.is_some()
-        } else {
-            target.target_override.content.is_some()
-        };
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
-        problems.push(TargetProblem { field: field_path(problem.field, is_override), code: problem.code, message });
+        problems.push(TargetProblem::new(target, text::ContentProblem { message, ..problem }));
     }
     problems.extend(check_options(account, target));
     let alt_texts: Vec<_> = media.iter().map(|id| lookup.assets.get(id)?.alt_text.as_deref()).collect();
+    let warnings = images::alt_text_warnings(descriptor, &alt_texts).into_iter();
     Some(TargetCheck {
         account_id: account.id,
         platform: account.platform,
         length: found.length,
         limit: found.limit,
         problems,
-        notes: images::alt_text_notes(descriptor, &alt_texts),
+        warnings: warnings.map(|warning| TargetProblem::new(target, warning)).collect(),
     })
 }
 

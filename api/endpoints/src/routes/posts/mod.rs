@@ -32,6 +32,7 @@ pub mod status;
 pub mod submit;
 pub mod update;
 pub mod validate;
+mod warnings;
 
 pub use draft::create_draft;
 pub use show::{find, show};

@@ -1,12 +1,10 @@
 //! `POST /brands/{brand}/posts/validate`
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::platform::Platform;
 use crier_domain::post::ScheduleType;
-use crier_platforms::notes;
 use crier_store::Conn;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -15,19 +13,44 @@ use super::TAG;
 use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::create::CreatePostRequest;
 use super::edit::{self, DesiredPost, PostChange};
+use super::warnings::Warnings;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
 use crate::fields::{MAX_PROBLEMS, PatchField};
 use crate::openapi::schema::TextEnum;
-use crate::request::Parsed;
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
+
+/// The maximum number of warnings about a target.
+const MAX_WARNINGS: usize = 20;
+
+/// The post to validate.
+#[derive(Clone, Debug, Default, Request)]
+#[request(name = "PostToValidate")]
+pub struct ValidatePostRequest {
+    #[field(flatten)]
+    pub post: CreatePostRequest,
+    /// The id of the post that this one replaces. Other posts are compared with it in `warnings`, and not this one.
+    #[field(id(), extension)]
+    pub post_id: Option<i64>,
+}
 
 /// A problem that makes the platform reject the post.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ContentProblem {
     pub field: String,
     /// A stable problem code.
+    pub code: &'static str,
+    pub message: String,
+}
+
+/// A warning about the post. It does not prevent publishing.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ContentWarning {
+    pub field: String,
+    /// A stable code: `same_text`, `other_post`, `text_may_be_too_long`, `link_costs_more`, `hashtags_not_counted`,
+    /// `alt_text_cut`.
     pub code: &'static str,
     pub message: String,
 }
@@ -43,9 +66,9 @@ pub struct ValidatedTarget {
     /// The maximum length. Null if the platform has no limit.
     pub limit: Option<u32>,
     pub problems: Vec<ContentProblem>,
-    /// Notes for the user that do not prevent publishing, such as costs or truncated alt texts.
+    /// What a user should know before the post is published, such as another post with the same text. At most 20.
     #[schemars(extend("x-extension" = true))]
-    pub notes: Vec<String>,
+    pub warnings: Vec<ContentWarning>,
 }
 
 /// The result of validating a post.
@@ -55,23 +78,30 @@ pub struct Validation {
     pub targets: Vec<ValidatedTarget>,
 }
 
-pub fn endpoint() -> Endpoint<CreatePostRequest, One<Validation>> {
+pub fn endpoint() -> Endpoint<ValidatePostRequest, One<Validation>> {
     Endpoint::post("/brands/{brand}/posts/validate", "validatePost", Scope::PostsRead)
         .tag(TAG)
         .summary("Validate a post")
         .description(
-            "Checks the post against the rules of its accounts' platforms. Writes nothing, so a test key works too, and no \
-             `Idempotency-Key` is needed.",
+            "Checks the post against the rules of its accounts' platforms. `warnings` never prevent publishing: the same \
+             text is published or scheduled on the account within 7 days, the account has another post within 5 minutes, \
+             or the platform charges more or shows less. A post without a time is compared as if it were published now. \
+             Writes nothing, so a test key works too, and no `Idempotency-Key` is needed.",
         )
         .extension()
-        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(new)))
+        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(&new.post)))
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_reads(validate)
 }
 
-async fn validate(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<CreatePostRequest>>) -> Result<Reply<Validation>> {
+async fn validate(
+    cx: &Context,
+    conn: &mut Conn,
+    parsed: Arc<Parsed<ValidatePostRequest>>,
+) -> Result<Reply<Validation>> {
     let post = edit::empty_draft(cx, cx.now)?;
-    let (change, problems) = (PostChange::from(parsed.partial()?), parsed.problems());
+    let (request, problems) = (parsed.partial()?, parsed.problems());
+    let change = PostChange::from(&request.post);
     let desired = DesiredPost::from_change(&post, &[], &change);
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
@@ -82,22 +112,15 @@ async fn validate(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<CreatePostRe
     let lookup = LookupContext::load(cx, conn, &desired, &change).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
-    let (mut measures, mut left) = (TextLengthCache::default(), MAX_PROBLEMS);
-    // The post's own text is checked only once for all accounts of a platform.
-    let mut of_post: HashMap<Platform, Vec<String>> = HashMap::new();
+    let mut warnings = Warnings::load(cx, conn, &desired, request.post_id).await?;
+    let mut measures = TextLengthCache::default();
     let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;
         checked.problems.extend(check::check_access(position, lookup.accounts.get(&target.account_id)?));
-        let of_text = match &target.target_override.content {
-            Some(own) => notes::of(checked.platform, own),
-            None => {
-                let of_post = of_post.entry(checked.platform);
-                of_post.or_insert_with_key(|platform| notes::of(*platform, &desired.content)).clone()
-            }
-        };
-        checked.notes.extend(of_text);
+        checked.warnings.extend(warnings.of(target, checked.platform));
         Some(checked)
     });
+    let mut left = MAX_PROBLEMS;
     let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
     Ok(Reply::from(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets }))
 }
@@ -108,12 +131,13 @@ fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarge
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
     *left = left.saturating_sub(problems.len());
+    let warnings = checked.warnings.into_iter().take(MAX_WARNINGS);
     ValidatedTarget {
         account_id: checked.account_id,
         platform: checked.platform,
         length: checked.length,
         limit: checked.limit,
         problems,
-        notes: checked.notes,
+        warnings: warnings.map(|w| ContentWarning { field: w.field, code: w.code, message: w.message }).collect(),
     }
 }
