@@ -255,15 +255,32 @@ create index social_accounts_application on social_accounts (platform, applicati
 -- analytics::enqueue_due. Accounts that were never read come first.
 create index social_accounts_metrics on social_accounts (metrics_at nulls first);
 
+-- Texts that members of a brand insert into posts.
+create table snippets (
+    id         bigint generated always as identity primary key,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    name       text not null,
+    kind       text not null check (kind in ('text', 'hashtags', 'signature')),
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    content    text not null
+);
+-- snippets::list, snippets::size; fk.
+create index snippets_brand on snippets (brand_id);
+
 -- The accounts of brands.
 create table brand_accounts (
-    brand_id   bigint not null references brands (id) on delete cascade,
-    account_id bigint not null references social_accounts (id) on delete cascade,
-    created_at timestamptz not null,
+    brand_id     bigint not null references brands (id) on delete cascade,
+    account_id   bigint not null references social_accounts (id) on delete cascade,
+    created_at   timestamptz not null,
+    -- The snippet that is appended to texts of the brand on this account.
+    signature_id bigint references snippets (id) on delete set null,
     primary key (brand_id, account_id)
 );
 -- accounts::attachments, account_tokens::brands, account_tokens::access, conversations::receive::brands; fk.
 create index brand_accounts_account on brand_accounts (account_id);
+-- snippets::is_used; fk.
+create index brand_accounts_signature on brand_accounts (signature_id) where signature_id is not null;
 
 -- Applications registered at a platform: for a brand, for a workspace, or for the installation if both are null.
 create table applications (
@@ -528,6 +545,8 @@ create table post_targets (
     content         text,
     media           jsonb,
     options         jsonb not null,
+    -- The signature that is appended to the text. Stored with the text, so that what was checked is published.
+    signature       text,
     -- What the platform calls the images that it already has, by asset.
     uploads         jsonb,
     -- Data by which a retry recognizes a call whose result is unknown.
@@ -556,8 +575,9 @@ create trigger delete_post_targets after delete on posts
 -- for some time.
 
 -- Returns the size of a target's own texts. A target without a text of its own has the text of the post.
-create function target_text(content text, options jsonb) returns bigint language sql stable parallel safe as $$
-    select coalesce(octet_length(content), 0) + octet_length(options::text)
+create function target_text(content text, signature text, options jsonb) returns bigint
+language sql stable parallel safe as $$
+    select coalesce(octet_length(content), 0) + coalesce(octet_length(signature), 0) + octet_length(options::text)
 $$;
 
 -- Also counts the targets of a post that is deleted.
@@ -570,7 +590,7 @@ begin
     if tg_op <> 'INSERT' and old.deleted_at is null then
         before := stored_bytes(old.id, octet_length(old.content));
         if tg_op = 'DELETE' or new.deleted_at is not null then
-            select coalesce(sum(stored_bytes(t.id, target_text(t.content, t.options))), 0) into targets
+            select coalesce(sum(stored_bytes(t.id, target_text(t.content, t.signature, t.options))), 0) into targets
             from post_targets t
             where t.post_id = old.id;
         end if;
@@ -604,10 +624,10 @@ declare
     after bigint := 0;
 begin
     if tg_op <> 'INSERT' then
-        before := stored_bytes(old.id, target_text(old.content, old.options));
+        before := stored_bytes(old.id, target_text(old.content, old.signature, old.options));
     end if;
     if tg_op <> 'DELETE' then
-        after := stored_bytes(new.id, target_text(new.content, new.options));
+        after := stored_bytes(new.id, target_text(new.content, new.signature, new.options));
     end if;
     if before <> after then
         select brand_id into brand
@@ -619,12 +639,17 @@ begin
 end
 $$;
 create trigger count_new_target after insert on post_targets
-    for each row when (stored_bytes(new.id, target_text(new.content, new.options)) > 0) execute function count_target();
-create trigger count_changed_target after update of content, options on post_targets
-    for each row when (old.content is distinct from new.content or old.options is distinct from new.options)
+    for each row when (stored_bytes(new.id, target_text(new.content, new.signature, new.options)) > 0)
+    execute function count_target();
+create trigger count_changed_target after update of content, signature, options on post_targets
+    for each row when (
+        old.content is distinct from new.content or old.signature is distinct from new.signature
+        or old.options is distinct from new.options
+    )
     execute function count_target();
 create trigger count_removed_target after delete on post_targets
-    for each row when (stored_bytes(old.id, target_text(old.content, old.options)) > 0) execute function count_target();
+    for each row when (stored_bytes(old.id, target_text(old.content, old.signature, old.options)) > 0)
+    execute function count_target();
 
 -- Attempts to publish a target.
 create table target_attempts (

@@ -227,15 +227,32 @@ create index social_accounts_application on social_accounts (platform, applicati
 -- analytics::enqueue_due.
 create index social_accounts_metrics on social_accounts (metrics_at);
 
+-- Texts that members of a brand insert into posts.
+create table snippets (
+    id         integer primary key autoincrement,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    name       text not null,
+    kind       text not null check (kind in ('text', 'hashtags', 'signature')),
+    created_at timestamptz not null,
+    updated_at timestamptz not null,
+    content    text not null
+);
+-- snippets::list, snippets::size; fk.
+create index snippets_brand on snippets (brand_id);
+
 -- The accounts of brands.
 create table brand_accounts (
-    brand_id   bigint not null references brands (id) on delete cascade,
-    account_id bigint not null references social_accounts (id) on delete cascade,
-    created_at timestamptz not null,
+    brand_id     bigint not null references brands (id) on delete cascade,
+    account_id   bigint not null references social_accounts (id) on delete cascade,
+    created_at   timestamptz not null,
+    -- The snippet that is appended to texts of the brand on this account.
+    signature_id bigint references snippets (id) on delete set null,
     primary key (brand_id, account_id)
 );
 -- accounts::attachments, account_tokens::brands, account_tokens::access, conversations::receive::brands; fk.
 create index brand_accounts_account on brand_accounts (account_id);
+-- snippets::is_used; fk.
+create index brand_accounts_signature on brand_accounts (signature_id) where signature_id is not null;
 
 -- Applications registered at a platform: for a brand, for a workspace, or for the installation if both are null.
 create table applications (
@@ -504,6 +521,8 @@ create table post_targets (
     updated_at      timestamptz not null,
     -- What the platform calls the images that it already has, by asset.
     uploads         jsonb,
+    -- The signature that is appended to the text. Stored with the text, so that what was checked is published.
+    signature       text,
     -- All reads of a post's targets.
     unique (post_id, account_id)
 );
@@ -548,7 +567,10 @@ begin
         -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
             - coalesce((
                 select sum(
-                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                    (
+                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
+                        + octet_length(t.options) + t.id * 2531 % 4096
+                    ) / 4096 * 4096
                 )
                 from post_targets t
                 where t.post_id = old.id
@@ -567,7 +589,10 @@ begin
         -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
             - coalesce((
                 select sum(
-                    (512 + coalesce(octet_length(t.content), 0) + octet_length(t.options) + t.id * 2531 % 4096) / 4096 * 4096
+                    (
+                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
+                        + octet_length(t.options) + t.id * 2531 % 4096
+                    ) / 4096 * 4096
                 )
                 from post_targets t
                 where t.post_id = old.id
@@ -578,24 +603,36 @@ begin
 end;
 
 create trigger count_new_target after insert on post_targets
-when (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096 > 0
+when (
+    512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+    + octet_length(new.options) + new.id * 2531 % 4096
+) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
-        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
+        (
+            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+            + octet_length(new.options) + new.id * 2531 % 4096
+        ) / 4096 * 4096
     from posts p
     join brands b on b.id = p.brand_id
     where p.id = new.post_id and p.deleted_at is null
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
 end;
 
-create trigger count_changed_target after update of content, options on post_targets
-when old.content is not new.content or old.options <> new.options
+create trigger count_changed_target after update of content, signature, options on post_targets
+when old.content is not new.content or old.signature is not new.signature or old.options <> new.options
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
-        (512 + coalesce(octet_length(new.content), 0) + octet_length(new.options) + new.id * 2531 % 4096) / 4096 * 4096
-        - (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096
+        (
+            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+            + octet_length(new.options) + new.id * 2531 % 4096
+        ) / 4096 * 4096
+        - (
+            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+            + octet_length(old.options) + old.id * 2531 % 4096
+        ) / 4096 * 4096
     from posts p
     join brands b on b.id = p.brand_id
     where p.id = new.post_id and p.deleted_at is null
@@ -603,11 +640,17 @@ begin
 end;
 
 create trigger count_removed_target after delete on post_targets
-when (512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096 > 0
+when (
+    512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+    + octet_length(old.options) + old.id * 2531 % 4096
+) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
-        -((512 + coalesce(octet_length(old.content), 0) + octet_length(old.options) + old.id * 2531 % 4096) / 4096 * 4096)
+        -((
+            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+            + octet_length(old.options) + old.id * 2531 % 4096
+        ) / 4096 * 4096)
     from posts p
     join brands b on b.id = p.brand_id
     where p.id = old.post_id and p.deleted_at is null

@@ -193,6 +193,8 @@ async fn examples_work_on_a_fresh_installation(t: Tenant<'_>) {
         "schedulePlanItem",
         "createLinkInBioPage",
         "updateLinkInBioPage",
+        "createSnippet",
+        "updateSnippet",
         "createReport",
         "createReportSchedule",
         "exportReport",

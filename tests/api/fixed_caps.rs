@@ -1,4 +1,4 @@
-//! Caps that are the same in every plan: link-in-bio pages, feeds and content plans of a brand, webhook endpoints of a
+//! Caps that are the same in every plan: link-in-bio pages, feeds, snippets and content plans of a brand, webhook endpoints of a
 //! user.
 
 use futures::future::join_all;
@@ -10,6 +10,7 @@ on_both_apps!(
     link_in_bio_pages_per_brand_are_capped,
     feeds_per_brand_are_capped,
     content_plans_per_brand_are_capped,
+    snippets_per_brand_are_capped,
     webhook_endpoints_per_user_are_capped,
 );
 on_both_apps!("unlimited" => link_text_per_page_is_capped);
@@ -56,6 +57,15 @@ async fn content_plans_per_brand_are_capped(app: TestApp) {
     fill_to_cap(&t, &t.path("/content-plans"), &body, 3).await;
     assert_eq!(t.post(&t.path("/content-plans"), json!({})).await.invalid_fields(), ["name"], "caps are checked last");
     other.post(&other.path("/content-plans"), body).await.expect(201);
+}
+
+async fn snippets_per_brand_are_capped(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let body = json!({ "name": "Another", "kind": "text", "content": "x" });
+    t.post(&t.path("/snippets"), body.clone()).await.expect(201);
+    app.copy_newest_row("snippets", 496, &[]).await;
+    fill_to_cap(&t, &t.path("/snippets"), &body, 3).await;
+    other.post(&other.path("/snippets"), body).await.expect(201);
 }
 
 async fn webhook_endpoints_per_user_are_capped(app: TestApp) {

@@ -31,6 +31,7 @@ mod publishing;
 mod records;
 mod rejections;
 mod sandbox;
+mod snippets;
 mod storage;
 pub mod tenancy;
 mod typos;

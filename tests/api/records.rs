@@ -30,6 +30,7 @@ on_both!(installation =>
     a_feed_and_an_article,
     a_content_plan,
     a_link_in_bio_page,
+    a_snippet,
     a_key,
     errors,
 );
@@ -252,6 +253,13 @@ async fn a_link_in_bio_page(app: TestInstallation) {
     let links = json!([{ "title": "Menu", "url": "https://example.com/menu?x=1&y=2" }, { "title": "Call", "url": "tel:+4930123" }]);
     let body = json!({ "title": "Café Löwe", "slug": "loewe", "theme": "ocean", "bio": "Best & only", "links": links });
     assert_record("link_in_bio", &t.post(&t.path("/link-in-bio"), body).await.data(201));
+}
+
+async fn a_snippet(s: TestStore) {
+    let app = installation(s).await;
+    let t = app.tenant("unlimited").await;
+    let body = json!({ "name": "Closing", "kind": "signature", "content": "— Café Löwe" });
+    assert_record("snippet", &t.post(&t.path("/snippets"), body).await.data(201));
 }
 
 /// Keys have no endpoint. The operator lists them.

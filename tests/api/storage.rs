@@ -137,9 +137,18 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
     disk.set_low(true);
     let rows = async || {
         let mut rows = Vec::new();
-        for table in
-            ["posts", "media", "files", "media_jobs", "feeds", "content_plans", "bio_pages", "reports", "brands"]
-        {
+        for table in [
+            "posts",
+            "media",
+            "files",
+            "media_jobs",
+            "feeds",
+            "content_plans",
+            "bio_pages",
+            "reports",
+            "brands",
+            "snippets",
+        ] {
             rows.push(app.count_rows(table).await);
         }
         rows
@@ -151,6 +160,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         (t.path("/feeds"), json!({ "url": "https://8.8.8.8/feed.xml" })),
         (t.path("/content-plans"), json!({ "name": "June" })),
         (t.path("/link-in-bio"), json!({ "title": "Bakery" })),
+        (t.path("/snippets"), json!({ "name": "Hours", "kind": "text", "content": "x" })),
         (t.path("/reports"), json!({ "name": "Monthly", "widgets": [{ "type": "summary" }] })),
         ("/webhooks".to_owned(), json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] })),
         ("/brands".to_owned(), json!({ "name": "Second" })),

@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::{checks, conversations, feeds};
+use super::{checks, conversations, feeds, snippets};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::{images, reports};
 
@@ -31,6 +31,7 @@ pub struct TenantRecords {
     report: i64,
     schedule: i64,
     report_delivery: i64,
+    snippet: i64,
 }
 
 impl TenantRecords {
@@ -53,6 +54,7 @@ impl TenantRecords {
         let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
         let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
         let item = plan["items"][0]["id"].as_i64().unwrap();
+        let snippet = snippets::snippet(t, "signature", "mine").await;
         let conversation = conversations::received(t, account).await;
         let report = reports::create(t, "mine", json!([{ "type": "summary" }])).await;
         let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
@@ -76,6 +78,7 @@ impl TenantRecords {
             report,
             schedule,
             report_delivery,
+            snippet,
         }
     }
 
@@ -97,6 +100,7 @@ impl TenantRecords {
             "plan" => self.plan,
             "item" => self.item,
             "conversation" => self.conversation,
+            "snippet" => self.snippet,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -131,6 +135,7 @@ async fn ids_of_another_tenant_return_403_or_404(app: TestApp) {
     victim.get(&format!("/webhooks/{}", things.webhook)).await.expect(200);
     assert_eq!(victim.get(&victim.path("/media")).await.data(200)[0]["alt_text"], json!(null));
     assert_eq!(victim.get(&victim.path("/social-accounts")).await.data(200)[0]["id"], things.account);
+    assert_eq!(victim.get(&victim.path("/snippets")).await.data(200)[0]["content"], "mine");
     let feed = victim.get(&victim.path(&format!("/feeds/{}", things.feed))).await.data(200);
     assert_eq!((&feed["url"], &feed["status"]), (&json!("https://8.8.8.8/feed.xml"), &json!("pending")));
 }
@@ -148,6 +153,7 @@ async fn lists_contain_only_own_records(app: TestApp) {
         "/content-plans",
         "/conversations",
         "/reports",
+        "/snippets",
     ];
     for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");

@@ -26,6 +26,7 @@ pub mod report;
 pub mod report_naming;
 pub mod report_schedule;
 pub mod sandbox;
+pub mod snippet;
 pub mod untrusted;
 pub mod webhook;
 pub mod webhook_signature;

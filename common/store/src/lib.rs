@@ -67,6 +67,7 @@ pub mod sandbox;
 pub mod secret_keys;
 pub mod server;
 pub mod sessions;
+pub mod snippets;
 mod sql;
 pub mod targets;
 mod transaction;

@@ -172,6 +172,7 @@ text_enums! {
     ReportWidgetType in crier_domain::report::WidgetType,
     Role in crier_domain::access::Role,
     ScheduleType in crier_domain::post::ScheduleType,
+    SnippetKind in crier_domain::snippet::SnippetKind,
     TargetStatus in crier_domain::post::TargetStatus,
     TextUnit in crier_domain::platform::TextUnit,
 }

@@ -13,6 +13,7 @@ pub mod link_in_bio;
 pub mod media;
 pub mod posts;
 pub mod reports;
+pub mod snippets;
 pub mod webhooks;
 
 /// Returns all endpoints in the order of the OpenAPI document.
@@ -21,6 +22,7 @@ pub fn all() -> Vec<AnyEndpoint> {
         brands::endpoints(),
         accounts::endpoints(),
         posts::endpoints(),
+        snippets::endpoints(),
         media::endpoints(),
         feeds::endpoints(),
         content_plans::endpoints(),
