@@ -1,5 +1,5 @@
-//! Caps that are the same in every plan: link-in-bio pages, feeds, snippets and content plans of a brand, webhook endpoints of a
-//! user.
+//! Caps that are the same in every plan: link-in-bio pages, feeds, snippets and content plans of a brand, webhook
+//! endpoints of a user.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -305,6 +305,7 @@ async fn contributors_cannot_publish(app: TestApp) {
         ("POST", "/social-accounts"),
         ("POST", "/social-accounts/authorize"),
         ("POST", "/social-accounts/1/refresh"),
+        ("PUT", "/social-accounts/1"),
         ("DELETE", "/social-accounts/1"),
     ] {
         contributor.request(method, &t.path(path)).send().await.expect_error(403, "insufficient_scope");

@@ -1,12 +1,22 @@
 //! Snippets, the signatures of accounts, and their place in posts.
 
 use chrono::TimeDelta;
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 
-on_both_apps!(a_snippet_is_created_listed_updated_and_deleted, the_contents_of_a_brand_s_snippets_are_limited,);
-on_one_app!(invalid_snippets_are_rejected, a_repeated_key_creates_one_snippet,);
+on_both_apps!(
+    a_snippet_is_created_listed_updated_and_deleted,
+    the_contents_of_a_brand_s_snippets_are_limited,
+    an_account_has_a_signature,
+    a_signature_belongs_to_the_brand,
+);
+on_one_app!(
+    invalid_snippets_are_rejected,
+    a_repeated_key_creates_one_snippet,
+    contributors_cannot_change_a_signature_in_use,
+);
 
 /// Creates a snippet and returns its id.
 pub async fn snippet(t: &Tenant<'_>, kind: &str, content: &str) -> i64 {
@@ -97,4 +107,76 @@ async fn the_contents_of_a_brand_s_snippets_are_limited(app: TestApp) {
     t.put(&path_of(&t, short), json!({ "content": "also short" })).await.expect(200);
     t.delete(&path_of(&t, created["id"].as_i64().unwrap())).await.expect(204);
     t.put(&path_of(&t, short), long).await.expect(200);
+}
+
+/// Sets the signature of an account.
+pub async fn sign(t: &Tenant<'_>, account: i64, signature: impl Into<Value>) -> Value {
+    let path = t.path(&format!("/social-accounts/{account}"));
+    t.put(&path, json!({ "signature_id": signature.into() })).await.data(200)
+}
+
+async fn an_account_has_a_signature(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let path = t.path(&format!("/social-accounts/{account}"));
+    let listed = async || t.get(&t.path("/social-accounts")).await.data(200)[0]["signature_id"].clone();
+    assert_eq!(listed().await, Value::Null);
+    let (one, two) = (snippet(&t, "signature", "— Ann").await, snippet(&t, "signature", "— Ben").await);
+    let changed = sign(&t, account, one).await;
+    assert_eq!((&changed["id"], &changed["signature_id"]), (&json!(account), &json!(one)));
+    assert_eq!(listed().await, one);
+    assert_eq!(t.put(&path, json!({})).await.data(200)["signature_id"], one);
+    // Connecting the account again keeps its signature.
+    let again = json!({ "platform": "sandbox", "credentials": { "handle": "demo" } });
+    assert_eq!(t.post(&t.path("/social-accounts"), again).await.data(201)[0]["signature_id"], one);
+    let refreshed = t.request("POST", &format!("{path}/refresh")).send().await.data(200);
+    assert_eq!(refreshed["signature_id"], one);
+    sign(&t, account, two).await;
+    // The signature of an account keeps its kind.
+    assert_eq!(t.put(&path_of(&t, two), json!({ "kind": "text" })).await.invalid_fields(), ["kind"]);
+    t.put(&path_of(&t, two), json!({ "kind": "signature", "content": "— Benno" })).await.expect(200);
+    t.put(&path_of(&t, one), json!({ "kind": "text" })).await.expect(200);
+    t.delete(&path_of(&t, two)).await.expect(204);
+    assert_eq!(listed().await, Value::Null);
+    let three = snippet(&t, "signature", "— Cem").await;
+    sign(&t, account, three).await;
+    assert_eq!(sign(&t, account, Value::Null).await["signature_id"], Value::Null);
+    t.put(&path_of(&t, three), json!({ "kind": "text" })).await.expect(200);
+}
+
+async fn a_signature_belongs_to_the_brand(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let account = t.account("demo").await;
+    let path = t.path(&format!("/social-accounts/{account}"));
+    let foreign = snippet(&other, "signature", "— Zoe").await;
+    let text = snippet(&t, "text", "Open from 6 to 18.").await;
+    for id in [json!(foreign), json!(text), json!(MISSING_ID), json!("x"), json!(0)] {
+        assert_eq!(t.put(&path, json!({ "signature_id": id })).await.invalid_fields(), ["signature_id"], "{id}");
+    }
+    let missing = t.path(&format!("/social-accounts/{MISSING_ID}"));
+    t.put(&missing, json!({ "signature_id": "x" })).await.expect_error(404, "not_found");
+    // Each brand of an account has its own signature.
+    let second = t.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
+    let second = Tenant { key: t.key.clone(), brand: second, ..t };
+    assert_eq!(second.account("demo").await, account);
+    let (first_own, second_own) = (snippet(&t, "signature", "— 1").await, snippet(&second, "signature", "— 2").await);
+    sign(&t, account, first_own).await;
+    assert_eq!(sign(&second, account, second_own).await["signature_id"], second_own);
+    assert_eq!(t.get(&t.path("/social-accounts")).await.data(200)[0]["signature_id"], first_own);
+    assert_eq!(t.put(&path, json!({ "signature_id": second_own })).await.invalid_fields(), ["signature_id"]);
+}
+
+/// A signature becomes part of posts that others publish.
+async fn contributors_cannot_change_a_signature_in_use(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let id = snippet(&contributor, "signature", "— Ann").await;
+    let path = path_of(&t, id);
+    contributor.put(&path, json!({ "content": "— Anna" })).await.expect(200);
+    sign(&t, account, id).await;
+    contributor.put(&path, json!({ "content": "— Ben" })).await.expect_error(403, "insufficient_scope");
+    contributor.delete(&path).await.expect_error(403, "insufficient_scope");
+    t.put(&path, json!({ "content": "— Ann" })).await.expect(200);
+    sign(&t, account, Value::Null).await;
+    contributor.delete(&path).await.expect(204);
 }

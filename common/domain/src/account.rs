@@ -133,6 +133,9 @@ pub struct SocialAccount {
     /// The limits of its server; `None`: those of the platform.
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
+    /// Its signature in the brand for which the account was read, a snippet. `None` if it was read without a brand.
+    #[cfg_attr(feature = "sqlx", sqlx(default))]
+    pub signature_id: Option<i64>,
     /// The version of the credentials; it increases with each change.
     pub credentials_version: i64,
     pub connected_at: DateTime<Utc>,
@@ -150,6 +153,8 @@ pub struct AccountSummary {
     pub status: AccountStatus,
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
+    /// The content of its signature.
+    pub signature: Option<String>,
 }
 
 #[cfg(test)]

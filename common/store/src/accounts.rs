@@ -46,6 +46,7 @@ pub(super) const COLUMNS: &str = "
     a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url,
     a.kind, a.status, a.token_expires_at, a.last_error, a.limits, a.credentials_version, a.connected_at,
     a.created_at, a.updated_at";
+const COLUMNS_OF_BRAND: &str = sql!("{COLUMNS}, b.signature_id", COLUMNS);
 
 fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
     format!("{workspace_id}/{platform}/{external_id}")
@@ -134,14 +135,14 @@ pub async fn has_platform(conn: &mut Conn, brand_id: i64, platform: Platform) ->
 pub async fn list(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<Page<SocialAccount>> {
     let sql = sql!(
         "
-            SELECT {COLUMNS}
+            SELECT {COLUMNS_OF_BRAND}
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE b.brand_id = $1
             ORDER BY a.id DESC
             LIMIT $2
             OFFSET $3",
-        COLUMNS
+        COLUMNS_OF_BRAND
     );
     let rows =
         run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
@@ -164,11 +165,11 @@ pub async fn all(conn: &mut Conn) -> Result<Vec<SocialAccount>> {
 pub async fn find(conn: &mut Conn, brand_id: i64, account_id: i64) -> Result<Option<SocialAccount>> {
     let sql = sql!(
         "
-            SELECT {COLUMNS}
+            SELECT {COLUMNS_OF_BRAND}
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE b.brand_id = $1 AND a.id = $2",
-        COLUMNS
+        COLUMNS_OF_BRAND
     );
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(account_id).fetch_optional(c))?)
 }
@@ -181,12 +182,12 @@ pub async fn find_many(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     let sql = list_sql!(
         conn,
         "
-        SELECT {COLUMNS}
+        SELECT {COLUMNS_OF_BRAND}
         FROM social_accounts a
         JOIN brand_accounts b ON b.account_id = a.id
         WHERE a.id",
         "AND b.brand_id = $2",
-        COLUMNS
+        COLUMNS_OF_BRAND
     );
     let list = id_list(account_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?)
@@ -200,7 +201,8 @@ pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     let sql = list_sql!(
         conn,
         "
-            SELECT a.id, a.platform, a.name, a.status, a.limits
+            SELECT a.id, a.platform, a.name, a.status, a.limits,
+                (SELECT s.content FROM snippets s WHERE s.id = b.signature_id) AS signature
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id
             WHERE a.id",

@@ -54,6 +54,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("schedule_type", &["publish", "publish_now", "publish_type", "schedule"]),
     ("scheduled_at", TIME_SYNONYMS),
     ("search", &["q", "query"]),
+    ("signature_id", &["signature", "snippet", "snippet_id"]),
     ("since", &["after", "from", "start"]),
     ("slug", &["handle", "username"]),
     ("snoozed_until", &["snooze", "until"]),

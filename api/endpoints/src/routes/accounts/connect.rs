@@ -7,7 +7,7 @@ use crier_domain::access::Scope;
 use crier_domain::catalogue;
 use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
 use crier_platforms::{ConnectError, Connected, Secrets};
-use crier_store::Tx;
+use crier_store::{Tx, accounts};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
@@ -158,5 +158,7 @@ async fn save(
         SaveError::Rejected(error) => connect_error(error),
         SaveError::Store(error) => error.into(),
     })?;
+    // An account that the brand already had may have a signature there.
+    let account = accounts::find(tx, brand, account.id).await?.unwrap_or(account);
     Ok(Reply::at(&format!("/brands/{brand}/social-accounts"), vec![SocialAccount::from(account)]))
 }

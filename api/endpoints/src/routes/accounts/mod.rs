@@ -21,6 +21,7 @@ pub mod platforms;
 pub mod refresh;
 mod revoke;
 pub mod save;
+pub mod update;
 
 pub const TAG: &str = "Social accounts";
 
@@ -30,6 +31,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         connect::endpoint().erase(),
         platforms::endpoint().erase(),
         authorize::endpoint().erase(),
+        update::endpoint().erase(),
         refresh::endpoint().erase(),
         disconnect::endpoint().erase(),
     ]
@@ -107,6 +109,9 @@ pub struct SocialAccount {
     /// Null if the platform's limits apply, or if the limits have not been read.
     #[schemars(extend("x-extension" = true))]
     pub limits: Option<AccountLimits>,
+    /// The ID of the snippet that is the account's signature in this brand. Null if it has none.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub signature_id: Option<i64>,
     pub connected_at: Timestamp,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -127,6 +132,7 @@ impl From<account::SocialAccount> for SocialAccount {
             token_expires_at: a.token_expires_at.map(ScheduledTimestamp),
             last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
             limits: a.limits.map(|limits| AccountLimits::new(a.platform, limits)),
+            signature_id: a.signature_id,
             connected_at: a.connected_at.into(),
             created_at: a.created_at.into(),
             updated_at: a.updated_at.into(),

@@ -72,7 +72,14 @@ fn now() -> DateTime<Utc> {
 
 fn account(id: i64) -> AccountSummary {
     let platform = Platform::ALL[usize::try_from(id).unwrap() % Platform::ALL.len()];
-    AccountSummary { id, platform, name: "Bakery".to_owned(), status: AccountStatus::Active, limits: None }
+    AccountSummary {
+        id,
+        platform,
+        name: "Bakery".to_owned(),
+        status: AccountStatus::Active,
+        limits: None,
+        signature: (id % 2 == 0).then(|| format!("— {id}")),
+    }
 }
 
 /// Parses and checks a body as `POST /posts` does; returns the problems.
