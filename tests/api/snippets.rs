@@ -5,17 +5,22 @@ use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::images;
 
 on_both_apps!(
     a_snippet_is_created_listed_updated_and_deleted,
     the_contents_of_a_brand_s_snippets_are_limited,
     an_account_has_a_signature,
     a_signature_belongs_to_the_brand,
+    a_signature_is_appended_where_it_is_missing,
+    a_signature_is_decided_when_the_post_is_written,
+    a_published_target_keeps_its_signature,
 );
 on_one_app!(
     invalid_snippets_are_rejected,
     a_repeated_key_creates_one_snippet,
     contributors_cannot_change_a_signature_in_use,
+    a_signature_counts_in_the_length,
 );
 
 /// Creates a snippet and returns its id.
@@ -179,4 +184,123 @@ async fn contributors_cannot_change_a_signature_in_use(app: TestApp) {
     t.put(&path, json!({ "content": "— Ann" })).await.expect(200);
     sign(&t, account, Value::Null).await;
     contributor.delete(&path).await.expect(204);
+}
+
+/// Returns the signatures of a post's targets.
+fn signatures(post: &Value) -> Vec<Option<&str>> {
+    post["targets"].as_array().unwrap().iter().map(|target| target["signature"].as_str()).collect()
+}
+
+async fn a_signature_is_appended_where_it_is_missing(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (signed, plain) = (t.account("demo").await, t.account("other").await);
+    sign(&t, signed, snippet(&t, "signature", "— Ann\n").await).await;
+    let create = async |content: &str, own: Option<&str>| {
+        let own: Vec<Value> = own.iter().map(|content| json!({ "account_id": signed, "content": content })).collect();
+        let body = json!({ "content": content, "accounts": [signed, plain], "overrides": own });
+        t.post(&t.path("/posts"), body).await.data(201)
+    };
+    for (content, own, signature) in [
+        ("Fresh bread", None, Some("— Ann")),
+        ("Fresh bread — ann", None, Some("— Ann")),
+        ("Fresh bread\n— Ann\n#bread", None, None),
+        ("Fresh bread", Some("Only here"), Some("— Ann")),
+        ("Fresh bread — Ann", Some("Only here"), Some("— Ann")),
+        ("Fresh bread", Some("Only here — Ann"), None),
+    ] {
+        let created = create(content, own).await;
+        assert_eq!(signatures(&created), [signature, None], "{content}, {own:?}");
+        let shown = t.get(&t.path(&format!("/posts/{}", created["id"]))).await.data(200);
+        assert_eq!((signatures(&shown), &shown["content"]), (vec![signature, None], &json!(content)));
+    }
+    let image = t.upload("a.png", &images::png(3, 2), &[]).await.data(201)["id"].clone();
+    let body = json!({ "media": [image], "accounts": [signed] });
+    assert_eq!(signatures(&t.post(&t.path("/posts"), body).await.data(201)), [Some("— Ann")]);
+    assert_eq!(t.post(&t.path("/posts"), json!({ "accounts": [signed] })).await.invalid_fields(), ["content"]);
+}
+
+async fn a_signature_counts_in_the_length(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (signed, plain) = (t.account("demo").await, t.account("other").await);
+    sign(&t, signed, snippet(&t, "signature", "— Ann").await).await;
+    let validate = async |content: String| {
+        let own = json!([{ "account_id": plain, "content": content }]);
+        let body = json!({ "content": content, "accounts": [signed, plain], "overrides": own });
+        t.post(&t.path("/posts/validate"), body).await.data(200)
+    };
+    // The sandbox accepts 5,000 characters.
+    let fits = validate("a".repeat(4_993)).await;
+    let lengths = |found: &Value| [0, 1].map(|i| found["targets"][i]["length"].as_i64().unwrap());
+    assert_eq!(
+        (&fits["valid"], lengths(&fits), signatures(&fits)),
+        (&json!(true), [5_000, 4_993], vec![Some("— Ann"), None])
+    );
+    let long = validate("a".repeat(4_994)).await;
+    assert_eq!((&long["valid"], lengths(&long)), (&json!(false), [5_001, 4_994]));
+    let problem = &long["targets"][0]["problems"][0];
+    assert_eq!((&problem["field"], &problem["code"]), (&json!("content"), &json!("text_too_long")));
+    assert!(problem["message"].as_str().unwrap().contains("the account's signature"), "{problem}");
+    let contained = validate(format!("{}— Ann", "a".repeat(4_995))).await;
+    assert_eq!((&contained["valid"], lengths(&contained)), (&json!(true), [5_000, 5_000]));
+    let body = |n: usize| json!({ "content": "a".repeat(n), "schedule_type": "now", "accounts": [signed] });
+    assert_eq!(t.post(&t.path("/posts"), body(4_994)).await.invalid_fields(), ["content"]);
+    t.post(&t.path("/posts"), body(4_993)).await.expect(201);
+    let draft = json!({ "content": "a".repeat(4_994), "accounts": [signed] });
+    let draft = t.post(&t.path("/posts"), draft).await.data(201);
+    let submit = t.path(&format!("/posts/{}/submit", draft["id"]));
+    assert_eq!(t.request("POST", &submit).send().await.invalid_fields(), ["content"]);
+}
+
+/// A post that was checked cannot become invalid because a signature changes.
+async fn a_signature_is_decided_when_the_post_is_written(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let ann = snippet(&t, "signature", "— Ann").await;
+    let at = (app.now() + TimeDelta::hours(2)).to_rfc3339();
+    let body = json!({ "content": "Bread", "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] });
+    let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
+    let shown = async || t.get(&path).await.data(200)["targets"][0]["signature"].clone();
+    sign(&t, account, ann).await;
+    assert_eq!(shown().await, Value::Null);
+    assert_eq!(signatures(&t.put(&path, json!({})).await.data(200)), [Some("— Ann")]);
+    t.put(&path_of(&t, ann), json!({ "content": "x".repeat(5_000) })).await.expect(200);
+    assert_eq!(shown().await, "— Ann");
+    assert_eq!(t.put(&path, json!({ "scheduled_at": at })).await.invalid_fields(), ["content"]);
+    t.put(&path_of(&t, ann), json!({ "content": "— Anna" })).await.expect(200);
+    assert_eq!(signatures(&t.put(&path, json!({ "content": "Rye bread" })).await.data(200)), [Some("— Anna")]);
+    t.delete(&path_of(&t, ann)).await.expect(204);
+    assert_eq!(shown().await, "— Anna");
+    assert_eq!(signatures(&t.put(&path, json!({ "schedule_type": "draft" })).await.data(200)), [None]);
+    // A submitted post has the signature that is approved with it.
+    let ben = snippet(&t, "signature", "— Ben").await;
+    sign(&t, account, ben).await;
+    t.request("POST", &format!("{path}/submit")).send().await.expect(200);
+    t.put(&path_of(&t, ben), json!({ "content": "— Benno" })).await.expect(200);
+    let approved = t.request("POST", &format!("{path}/approve")).send().await.data(200);
+    assert_eq!(signatures(&approved), [Some("— Ben")]);
+}
+
+async fn a_published_target_keeps_its_signature(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let accounts = [t.account("one").await, t.account("two").await];
+    let ann = snippet(&t, "signature", "— Ann").await;
+    for account in accounts {
+        sign(&t, account, ann).await;
+    }
+    let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": accounts });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let path = t.path(&format!("/posts/{id}"));
+    let too_long = snippet(&t, "signature", &"x".repeat(5_000)).await;
+    sign(&t, accounts[0], too_long).await;
+    // A change of nothing succeeds while the post is being published.
+    app.end_post(id, "publishing", &["publishing", "publishing"]).await;
+    assert_eq!(signatures(&t.put(&path, json!({})).await.data(200)), [Some("— Ann"); 2]);
+    app.end_post(id, "partially_published", &["published", "failed"]).await;
+    sign(&t, accounts[1], Value::Null).await;
+    // The platform may be asked for a post with the text of an earlier call.
+    app.sql("UPDATE post_targets SET call_started_at = created_at WHERE status = 'failed'").await;
+    assert_eq!(signatures(&t.put(&path, json!({})).await.data(200)), [Some("— Ann"); 2]);
+    app.sql("UPDATE post_targets SET call_started_at = NULL").await;
+    let again = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
+    assert_eq!((&again["status"], signatures(&again)), (&json!("publishing"), vec![Some("— Ann"), None]));
 }

@@ -12,6 +12,7 @@ worker_on_both!(
     one_of_two_targets_is_rejected,
     a_permanent_error_is_not_retried,
     a_target_s_own_text_is_published,
+    a_signature_is_published_with_the_text,
     an_edited_post_finishes_when_both_targets_finish,
     a_job_notified_twice_runs_once,
 );
@@ -99,6 +100,17 @@ async fn a_target_s_own_text_is_published(w: TestWorker) {
     w.sql(format!("UPDATE post_targets SET content = 'For this account only' WHERE id = {target}")).await;
     w.run_jobs().await;
     assert_eq!(w.fake.posts()[0].text, "For this account only");
+}
+
+async fn a_signature_is_published_with_the_text(w: TestWorker) {
+    let other = w.another_account("other").await;
+    let (_, targets) = w.publish(&[w.account.id, other.id]).await;
+    w.sql("UPDATE post_targets SET signature = '— Ann'").await;
+    w.sql(format!("UPDATE post_targets SET content = 'Only here' WHERE id = {}", targets[1])).await;
+    w.run_jobs().await;
+    let mut texts: Vec<String> = w.fake.posts().iter().map(|post| post.text.clone()).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["Fresh bread\n\n— Ann", "Only here\n\n— Ann"]);
 }
 
 async fn an_edited_post_finishes_when_both_targets_finish(w: TestWorker) {

@@ -2,6 +2,7 @@
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
+use crier_domain::snippet::parts_with;
 use crier_platforms::images::{alt_text_warnings, check_shapes};
 use crier_platforms::text::{ContentProblem, check, check_measured, length, measure};
 use proptest::prelude::*;
@@ -147,6 +148,29 @@ fn a_content_warning_shares_the_limit_of_the_text() {
     assert!(warned("", &"a".repeat(500)).problems.is_empty());
     let problem = warned("👍🏽", &"a".repeat(500)).problems.pop().unwrap();
     let message = "Mastodon accepts at most 500 characters; this text and its content warning count 501.";
+    assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
+}
+
+#[test]
+fn a_text_and_its_signature_are_counted_like_one_text() {
+    let texts = ["Fresh bread", "By @ann@", "At https://example.com/a", "e", FAMILY, "", "#rye \r\n", "x.\r"];
+    for &platform in Platform::ALL {
+        let descriptor = descriptor(platform);
+        for text in texts {
+            for signature in ["— Ann #bread", "@ann@social.example", "example.com/b", "\u{301}x", "https://example.com"]
+            {
+                let [text, separator, signature] = parts_with(Some(signature), text);
+                let end = measure(descriptor, &[separator, signature].concat());
+                let parts = check_measured(descriptor, &measure(descriptor, text).with_signature(end), 0);
+                let whole = check(descriptor, &[text, separator, signature].concat(), 0);
+                assert_eq!(parts.length, whole.length, "{platform}: {text:?} and {signature:?}");
+            }
+        }
+    }
+    let mastodon = descriptor(Platform::Mastodon);
+    let signed = measure(mastodon, &"a".repeat(494)).with_signature(measure(mastodon, "\n\n— Ann"));
+    let problem = check_measured(mastodon, &signed, 0).problems.pop().unwrap();
+    let message = "Mastodon accepts at most 500 characters; this text and the account's signature count 501.";
     assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
 }
 

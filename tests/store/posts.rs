@@ -184,6 +184,7 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
         content: Some("Only here".to_owned()),
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
+        signature: Some("— Ann".to_owned()),
     };
     let target = |(account_id, position)| NewTarget { account_id, position, target_override: overrides.clone() };
     let new = [(7, 2), (8, 0), (9, 1)].map(target);
@@ -199,7 +200,8 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
     assert_eq!(list().await, [8, 9, 7]);
     let found = targets::find(&mut s.conn().await, ids[0]).await.unwrap().unwrap();
     assert_eq!((found.post_id, found.account_id, found.platform), (post, 7, Platform::Bluesky));
-    assert_eq!((found.content, found.media, found.options), (overrides.content, overrides.media, overrides.options));
+    let stored = (found.content, found.media, found.options, found.signature);
+    assert_eq!(stored, (overrides.content, overrides.media, overrides.options, overrides.signature));
     assert_eq!((found.status, found.attempts, found.marker, found.error), (TargetStatus::Pending, 0, None, None));
     s.write(async |tx| targets::set_position(tx, ids[0], -1).await).await;
     assert_eq!(list().await, [7, 8, 9]);
@@ -211,7 +213,12 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
 
 async fn a_post_is_created_with_targets_and_jobs(s: TestStore) {
     let w = s.create_world().await;
-    let overrides = TargetOverride { content: Some("Only here".to_owned()), media: Some(vec![9]), options: Map::new() };
+    let overrides = TargetOverride {
+        content: Some("Only here".to_owned()),
+        media: Some(vec![9]),
+        signature: Some("— Ann".to_owned()),
+        ..TargetOverride::default()
+    };
     let two = NewTarget { account_id: 2, position: 0, target_override: overrides };
     let one = NewTarget { account_id: 1, position: 1, target_override: TargetOverride::default() };
     let job = NewJob::new(JobKind::PublishTarget, 0, s.now()).workspace(w.workspace);
@@ -227,6 +234,7 @@ async fn a_post_is_created_with_targets_and_jobs(s: TestStore) {
         [(target_ids[0], 2, Platform::Bluesky, Some("Only here")), (target_ids[1], 1, Platform::Sandbox, None)];
     assert_eq!((target_ids.len(), found.as_slice()), (2, expected.as_slice()));
     assert_eq!((targets[0].media.as_deref(), targets[1].media.as_deref()), (Some(&[9][..]), None));
+    assert_eq!((targets[0].signature.as_deref(), targets[1].signature.as_deref()), (Some("— Ann"), None));
     let notified: Vec<_> = s.notifier.take();
     assert_eq!(notified.len(), 2, "one job for each target");
     let lanes = "SELECT count(*) FROM jobs WHERE state = 'ready' AND lane IN ('account:1', 'account:2')";
@@ -304,10 +312,15 @@ async fn a_new_override_clears_the_marker(s: TestStore) {
     let marker = object(json!({ "key": "old" }));
     s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
     s.advance(1);
-    let overrides = TargetOverride { content: Some("New".to_owned()), media: None, options: Map::new() };
+    let overrides = TargetOverride {
+        content: Some("New".to_owned()),
+        signature: Some("— Ann".to_owned()),
+        ..TargetOverride::default()
+    };
     s.write(async |tx| targets::set_overrides(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
-    assert_eq!((found.content.as_deref(), found.media, found.options), (Some("New"), None, Map::new()));
+    assert_eq!((found.content.as_deref(), found.signature.as_deref()), (Some("New"), Some("— Ann")));
+    assert_eq!((found.media, found.options), (None, Map::new()));
     assert_eq!((found.marker, found.call_started_at, found.updated_at), (Some(marker), Some(s.later(-1)), s.now()));
     s.write(async |tx| targets::reset(tx, id, true).await).await;
     s.write(async |tx| targets::set_overrides(tx, id, &overrides).await).await;

@@ -17,7 +17,9 @@ const EXPECTED: &str = "
         FROM posts
         WHERE deleted_at IS NULL
         UNION ALL
-        SELECT t.id, coalesce(octet_length(t.content), 0) + octet_length(CAST(t.options AS text))
+        SELECT t.id,
+            coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
+            + octet_length(CAST(t.options AS text))
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE p.deleted_at IS NULL
@@ -49,7 +51,11 @@ async fn texts_count_until_they_are_deleted(s: TestStore) {
     s.write(async |tx| posts::update(tx, &post).await).await;
     let long = count_texts(&s, w).await;
     assert!((100_000..110_000).contains(&long), "{long}: bytes count, not characters");
-    let own = TargetOverride { content: Some("x".repeat(30_000)), ..TargetOverride::default() };
+    let own = TargetOverride {
+        content: Some("x".repeat(20_000)),
+        signature: Some("x".repeat(10_000)),
+        ..TargetOverride::default()
+    };
     s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
     let with_override = count_texts(&s, w).await;
     assert!((25_000..36_000).contains(&(with_override - long)), "{with_override}");

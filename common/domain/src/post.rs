@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use super::failure::{Category, Failure};
 use super::platform::Platform;
+use super::snippet::parts_with;
 
 crier_base::text_enum! {
     pub enum PostStatus {
@@ -177,6 +178,8 @@ pub struct Target {
     pub media: Option<Vec<i64>>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub options: Map<String, Value>,
+    /// The signature that is appended to the text ([`parts_with`]).
+    pub signature: Option<String>,
     /// Created by [`crier_platforms::Connector::marker`] and stored before the first call.
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub marker: Option<Map<String, Value>>,
@@ -205,6 +208,11 @@ impl Target {
         self.is_retried() && self.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown)
     }
 
+    /// Returns the text that is published: the target's own or that of the post, with the signature.
+    pub fn text(&self, post: &Post) -> String {
+        parts_with(self.signature.as_deref(), self.content.as_deref().unwrap_or(&post.content)).concat()
+    }
+
     /// Returns a pending target.
     pub fn new(
         id: i64,
@@ -222,6 +230,7 @@ impl Target {
             content: overrides.content.clone(),
             media: overrides.media.clone(),
             options: overrides.options.clone(),
+            signature: overrides.signature.clone(),
             marker: None,
             call_started_at: None,
             external_id: None,
@@ -236,12 +245,14 @@ impl Target {
     }
 }
 
-/// The overrides for one account, submitted with a post.
+/// The part of a post that applies to one account only: the overrides submitted with the post, and the signature.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetOverride {
     pub content: Option<String>,
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
+    /// Not submitted: that of the account, unless the text contains it.
+    pub signature: Option<String>,
 }
 
 /// An attempt at a target.

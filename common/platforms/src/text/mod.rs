@@ -68,6 +68,7 @@ pub struct TextMeasurements {
     /// In the platform's unit, with the content warning.
     length: u32,
     has_warning: bool,
+    has_signature: bool,
     bytes: usize,
     is_empty: bool,
     hashtags: usize,
@@ -81,6 +82,7 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
     TextMeasurements {
         length: length(descriptor.platform, &descriptor.capabilities.text, text),
         has_warning: false,
+        has_signature: false,
         bytes: text.len(),
         is_empty: text.trim().is_empty(),
         hashtags: marked('#'),
@@ -97,6 +99,20 @@ impl TextMeasurements {
         }
         let length = to_length(count(rule(descriptor.platform, descriptor.capabilities.text.unit), warning));
         Self { length: self.length.saturating_add(length), has_warning: true, ..self }
+    }
+
+    /// Adds the account's signature, which was measured for the same platform together with the separator before it.
+    #[must_use]
+    pub fn with_signature(self, signature: Self) -> Self {
+        Self {
+            length: self.length.saturating_add(signature.length),
+            has_signature: true,
+            bytes: self.bytes + signature.bytes,
+            is_empty: self.is_empty && signature.is_empty,
+            hashtags: self.hashtags + signature.hashtags,
+            mentions: self.mentions + signature.mentions,
+            ..self
+        }
     }
 }
 
@@ -119,7 +135,12 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     if let Some(limit) = limit.filter(|&limit| length > limit) {
         let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
-        let counts = if text.has_warning { "this text and its content warning count" } else { "this text counts" };
+        let counts = match (text.has_warning, text.has_signature) {
+            (false, false) => "this text counts",
+            (true, false) => "this text and its content warning count",
+            (false, true) => "this text and the account's signature count",
+            (true, true) => "this text, its content warning and the account's signature count",
+        };
         let message = format!("{name} accepts at most {limit} {unit}{with}; {counts} {length}.");
         content("text_too_long", message);
     } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {

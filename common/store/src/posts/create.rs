@@ -96,10 +96,10 @@ const CREATE_PG: &str = sql!(
     ),
     new_targets AS (
         INSERT INTO post_targets (
-            post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
         )
         SELECT new_post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, $10, $10
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10
         FROM new_post
         CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
@@ -138,10 +138,10 @@ const CREATE_SQLITE: &str = sql!(
     )
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10);
     INSERT INTO post_targets (
-        post_id, account_id, platform, position, status, content, media, options, created_at, updated_at
+        post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
     )
     SELECT (SELECT max(id) FROM posts), value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
-        nullif(value -> 4, 'null'), value -> 5, $10, $10
+        nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10
     FROM json_each($11)
     ORDER BY key;
     INSERT INTO jobs (

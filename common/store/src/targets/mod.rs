@@ -20,7 +20,7 @@ pub use ending::{NewAttempt, TargetOutcome, TargetUpdate, attempt_summaries, att
 pub use starting::{StartingCall, start, start_calls, start_marked};
 
 const COLUMNS: &str = "
-    id, post_id, account_id, platform, status, content, media, options, marker, call_started_at,
+    id, post_id, account_id, platform, status, content, media, options, signature, marker, call_started_at,
     external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
 /// A target to create for an account.
@@ -38,18 +38,20 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
     // `nullif`: a JSON null is stored as an SQL NULL.
     let sql = tx.for_engine(
         "
-        INSERT INTO post_targets
-            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        INSERT INTO post_targets (
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+        )
         SELECT $2, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, $3, $3
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3
         FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
         RETURNING id",
         "
-        INSERT INTO post_targets
-            (post_id, account_id, platform, position, status, content, media, options, created_at, updated_at)
+        INSERT INTO post_targets (
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+        )
         SELECT $2, value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, $3, $3
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3
         FROM json_each($1)
         ORDER BY key
         RETURNING id",
@@ -65,7 +67,7 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
 pub(super) fn encode_new(new: &[(&NewTarget, Platform)]) -> String {
     let row = |(t, platform): &(&NewTarget, Platform)| {
         let own = &t.target_override;
-        json!([t.account_id, platform, t.position, own.content, own.media, own.options])
+        json!([t.account_id, platform, t.position, own.content, own.media, own.options, own.signature])
     };
     Value::from_iter(new.iter().map(row)).to_string()
 }
@@ -161,8 +163,8 @@ pub async fn find_held(tx: &mut Tx, jobs: &[&ClaimedJob], post_ids: &[i64]) -> R
 pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<Target>> {
     // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
     const SQL: &str = "
-        SELECT id, post_id, account_id, platform, status, content, call_started_at, external_id, url, attempts,
-            next_attempt_at, published_at, created_at, updated_at, nullif(media, media) AS media,
+        SELECT id, post_id, account_id, platform, status, content, signature, call_started_at, external_id, url,
+            attempts, next_attempt_at, published_at, created_at, updated_at, nullif(media, media) AS media,
             coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker,
             nullif(error, error) AS error
         FROM post_targets
@@ -180,17 +182,18 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
     Ok(())
 }
 
-/// Updates the overrides. Also call it if the post's own content changes. Attempts with the old content do not apply to
-/// the new one, so the marker is deleted, unless the outcome of a call with it is unknown: then the next run must look
-/// up the post of that call.
+/// Updates the overrides and the signature. Also call it if the post's own content changes. Attempts with the old content
+/// do not apply to the new one, so the marker is deleted, unless the outcome of a call with it is unknown: then the next
+/// run must look up the post of that call.
 pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
-        SET content = $2, media = $3, options = $4,
-            marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $5
+        SET content = $2, media = $3, options = $4, signature = $5,
+            marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $6
         WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, target_id, &own.content, own.media.as_ref().map(Json), Json(&own.options), now)?;
+    let media = own.media.as_ref().map(Json);
+    execute!(tx, SQL, target_id, &own.content, media, Json(&own.options), &own.signature, now)?;
     Ok(())
 }
 

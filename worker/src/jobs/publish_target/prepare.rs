@@ -246,7 +246,7 @@ impl Preparation {
         let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
         Ok(OutgoingPost {
             target_id: target.id,
-            text: target.content.clone().unwrap_or_else(|| post.content.clone()),
+            text: target.text(post),
             images: self.images(assets, &session.descriptor(), &uploads)?,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {

@@ -83,11 +83,11 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no planned time. Set one, or choose another destination.");
     }
-    let desired = DesiredPost {
+    let mut desired = DesiredPost {
         submits: request.destination == Destination::Approval,
         ..DesiredPost::from_change(&draft, &[], &change)
     };
-    let lookup = LookupContext::load_and_lock(cx, tx, &desired, &change).await?;
+    let lookup = LookupContext::load_and_lock(cx, tx, &mut desired, &change).await?;
     // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
         let of_post = Problems::default();

@@ -240,7 +240,8 @@ impl Decision {
             let output_changes = before.content.as_ref().unwrap_or(&post.content)
                 != desired.content_of(&target.target_override)
                 || before.media.as_ref().unwrap_or(&post.media) != desired.media_of(&target.target_override)
-                || before.options != target.target_override.options;
+                || before.options != target.target_override.options
+                || before.signature != target.target_override.signature;
             if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
                 // A job that runs but has not called the platform yet blocks the whole post.
                 let begun =

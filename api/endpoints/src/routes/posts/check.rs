@@ -8,6 +8,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_domain::snippet::parts_with;
 use crier_platforms::{images, options, text};
 use crier_store::{Conn, Tx, accounts, media, post_media};
 
@@ -24,12 +25,13 @@ const TIME_FIELD: &str = "scheduled_at";
 /// The post's accounts that belong to the brand, by id.
 pub type Accounts = HashMap<i64, AccountSummary>;
 
-/// Validates the resulting post. Fails with 422 and all problems. Returns the post's accounts.
+/// Decides on the signatures of the resulting post, and validates it. Fails with 422 and all problems. Returns the post's
+/// accounts.
 pub async fn validate(
     cx: &Context,
     tx: &mut Tx,
     post: &Post,
-    desired: &DesiredPost,
+    desired: &mut DesiredPost,
     change: &PostChange,
     problems: Problems,
 ) -> Result<Accounts> {
@@ -51,18 +53,26 @@ pub struct LookupContext {
 
 impl LookupContext {
     /// Loads the records, and locks the images, so that they are not deleted before the commit.
-    pub async fn load_and_lock(cx: &Context, tx: &mut Tx, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
+    pub async fn load_and_lock(
+        cx: &Context,
+        tx: &mut Tx,
+        desired: &mut DesiredPost,
+        change: &PostChange,
+    ) -> Result<Self> {
         post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
         Self::load(cx, tx, desired, change).await
     }
 
-    pub async fn load(cx: &Context, conn: &mut Conn, desired: &DesiredPost, change: &PostChange) -> Result<Self> {
+    /// Loads the records, and decides on the signatures ([`DesiredPost::sign`]).
+    pub async fn load(cx: &Context, conn: &mut Conn, desired: &mut DesiredPost, change: &PostChange) -> Result<Self> {
         let brand_id = cx.brand()?.id;
         let account_ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
         let accounts = accounts::summaries(conn, brand_id, &account_ids).await?;
+        let accounts: Accounts = accounts.into_iter().map(|account| (account.id, account)).collect();
+        desired.sign(&accounts);
         let assets = media::find_many(conn, brand_id, &referenced_media(desired, change)).await?;
         Ok(Self {
-            accounts: accounts.into_iter().map(|account| (account.id, account)).collect(),
+            accounts,
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
             now: cx.now,
             private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),
@@ -81,9 +91,10 @@ fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     ids
 }
 
-/// The length of the post's own text, measured only once for all accounts that count it in the same way.
+/// The length of the post's own text, measured only once for all accounts that count it in the same way: as it is, and
+/// as it is before a signature.
 #[derive(Default)]
-pub struct TextLengthCache(HashMap<text::TextCounting, text::TextMeasurements>);
+pub struct TextLengthCache(HashMap<(text::TextCounting, bool), text::TextMeasurements>);
 
 impl TextLengthCache {
     fn of(&mut self, desired: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
@@ -91,9 +102,16 @@ impl TextLengthCache {
             steps::count_step();
             text::measure(descriptor, content)
         };
-        match &target.target_override.content {
-            Some(own) => measure(own),
-            None => *self.0.entry(text::TextCounting::of(descriptor)).or_insert_with(|| measure(&desired.content)),
+        let own = &target.target_override;
+        let [content, separator, signature] = parts_with(own.signature.as_deref(), desired.content_of(own));
+        let key = (text::TextCounting::of(descriptor), own.signature.is_some());
+        let measured = match &own.content {
+            Some(_) => measure(content),
+            None => *self.0.entry(key).or_insert_with(|| measure(content)),
+        };
+        match &own.signature {
+            Some(_) => measured.with_signature(measure(&[separator, signature].concat())),
+            None => measured,
         }
     }
 }

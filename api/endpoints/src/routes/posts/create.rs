@@ -76,8 +76,8 @@ pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreatePostRequest>>) -> Result<Reply<PostDetail>> {
     let draft = edit::empty_draft(cx, tx.now)?;
     let change = PostChange::from(parsed.partial()?);
-    let desired = DesiredPost::from_change(&draft, &[], &change);
-    let accounts = check::validate(cx, tx, &draft, &desired, &change, parsed.problems()).await?;
+    let mut desired = DesiredPost::from_change(&draft, &[], &change);
+    let accounts = check::validate(cx, tx, &draft, &mut desired, &change, parsed.problems()).await?;
     let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

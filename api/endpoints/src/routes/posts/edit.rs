@@ -8,8 +8,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use crier_domain::account::AccountSummary;
 use crier_domain::catalogue;
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_domain::snippet::signature_for;
 use crier_platforms::options::{self, OptionKind};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -116,7 +118,7 @@ fn check_override(request: &PostOverride, fields: &Fields<'_>) {
 impl PostOverride {
     fn target_override(&self) -> TargetOverride {
         let options = self.options.clone().unwrap_or_default().0;
-        TargetOverride { content: self.content.clone(), media: self.media.clone(), options }
+        TargetOverride { content: self.content.clone(), media: self.media.clone(), options, signature: None }
     }
 }
 
@@ -149,9 +151,21 @@ impl TargetState {
         self.running || open || self.target.status == TargetStatus::Publishing
     }
 
+    /// Returns whether the signature can no longer change: the target is published, a call may be in progress, or the
+    /// outcome of a call is unknown. The platform is then asked for a post with the text of that call.
+    fn keeps_signature(&self) -> bool {
+        let published = self.target.status == TargetStatus::Published;
+        published || self.is_in_flight() || self.target.call_started_at.is_some()
+    }
+
     pub fn current_override(&self) -> TargetOverride {
         let t = &self.target;
-        TargetOverride { content: t.content.clone(), media: t.media.clone(), options: t.options.clone() }
+        TargetOverride {
+            content: t.content.clone(),
+            media: t.media.clone(),
+            options: t.options.clone(),
+            signature: t.signature.clone(),
+        }
     }
 }
 
@@ -164,6 +178,8 @@ pub struct DesiredTarget {
     pub override_index: Option<usize>,
     /// Whether the target is published, so that its content is final.
     pub published: bool,
+    /// Whether its signature can no longer change.
+    pub keeps_signature: bool,
 }
 
 /// The post as it would be after the change.
@@ -197,13 +213,15 @@ impl DesiredPost {
             steps::count_step();
             let place = places.get(&Some(account_id)).copied();
             let existing = by_account.get(&account_id);
-            let target_override = match (overrides, place) {
+            let mut target_override = match (overrides, place) {
                 (Some(list), Some(place)) => list[place].target_override(),
                 (Some(_), None) => TargetOverride::default(),
                 (None, _) => existing.map(|s| s.current_override()).unwrap_or_default(),
             };
+            target_override.signature = existing.and_then(|s| s.target.signature.clone());
             let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
-            DesiredTarget { account_id, target_override, override_index: place, published }
+            let keeps_signature = existing.is_some_and(|s| s.keeps_signature());
+            DesiredTarget { account_id, target_override, override_index: place, published, keeps_signature }
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
@@ -224,6 +242,22 @@ impl DesiredPost {
         }
     }
 
+    /// Decides on the signature of each target, by that of its account.
+    ///
+    /// This happens when the post is written, and the signature is stored with the target: what was checked and approved
+    /// is what is published. If it were added when the post is published, an account's signature that was changed in
+    /// between could make the text too long for the platform, and nobody would know before the post fails. The next
+    /// change of the post decides anew, as long as the target can still change.
+    pub fn sign(&mut self, accounts: &HashMap<i64, AccountSummary>) {
+        for target in self.targets.iter_mut().filter(|target| !target.keeps_signature) {
+            steps::count_step();
+            let own = &mut target.target_override;
+            let text = own.content.as_deref().unwrap_or(&self.content);
+            let signature = accounts.get(&target.account_id).and_then(|account| account.signature.as_deref());
+            own.signature = signature.and_then(|signature| signature_for(signature, text)).map(str::to_owned);
+        }
+    }
+
     /// Returns the status after the change. `None` if a post of this status cannot be changed like this.
     pub fn status(&self, from: PostStatus) -> Option<PostStatus> {
         let next = match self.schedule_type {
@@ -240,7 +274,7 @@ impl DesiredPost {
         from.to(next).ok()
     }
 
-    /// Returns the content published on an account.
+    /// Returns the content published on an account, without the signature.
     pub fn content_of<'a>(&'a self, own: &'a TargetOverride) -> &'a str {
         own.content.as_deref().unwrap_or(&self.content)
     }

@@ -86,6 +86,10 @@ pub struct TargetBody {
     #[schemars(extend("examples" = [null]))]
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
+    /// The account's signature, which is appended to the text. It is decided when the post is created or updated. Null
+    /// if the account has none or the text contains it.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub signature: Option<String>,
     /// The post's id on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
@@ -169,6 +173,7 @@ impl From<post::Target> for TargetBody {
             content: t.content,
             media: t.media,
             options: t.options,
+            signature: t.signature,
             external_id: t.external_id,
             url: t.url,
             error: t.error.map(Into::into),

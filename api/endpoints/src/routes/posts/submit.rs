@@ -31,8 +31,8 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     }
     let current = apply::load_target_states(tx, post.id).await?;
     let change = PostChange::default();
-    let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
-    let accounts = check::validate(cx, tx, &post, &desired, &change, Problems::default()).await?;
+    let mut desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
+    let accounts = check::validate(cx, tx, &post, &mut desired, &change, Problems::default()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

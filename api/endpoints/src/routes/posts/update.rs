@@ -33,8 +33,8 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> R
     let post = apply::lock(cx, tx).await?;
     let current = apply::load_target_states(tx, post.id).await?;
     let change = parsed.partial()?;
-    let desired = DesiredPost::from_change(&post, &current, change);
-    let accounts = check::validate(cx, tx, &post, &desired, change, parsed.problems()).await?;
+    let mut desired = DesiredPost::from_change(&post, &current, change);
+    let accounts = check::validate(cx, tx, &post, &mut desired, change, parsed.problems()).await?;
     let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

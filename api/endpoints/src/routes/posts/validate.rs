@@ -61,7 +61,7 @@ pub struct ValidatedTarget {
     pub account_id: i64,
     #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    /// The length as the platform counts it. Includes the content warning if it shares the limit.
+    /// The length as the platform counts it. Includes the signature, and the content warning if it shares the limit.
     pub length: u32,
     /// The maximum length. Null if the platform has no limit.
     pub limit: Option<u32>,
@@ -69,6 +69,9 @@ pub struct ValidatedTarget {
     /// What a user should know before the post is published, such as another post with the same text. At most 20.
     #[schemars(extend("x-extension" = true))]
     pub warnings: Vec<ContentWarning>,
+    /// The account's signature, which is appended to the text. Null if the account has none or the text contains it.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub signature: Option<String>,
 }
 
 /// The result of validating a post.
@@ -102,14 +105,14 @@ async fn validate(
     let post = edit::empty_draft(cx, cx.now)?;
     let (request, problems) = (parsed.partial()?, parsed.problems());
     let change = PostChange::from(&request.post);
-    let desired = DesiredPost::from_change(&post, &[], &change);
+    let mut desired = DesiredPost::from_change(&post, &[], &change);
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
     }
     // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Omitted, ..change };
-    let lookup = LookupContext::load(cx, conn, &desired, &change).await?;
+    let lookup = LookupContext::load(cx, conn, &mut desired, &change).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
     let mut warnings = Warnings::load(cx, conn, &desired, request.post_id).await?;
@@ -118,15 +121,16 @@ async fn validate(
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;
         checked.problems.extend(check::check_access(position, lookup.accounts.get(&target.account_id)?));
         checked.warnings.extend(warnings.of(target, checked.platform));
-        Some(checked)
+        Some((checked, target.target_override.signature.clone()))
     });
     let mut left = MAX_PROBLEMS;
-    let targets: Vec<ValidatedTarget> = checked.map(|checked| to_validated_target(checked, &mut left)).collect();
+    let targets: Vec<ValidatedTarget> =
+        checked.map(|(checked, signature)| to_validated_target(checked, signature, &mut left)).collect();
     Ok(Reply::from(Validation { valid: targets.iter().all(|t| t.problems.is_empty()), targets }))
 }
 
 /// Includes at most `left` problems, but at least one if there are any: a target without problems counts as valid.
-fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarget {
+fn to_validated_target(checked: TargetCheck, signature: Option<String>, left: &mut usize) -> ValidatedTarget {
     let reported = checked.problems.into_iter().take((*left).max(1));
     let problems: Vec<ContentProblem> =
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
@@ -139,5 +143,6 @@ fn to_validated_target(checked: TargetCheck, left: &mut usize) -> ValidatedTarge
         limit: checked.limit,
         problems,
         warnings: warnings.map(|w| ContentWarning { field: w.field, code: w.code, message: w.message }).collect(),
+        signature,
     }
 }

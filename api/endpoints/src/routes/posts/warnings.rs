@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use crier_domain::analytics::zone;
 use crier_domain::platform::Platform;
+use crier_domain::snippet::parts_with;
 use crier_platforms::text::ContentProblem;
 use crier_platforms::warnings;
 use crier_store::Conn;
@@ -56,11 +57,14 @@ impl<'a> Warnings<'a> {
 
     /// Returns the warnings about a target.
     pub fn of(&mut self, target: &DesiredTarget, platform: Platform) -> Vec<TargetProblem> {
-        let of_text = match &target.target_override.content {
-            Some(own) => warnings::of(platform, own),
-            None => {
+        let own = &target.target_override;
+        let of_text = match (&own.content, &own.signature) {
+            (None, None) => {
                 let text = &self.desired.content;
                 self.of_text.entry(platform).or_insert_with(|| warnings::of(platform, text)).clone()
+            }
+            (_, signature) => {
+                warnings::of(platform, &parts_with(signature.as_deref(), self.desired.content_of(own)).concat())
             }
         };
         let of_text = of_text.map(|warning| TargetProblem::new(target, warning));

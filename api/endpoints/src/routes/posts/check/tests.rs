@@ -88,7 +88,8 @@ fn run(body: &Value, lookup: &LookupContext) -> Problems {
     let parsed = Parsed::<CreatePostRequest>::read(Problems::default(), body.as_object().unwrap(), context);
     let (post, problems) = (Post::draft(1, now()), parsed.problems());
     let change = PostChange::from(parsed.partial().unwrap());
-    let desired = DesiredPost::from_change(&post, &[], &change);
+    let mut desired = DesiredPost::from_change(&post, &[], &change);
+    desired.sign(&lookup.accounts);
     check(&post, &desired, &change, lookup, &problems);
     problems
 }
