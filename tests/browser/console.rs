@@ -63,6 +63,7 @@ async fn test_console(crier: Installation) {
 
     a_post_with_an_image_is_scheduled_moved_and_published(&browser, &crier).await;
     a_failure_is_fixed(&browser).await;
+    a_snippet_is_inserted_at_the_cursor(&browser).await;
     a_key_is_created_and_used(&browser, &crier).await;
     a_webhook_is_added_and_replayed(&browser).await;
     an_editor_has_fewer_rights(&browser, &crier).await;
@@ -171,6 +172,23 @@ async fn a_failure_is_fixed(browser: &Driver) {
     reload_until(browser, "Published").await;
 }
 
+async fn a_snippet_is_inserted_at_the_cursor(browser: &Driver) {
+    browser.open("/brands/1/snippets").await;
+    browser.fill("name", "Hours").await;
+    browser.fill("content", "Open from 6.").await;
+    browser.press("Add snippet").await;
+    browser.wait_for_text("Snippet added.").await;
+    browser.open("/brands/1/posts/new").await;
+    browser.fill("content", "Bread! See you.").await;
+    let text = async || browser.script("return document.getElementById('f-content').value").await;
+    browser.script("document.getElementById('f-content').setSelectionRange(6, 6)").await;
+    browser.toggle("Insert").await;
+    until("the snippet is inserted", || async { (text().await == "Bread!Open from 6. See you.").then_some(()) }).await;
+    browser.save_screenshots("composer-snippet").await;
+    browser.press("Save draft").await;
+    browser.wait_for_text("Draft saved.").await;
+}
+
 async fn a_key_is_created_and_used(browser: &Driver, crier: &Installation) {
     browser.open("/brands/1/developers").await;
     browser.press("Create key").await;
@@ -230,6 +248,9 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/plans", "plans"),
         ("/brands/1/plans/new", "plan-new"),
         ("/brands/1/feeds", "feeds"),
+        ("/brands/1/snippets", "snippets"),
+        ("/brands/1/snippets/1", "snippet"),
+        ("/brands/1/accounts/1/signature", "account-signature"),
         ("/brands/1/developers/requests", "requests"),
         ("/operator", "operator"),
         ("/operator/users", "operator-users"),

@@ -21,4 +21,5 @@ mod reports;
 mod security;
 mod settings;
 mod sign_in;
+mod snippets;
 mod webhooks;

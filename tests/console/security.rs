@@ -138,6 +138,7 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
         "feeds",
         "bio_pages",
         "reports",
+        "snippets",
         "jobs",
         "brand_members",
     ] {

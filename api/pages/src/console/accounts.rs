@@ -49,6 +49,8 @@ struct Account {
     /// The time at which the access expires. `None` if it does not expire or is renewed automatically.
     expires: Option<Time>,
     error: Option<String>,
+    /// The name of the signature.
+    signature: Option<String>,
     needs_reconnect: bool,
     /// The URL of the page that reconnects the account.
     reconnect: String,
@@ -81,22 +83,41 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let ids: Vec<i64> = found.rows.iter().map(|account| account.id).collect();
     let access = account_tokens::access(&mut conn, brand, &ids).await?;
     let access: HashMap<i64, AccountAccess> = access.into_iter().map(|one| (one.account_id, one)).collect();
+    let platforms = tiles(visit, &mut conn).await?;
+    drop(conn);
+    let signatures = signatures(visit, &found.rows).await?;
     let cap = admission::plan(&visit.app, &visit.authenticated.caller)?.social_accounts;
     let is_full = cap.filter(|cap| u64::try_from(found.total).unwrap_or_default() >= *cap);
     let view = Accounts {
         shell: visit.shell(Section::Accounts, "Accounts"),
         pages: lists::links(&format!("/brands/{brand}/accounts"), &[], page, ids.len(), found.total),
-        platforms: tiles(visit, &mut conn).await?,
+        platforms,
         full: is_full.map(|cap| {
             format!(
                 "The plan allows {} for each brand. Disconnect one, or ask the operator for a larger plan.",
                 counted(cap, "account", "accounts")
             )
         }),
-        accounts: found.rows.into_iter().map(|row| account(visit, brand, access.get(&row.id), row)).collect(),
+        accounts: found
+            .rows
+            .into_iter()
+            .map(|row| Account {
+                signature: row.signature_id.and_then(|id| signatures.get(&id).cloned()),
+                ..account(visit, brand, access.get(&row.id), row)
+            })
+            .collect(),
         can_change: visit.can_publish(),
     };
     visit.page(&view)
+}
+
+/// Returns the names of the brand's snippets, by ID. Empty if no account has a signature.
+async fn signatures(visit: &Visit, accounts: &[SocialAccount]) -> Result<HashMap<i64, String>> {
+    if accounts.iter().all(|account| account.signature_id.is_none()) {
+        return Ok(HashMap::new());
+    }
+    let all = visit.call().read(routes::snippets::list::endpoint(), ()).await?;
+    Ok(all.into_iter().map(|snippet| (snippet.id, snippet.name)).collect())
 }
 
 fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: SocialAccount) -> Account {
@@ -112,6 +133,7 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
         connected: visit.time(row.connected_at),
         expires: ends_at.map(|at| visit.time(at)),
         error: row.last_error.filter(|_| is_expired).map(|error| error.message),
+        signature: None,
         needs_reconnect: is_expired,
         reconnect: format!("/brands/{brand}/accounts/connect/{}?account={}", row.platform, row.id),
         can_refresh: has_connector && access.is_some_and(AccountAccess::can_refresh),

@@ -5,14 +5,16 @@
 //! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
 //! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
 //! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
-//! the post for an account). "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
+//! the post for an account), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
+//! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
 //! script sends `attach:ID`, so that unsaved input is kept.
 
+use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, Result};
-use crier_endpoints::routes::media;
 use crier_endpoints::routes::posts::create::CreatePostRequest;
 use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::{self, create, update};
+use crier_endpoints::routes::{media, snippets};
 use crier_endpoints::runner::call::Written;
 use http::StatusCode;
 
@@ -45,6 +47,7 @@ enum Button {
     Library(i64),
     Images(i64),
     SameImages(i64),
+    Insert,
     /// The form has no known action.
     Unknown,
 }
@@ -55,6 +58,7 @@ impl Button {
         match (word, id.parse().ok().filter(|id| *id > 0)) {
             ("save", None) => Self::Save(SaveMode::Save),
             ("submit", None) => Self::Submit,
+            ("insert", None) => Self::Insert,
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
@@ -78,7 +82,7 @@ impl Button {
             Self::Library(page) => input.library_page = page,
             Self::Images(account) => input.choose_images(account),
             Self::SameImages(account) => input.use_post_images(account),
-            Self::Save(_) | Self::Submit | Self::Unknown => {}
+            Self::Save(_) | Self::Submit | Self::Insert | Self::Unknown => {}
         }
     }
 
@@ -141,6 +145,9 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
         Button::Submit => SaveMode::Draft,
         other => {
             other.change(&mut input);
+            if other == Button::Insert {
+                insert_snippet(visit, &mut input).await?;
+            }
             return show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await;
         }
     };
@@ -149,6 +156,16 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
         Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
         Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
     }
+}
+
+/// Appends the chosen snippet to the text.
+async fn insert_snippet(visit: &Visit, input: &mut ComposerInput) -> Result<()> {
+    let id: Option<i64> = visit.form.get("_snippet").parse().ok();
+    let all = visit.call().read(snippets::list::endpoint(), ()).await?;
+    if let Some(snippet) = all.iter().find(|snippet| Some(snippet.id) == id) {
+        input.content = parts_with(Some(&snippet.content), &input.content).concat();
+    }
+    Ok(())
 }
 
 /// Creates or updates the post, and returns its ID.
@@ -236,6 +253,7 @@ mod tests {
             ("_action=submit", Button::Submit),
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),
+            ("_action=insert&_snippet=3", Button::Insert),
             ("_action=same-pictures:3", Button::SameImages(3)),
             ("_action=check&schedule_type=now", Button::Unknown),
             ("_action=attach:0", Button::Unknown),

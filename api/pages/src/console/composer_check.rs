@@ -2,6 +2,7 @@
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
+use crier_domain::snippet::parts_with;
 use crier_endpoints::error::Result;
 use crier_endpoints::fields::time;
 use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
@@ -117,11 +118,16 @@ pub async fn check(
             limit: target.limit,
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
-            text: own.unwrap_or(&input.content).chars().take(MAX_PREVIEW).collect(),
+            text: preview(own.unwrap_or(&input.content), target.signature.as_deref()),
             images: chosen.of(media),
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
+}
+
+/// Returns the beginning of a text with its signature.
+fn preview(text: &str, signature: Option<&str>) -> String {
+    parts_with(signature, text).concat().chars().take(MAX_PREVIEW).collect()
 }
 
 /// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.

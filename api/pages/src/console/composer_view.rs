@@ -10,6 +10,7 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::routes::snippets::{self, Snippet};
 use crier_platforms::options::{self, OptionKind};
 use crier_store::media::{self, MediaFilter};
 use crier_store::{Conn, PageRequest, accounts};
@@ -29,6 +30,8 @@ const MAX_ACCOUNTS: i64 = 100;
 const MAX_PARTS: usize = 40;
 /// The maximum number of chosen images that are shown, for the post and all its accounts.
 const MAX_CHOSEN: usize = 200;
+/// The maximum number of snippets to choose from, the newest ones.
+const MAX_SNIPPETS: usize = 200;
 /// The number of images per page of the library.
 const LIBRARY_PAGE: i64 = 12;
 
@@ -53,6 +56,8 @@ pub struct Composer {
     /// The field `_time`.
     known_time: String,
     content: String,
+    /// The snippets that can be inserted, by name.
+    snippets: Vec<Choice>,
     /// The chosen images, in order.
     chosen: Vec<Image>,
     /// A page of the library without the chosen images, newest first.
@@ -308,6 +313,7 @@ pub async fn show(
         omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
         content: input.content.clone(),
+        snippets: snippets(visit).await?,
         chosen: offered.chosen.of(&input.media),
         library_prev: (page > 1).then(|| page - 1),
         library_next: (!is_last).then(|| page + 1),
@@ -323,6 +329,15 @@ pub async fn show(
     };
     let status = if page.errors.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     visit.page_with(status, &page)
+}
+
+/// Returns the snippets that can be inserted.
+async fn snippets(visit: &Visit) -> Result<Vec<Choice>> {
+    let all = visit.call().read(snippets::list::endpoint(), ()).await?;
+    let choice = |snippet: &Snippet| Choice::new(&snippet.id.to_string(), &snippet.name, false);
+    let mut choices: Vec<Choice> = all.iter().take(MAX_SNIPPETS).map(choice).collect();
+    choices.sort_by_cached_key(|choice| choice.label.to_lowercase());
+    Ok(choices)
 }
 
 /// Returns a notice about what cannot be changed if publishing has begun.

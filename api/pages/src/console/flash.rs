@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 68] = [
+const MESSAGES: [(&str, &str); 72] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -20,6 +20,7 @@ const MESSAGES: [(&str, &str); 68] = [
     ("account-connected", "Account connected."),
     ("account-disconnected", "Account disconnected."),
     ("account-refreshed", "Account access renewed."),
+    ("signature-saved", "Signature saved. It applies to posts that you save from now on."),
     ("key-revoked", "API key revoked. It no longer works."),
     ("webhook-created", "Webhook created."),
     ("webhook-saved", "Webhook saved."),
@@ -40,6 +41,9 @@ const MESSAGES: [(&str, &str); 68] = [
     ("media-saved", "Image saved."),
     ("media-deleted", "Image deleted."),
     ("media-importing", "The image is being imported. It appears in the library in a moment."),
+    ("snippet-added", "Snippet added."),
+    ("snippet-saved", "Snippet saved."),
+    ("snippet-deleted", "Snippet deleted."),
     ("reply-sent", "Sending the reply."),
     ("conversation-saved", "Conversation updated."),
     ("reply-resolved", "Sending the reply. The conversation is resolved."),

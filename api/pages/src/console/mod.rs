@@ -27,6 +27,7 @@ mod shell;
 mod sign_in;
 mod visit;
 
+mod account_signature;
 mod accounts;
 mod analytics;
 mod best_times;
@@ -74,6 +75,8 @@ mod reports;
 mod requests;
 mod session_list;
 mod settings;
+mod snippet;
+mod snippets;
 mod webhook;
 mod webhook_form;
 mod webhooks;
@@ -97,6 +100,7 @@ fn routes() -> Vec<PageRoute> {
         feeds::routes(),
         feed::routes(),
         accounts::routes(),
+        account_signature::routes(),
         connect::routes(),
         keys::routes(),
         requests::routes(),
@@ -109,6 +113,8 @@ fn routes() -> Vec<PageRoute> {
         brand_new::routes(),
         media::routes(),
         media_item::routes(),
+        snippets::routes(),
+        snippet::routes(),
         inbox::routes(),
         conversation::routes(),
         analytics::routes(),

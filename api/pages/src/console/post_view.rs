@@ -84,6 +84,8 @@ struct TargetRow {
     fix: Option<Link>,
     /// The beginning of the text for this account, if it has one.
     content: Option<String>,
+    /// The signature that is appended to the text.
+    signature: Option<String>,
     /// Labels and values.
     options: Vec<(String, String)>,
     published: Option<Time>,
@@ -266,6 +268,7 @@ impl TargetRow {
             error: target.error.as_ref().map(|error| error.message.clone()),
             fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
             content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
+            signature: target.signature.as_ref().map(|signature| beginning(signature, MAX_OWN_TEXT)),
             options: target.options.iter().map(option).collect(),
             published: target.published_at.map(|at| visit.time(at)),
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),

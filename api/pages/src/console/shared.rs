@@ -345,6 +345,7 @@ fn label(path: &str) -> String {
         "end" | "ends_on" => "Last day".to_owned(),
         "cron" => "Cron expression".to_owned(),
         "widgets" => "Widgets".to_owned(),
+        "signature_id" => "Signature".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();

@@ -1,4 +1,4 @@
-// Optional enhancements: character counts, checks while typing, copying, closing menus, dragging posts.
+// Optional enhancements: character counts, checks while typing, inserting snippets, copying, closing menus, dragging posts.
 (() => {
   'use strict';
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -141,12 +141,35 @@
       }
     };
     form.addEventListener('input', (event) => {
-      if (event.target.form !== form) return;
+      if (event.target.form !== form || event.target.name === '_snippet') return;
       clearTimeout(timer);
       timer = setTimeout(check, 600);
     });
+
+    // Inserts the chosen snippet at the cursor of the text that was edited last, or at the end of the post's text.
+    let edited;
+    form.addEventListener('focusin', (event) => { if (event.target.matches('textarea')) edited = event.target; });
+    const insert = async (snippets) => {
+      const field = edited ?? text;
+      try {
+        const response = await fetch(`${snippets}/${form.elements.namedItem('_snippet').value}/text`);
+        if (!response.ok || response.redirected) throw new Error();
+        const snippet = await response.text();
+        const end = field.value.length;
+        field.setRangeText(snippet, edited ? field.selectionStart : end, edited ? field.selectionEnd : end, 'end');
+        field.dispatchEvent(new Event('input', { bubbles: true }));
+        field.focus();
+      } catch {
+        count.textContent = 'The snippet was not inserted. Reload the page and retry.';
+        say(count.textContent);
+      }
+    };
     form.addEventListener('click', (event) => {
       const button = event.target.closest('button');
+      if (button?.dataset.insert) {
+        event.preventDefault();
+        insert(button.dataset.insert);
+      }
       if (button?.name === '_action' && button.value === 'check') {
         event.preventDefault();
         check();
@@ -186,7 +209,7 @@
 
     // Asks for confirmation before leaving with unsaved changes, except when the form is submitted.
     let changed = 'changed' in form.dataset;
-    form.addEventListener('input', () => { changed = true; });
+    form.addEventListener('input', (event) => { changed ||= event.target.name !== '_snippet'; });
     form.addEventListener('submit', () => { changed = false; });
     window.addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
   }

@@ -1,0 +1,82 @@
+//! `/brands/{brand}/snippets/{snippet}`: a snippet, and its text for the script of the composer.
+
+use askama::Template;
+use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::routes::snippets::{self, Snippet};
+use http::StatusCode;
+
+use super::route::PageRoute;
+use super::shared::{Choice, FieldErrors};
+use super::shell::{Section, Shell};
+use super::snippets::kinds;
+use super::visit::{PageReply, Visit, form_errors};
+
+#[derive(Template)]
+#[template(path = "console/snippet.html")]
+struct SnippetPage {
+    shell: Shell,
+    /// Errors of `name`, `kind`, `content`.
+    errors: FieldErrors,
+    id: i64,
+    /// As submitted, else as stored.
+    name: String,
+    kinds: Vec<Choice>,
+    content: String,
+}
+
+pub fn routes() -> Vec<PageRoute> {
+    vec![
+        PageRoute::get("/brands/{brand}/snippets/{snippet}", show),
+        PageRoute::post("/brands/{brand}/snippets/{snippet}", update),
+        PageRoute::post("/brands/{brand}/snippets/{snippet}/delete", delete),
+        PageRoute::get("/brands/{brand}/snippets/{snippet}/text", text),
+    ]
+}
+
+/// Returns a snippet of the brand; 404 if it does not exist.
+pub async fn find(visit: &Visit, id: Option<i64>) -> Result<Snippet> {
+    let all = visit.call().read(snippets::list::endpoint(), ()).await?;
+    all.into_iter().find(|snippet| Some(snippet.id) == id).ok_or_else(|| ApiError::not_found("snippet"))
+}
+
+async fn show(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default()).await
+}
+
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+    let snippet = find(visit, visit.id("snippet")).await?;
+    let typed = |name: &str, saved: &str| {
+        let form = &visit.form;
+        if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
+    };
+    let view = SnippetPage {
+        shell: visit.shell(Section::Snippets, snippet.name.clone()),
+        errors,
+        id: snippet.id,
+        name: typed("name", &snippet.name),
+        kinds: kinds(&typed("kind", snippet.kind.as_str())),
+        content: typed("content", &snippet.content),
+    };
+    visit.page_with(status, &view)
+}
+
+async fn update(visit: &Visit) -> Result<PageReply> {
+    let mut body = visit.form.texts(&["name", "kind", "content"]);
+    // Null would keep the value; an empty one is rejected.
+    for name in ["name", "content"] {
+        body.insert(name.to_owned(), visit.form.text(name).unwrap_or_default().into());
+    }
+    match visit.call().write(snippets::update::endpoint(), visit.parse(&body)).await {
+        Ok(_) => visit.to("snippets", "snippet-saved"),
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+    }
+}
+
+async fn delete(visit: &Visit) -> Result<PageReply> {
+    visit.call().write(snippets::delete::endpoint(), ()).await?;
+    visit.to("snippets", "snippet-deleted")
+}
+
+async fn text(visit: &Visit) -> Result<PageReply> {
+    Ok(PageReply::Text(StatusCode::OK, find(visit, visit.id("snippet")).await?.content))
+}
