@@ -28,6 +28,7 @@ mod queue;
 mod reading_plans;
 mod sandbox;
 mod schema;
+mod snippets;
 mod sqlite_plans;
 mod stored_texts;
 mod tenants;

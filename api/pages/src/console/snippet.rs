@@ -33,8 +33,9 @@ pub fn routes() -> Vec<PageRoute> {
     ]
 }
 
-/// Returns a snippet of the brand; 404 if it does not exist.
-pub async fn find(visit: &Visit, id: Option<i64>) -> Result<Snippet> {
+/// Returns the snippet in the path; 404 if it does not exist.
+async fn find(visit: &Visit) -> Result<Snippet> {
+    let id = visit.id("snippet");
     let all = visit.call().read(snippets::list::endpoint(), ()).await?;
     all.into_iter().find(|snippet| Some(snippet.id) == id).ok_or_else(|| ApiError::not_found("snippet"))
 }
@@ -44,7 +45,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let snippet = find(visit, visit.id("snippet")).await?;
+    let snippet = find(visit).await?;
     let typed = |name: &str, saved: &str| {
         let form = &visit.form;
         if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
@@ -78,5 +79,5 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn text(visit: &Visit) -> Result<PageReply> {
-    Ok(PageReply::Text(StatusCode::OK, find(visit, visit.id("snippet")).await?.content))
+    Ok(PageReply::Text(StatusCode::OK, find(visit).await?.content))
 }

@@ -41,7 +41,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::get("/brands/{brand}/snippets", list), PageRoute::post("/brands/{brand}/snippets", create)]
 }
 
-pub const fn kind_label(kind: SnippetKind) -> &'static str {
+const fn kind_label(kind: SnippetKind) -> &'static str {
     match kind {
         SnippetKind::Text => "Text",
         SnippetKind::Hashtags => "Hashtags",
