@@ -502,6 +502,7 @@ create table posts (
     scheduled_at  timestamptz,
     schedule_type text not null,
     media         jsonb not null,
+    labels        jsonb not null default '[]',
     content       text not null,
     reject_reason text,
     -- Whether the post counts against the monthly limit. A post counts once, when it first leaves draft.
@@ -530,6 +531,40 @@ begin
 end
 $$;
 create trigger clear_author after delete on users for each row execute function clear_author();
+
+-- The labels of the posts that are not deleted, for the search by label. The triggers copy them from the column
+-- `labels`. Labels are compared by bytes, as on SQLite. posts::labels; trigger delete_post_labels.
+create table post_labels (
+    brand_id bigint not null,
+    label    text collate "C" not null,
+    post_id  bigint not null,
+    primary key (brand_id, label, post_id)
+);
+create trigger delete_post_labels after delete on brands
+    for each row execute function delete_children('post_labels', 'brand_id');
+
+create function copy_labels() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'UPDATE' then
+        delete from post_labels
+        where brand_id = old.brand_id
+            and label in (select jsonb_array_elements_text(old.labels))
+            and post_id = old.id;
+    end if;
+    insert into post_labels (brand_id, label, post_id)
+    select new.brand_id, value, new.id
+    from jsonb_array_elements_text(new.labels)
+    where new.deleted_at is null;
+    return null;
+end
+$$;
+create trigger copy_new_labels after insert on posts
+    for each row when (new.labels <> '[]') execute function copy_labels();
+create trigger copy_changed_labels after update of labels, deleted_at on posts
+    for each row when (
+        old.labels <> new.labels or old.labels <> '[]' and old.deleted_at is distinct from new.deleted_at
+    )
+    execute function copy_labels();
 
 -- The publications of a post, one per account. `account_id` has no foreign key: a target remains when its account is
 -- disconnected. As in `posts`, the columns that a publish changes come last. The start of a publish changes no

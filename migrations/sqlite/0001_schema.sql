@@ -478,6 +478,7 @@ create table posts (
     scheduled_at  timestamptz,
     published_at  timestamptz,
     media         jsonb not null,
+    labels        jsonb not null default '[]',
     -- Whether the post counts against the monthly limit. A post counts once, when it first leaves draft.
     counted       boolean not null,
     reject_reason text,
@@ -493,6 +494,37 @@ create index posts_brand_status on posts (brand_id, status, id) where deleted_at
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
 -- calendar::between, nearby_posts::find. A publish changes none of these columns.
 create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
+
+-- The labels of the posts that are not deleted, for the search by label. The triggers copy them from the column
+-- `labels`. posts::labels.
+create table post_labels (
+    brand_id bigint not null references brands (id) on delete cascade,
+    label    text not null,
+    post_id  bigint not null,
+    primary key (brand_id, label, post_id)
+) without rowid;
+
+create trigger copy_new_labels after insert on posts
+when new.labels <> '[]'
+begin
+    insert into post_labels (brand_id, label, post_id)
+    select new.brand_id, value, new.id
+    from json_each(new.labels)
+    where new.deleted_at is null;
+end;
+
+create trigger copy_changed_labels after update of labels, deleted_at on posts
+when old.labels <> new.labels or old.labels <> '[]' and old.deleted_at is not new.deleted_at
+begin
+    delete from post_labels
+    where brand_id = old.brand_id
+        and label in (select value from json_each(old.labels))
+        and post_id = old.id;
+    insert into post_labels (brand_id, label, post_id)
+    select new.brand_id, value, new.id
+    from json_each(new.labels)
+    where new.deleted_at is null;
+end;
 
 -- The publications of a post, one per account. `account_id` has no foreign key: a target remains when its account is
 -- disconnected.

@@ -37,7 +37,8 @@ pub struct TenantRecords {
 impl TenantRecords {
     pub async fn of(t: &Tenant<'_>) -> Self {
         let account = t.account(&format!("handle{}", t.brand)).await;
-        let post = t.post(&t.path("/posts"), json!({ "content": "mine", "accounts": [account] })).await.data(201);
+        let post = json!({ "content": "mine", "accounts": [account], "labels": ["mine"] });
+        let post = t.post(&t.path("/posts"), post).await.data(201);
         let hook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
         let webhook = t.post("/webhooks", hook).await.data(201)["id"].as_i64().unwrap();
         t.post("/brands", json!({ "name": "Told" })).await.expect(201);
@@ -146,6 +147,7 @@ async fn lists_contain_only_own_records(app: TestApp) {
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
     let lists = [
         "/posts",
+        "/labels",
         "/social-accounts",
         "/feeds",
         "/media",

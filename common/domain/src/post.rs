@@ -53,6 +53,11 @@ crier_base::text_enum! {
     }
 }
 
+/// The maximum number of labels of a post.
+pub const MAX_LABELS: usize = 10;
+/// The maximum length of a label, in characters.
+pub const MAX_LABEL: usize = 40;
+
 /// A transition that the table does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("A post cannot change from {from} to {to}.")]
@@ -131,6 +136,8 @@ pub struct Post {
     pub published_at: Option<DateTime<Utc>>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub media: Vec<i64>,
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
+    pub labels: Vec<String>,
     /// Whether the post was counted against `posts_per_month`: it counts once, when it first leaves draft.
     pub counted: bool,
     pub created_at: DateTime<Utc>,
@@ -151,6 +158,7 @@ impl Post {
             scheduled_at: None,
             published_at: None,
             media: Vec::new(),
+            labels: Vec::new(),
             counted: false,
             created_at: now,
             updated_at: now,

@@ -15,7 +15,7 @@ pub use create::{NewPost, create};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
-    p.published_at, p.media, p.counted, p.created_at, p.updated_at";
+    p.published_at, p.media, p.labels, p.counted, p.created_at, p.updated_at";
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
@@ -47,14 +47,14 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at
+            created_at, updated_at, labels
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11)
         RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
         .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
-        .bind(Json(&post.media)).bind(post.counted).bind(now).fetch_one(c))?)
+        .bind(Json(&post.media)).bind(post.counted).bind(now).bind(Json(&post.labels)).fetch_one(c))?)
 }
 
 /// Stores the mutable fields of a post.
@@ -62,7 +62,7 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "
         UPDATE posts
         SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
-            counted = $8, updated_at = $9
+            counted = $8, updated_at = $9, labels = $10
         WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -76,7 +76,8 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
         post.published_at,
         Json(&post.media),
         post.counted,
-        now
+        now,
+        Json(&post.labels)
     )?;
     Ok(())
 }
@@ -247,6 +248,22 @@ pub async fn count_fitting(
     };
     let fitting = sizes.iter().copied().take_while(fits).count();
     Ok(if fitting == sizes.len() { usize::try_from(page.per_page).unwrap_or(fitting) } else { fitting })
+}
+
+/// The maximum number of labels that [`labels`] returns.
+pub const MAX_LISTED_LABELS: i64 = 1_000;
+
+/// Returns the labels of a brand's posts, each with the number of posts, in the order of their bytes. Returns at most
+/// [`MAX_LISTED_LABELS`].
+pub async fn labels(conn: &mut Conn, brand_id: i64) -> Result<Vec<(String, i64)>> {
+    const SQL: &str = "
+        SELECT label, count(*)
+        FROM post_labels
+        WHERE brand_id = $1
+        GROUP BY label
+        ORDER BY label
+        LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(MAX_LISTED_LABELS).fetch_all(c))?)
 }
 
 /// Stores why a post was not approved.

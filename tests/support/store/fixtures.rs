@@ -182,6 +182,7 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         scheduled_at: None,
         published_at: None,
         media: Vec::new(),
+        labels: Vec::new(),
         counted: true,
         created_at: start_time(),
         updated_at: start_time(),

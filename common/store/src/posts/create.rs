@@ -48,7 +48,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
         .bind(job.and_then(|job| job.trace.as_deref()))
         .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
-        .bind(usage::month(now)).fetch_all(c))?;
+        .bind(usage::month(now)).bind(Json(&post.labels)).fetch_all(c))?;
     if let Some(job) = job {
         for id in ascending(&rows, |row| row.job_id) {
             tx.count_enqueued(job.kind);
@@ -89,9 +89,9 @@ const CREATE_PG: &str = sql!(
     WITH new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at
+            created_at, updated_at, labels
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21)
         RETURNING id
     ),
     new_targets AS (
@@ -134,9 +134,9 @@ const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-        created_at, updated_at
+        created_at, updated_at, labels
     )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10);
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21);
     INSERT INTO post_targets (
         post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
     )

@@ -26,6 +26,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("frequency", &["every", "interval", "period"]),
     ("is_active", &["active", "enabled", "is_enabled"]),
     ("kind", &["type"]),
+    ("labels", &["categories", "label", "tags"]),
     (
         "media",
         &[

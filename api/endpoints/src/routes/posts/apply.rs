@@ -207,6 +207,7 @@ impl Decision {
         post.schedule_type = self.schedule_type;
         post.scheduled_at = desired.scheduled_at;
         post.media = desired.media.clone();
+        post.labels = desired.labels.clone();
         post.counted |= self.counts_against_limit;
         post.updated_at = now;
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
-use crier_domain::post::ScheduleType;
+use crier_domain::post::{MAX_LABEL, MAX_LABELS, ScheduleType};
 use crier_store::Tx;
 
 use super::edit::{self, DesiredPost, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, PostChange, PostOverride};
@@ -36,12 +36,16 @@ pub struct CreatePostRequest {
     pub media: Option<Vec<i64>>,
     #[field(objects(MAX_ACCOUNTS), extension)]
     pub overrides: Option<Vec<PostOverride>>,
+    /// At most 10 labels of at most 40 characters each. They do not affect what is published.
+    #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
+    pub labels: Option<Vec<String>>,
 }
 
 /// The change of an empty draft to this post.
 impl From<&CreatePostRequest> for PostChange {
     fn from(new: &CreatePostRequest) -> Self {
-        let CreatePostRequest { content, schedule_type, scheduled_at, accounts, media, overrides } = new.clone();
+        let CreatePostRequest { content, schedule_type, scheduled_at, accounts, media, overrides, labels } =
+            new.clone();
         Self {
             content: to_change(content),
             schedule_type: to_change(schedule_type),
@@ -49,6 +53,7 @@ impl From<&CreatePostRequest> for PostChange {
             accounts: to_change(accounts),
             media: to_change(media),
             overrides: to_change(overrides),
+            labels: to_change(labels),
         }
     }
 }

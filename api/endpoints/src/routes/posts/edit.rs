@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use crier_domain::account::AccountSummary;
 use crier_domain::catalogue;
-use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_domain::post::{MAX_LABEL, MAX_LABELS, Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_domain::snippet::signature_for;
 use crier_platforms::options::{self, OptionKind};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -44,6 +44,9 @@ pub struct PostChange {
     /// The new overrides. They replace all existing overrides.
     #[field(objects(MAX_ACCOUNTS), extension)]
     pub overrides: PatchField<Vec<PostOverride>>,
+    /// All labels of the post. They do not affect what is published.
+    #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
+    pub labels: PatchField<Vec<String>>,
 }
 
 /// The override for one account. Omitted fields use the post's values.
@@ -187,6 +190,7 @@ pub struct DesiredTarget {
 pub struct DesiredPost {
     pub content: String,
     pub media: Vec<i64>,
+    pub labels: Vec<String>,
     /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
@@ -235,6 +239,7 @@ impl DesiredPost {
         Self {
             content: change.content.clone().apply_to(post.content.clone(), String::new()),
             media: change.media.clone().apply_to(post.media.clone(), Vec::new()),
+            labels: change.labels.clone().apply_to(post.labels.clone(), Vec::new()),
             schedule_type,
             scheduled_at,
             targets: accounts.into_iter().map(target).collect(),

@@ -25,6 +25,7 @@ pub mod create;
 pub mod delete;
 mod draft;
 pub mod edit;
+pub mod labels;
 pub mod list;
 pub mod reject;
 pub mod show;
@@ -42,6 +43,7 @@ pub const TAG: &str = "Posts";
 pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
         list::endpoint().erase(),
+        labels::endpoint().erase(),
         create::endpoint().erase(),
         validate::endpoint().erase(),
         show::endpoint().erase(),
@@ -133,6 +135,8 @@ pub struct PostFields {
     /// The ids of the post's images, in order.
     #[schemars(extend("x-extension" = true))]
     pub media: Vec<i64>,
+    #[schemars(extend("x-extension" = true, "examples" = [["spring"]]))]
+    pub labels: Vec<String>,
     /// The error of the first failed target. Null unless the post is failed or partially published.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
@@ -197,6 +201,7 @@ impl PostFields {
             published_at: p.published_at.map(Into::into),
             accounts: targets.clone().map(|(account_id, ..)| account_id).collect(),
             media: p.media,
+            labels: p.labels,
             error: error_of(p.status, targets.map(|(_, status, error)| (status, error))),
         }
     }
