@@ -510,16 +510,24 @@ create table posts (
     deleted_at    timestamptz,
     status        text not null,
     published_at  timestamptz,
-    updated_at    timestamptz not null
+    updated_at    timestamptz not null,
+    -- The time by which a search filters.
+    listed_at     timestamptz not null
+        generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::list, calendar::list, calendar::between (posts without a time), nearby_posts::find; trigger delete_posts.
-create index posts_brand on posts (brand_id, id) where deleted_at is null;
--- posts::list, calendar::list and calendar::upcoming with a status, sandbox::failed.
-create index posts_brand_status on posts (brand_id, status, id) where deleted_at is null;
+-- posts::list, posts::search, calendar::list, calendar::between (posts without a time),
+-- nearby_posts::find; trigger delete_posts.
+create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
+-- posts::list, posts::search, calendar::list and calendar::upcoming with a status, sandbox::failed.
+create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- calendar::between, nearby_posts::find. A publish changes none of these columns.
-create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
+-- posts::search in the order of `scheduled_at`, calendar::between. Contains every column of a filter, so that a search
+-- reads only the index. nearby_posts::find.
+create index posts_planned on posts (brand_id, scheduled_at, id, status, listed_at) where deleted_at is null;
+-- posts::search in the order of `published_at`, likewise.
+create index posts_published on posts (brand_id, published_at desc nulls last, id desc, status, listed_at)
+    where deleted_at is null;
 create trigger delete_posts after delete on brands
     for each row execute function delete_children('posts', 'brand_id');
 
@@ -532,8 +540,8 @@ end
 $$;
 create trigger clear_author after delete on users for each row execute function clear_author();
 
--- The labels of the posts that are not deleted, for the search by label. The triggers copy them from the column
--- `labels`. Labels are compared by bytes, as on SQLite. posts::labels; trigger delete_post_labels.
+-- The labels of the posts that are not deleted. The triggers copy them from the column `labels`. Labels are compared by
+-- bytes, as on SQLite. posts::labels, posts::search; trigger delete_post_labels.
 create table post_labels (
     brand_id bigint not null,
     label    text collate "C" not null,
@@ -542,6 +550,17 @@ create table post_labels (
 );
 create trigger delete_post_labels after delete on brands
     for each row execute function delete_children('post_labels', 'brand_id');
+
+-- The distinct words of the texts of posts, as `common/domain/src/words.rs` splits them. A search reads a range of the
+-- primary key. Words are compared by bytes, as on SQLite. Trigger delete_post_words.
+create table post_words (
+    brand_id bigint not null,
+    word     text collate "C" not null,
+    post_id  bigint not null,
+    primary key (brand_id, word, post_id)
+);
+create trigger delete_post_words after delete on brands
+    for each row execute function delete_children('post_words', 'brand_id');
 
 create function copy_labels() returns trigger language plpgsql as $$
 begin
@@ -603,6 +622,8 @@ create table post_targets (
 create index post_targets_external on post_targets (account_id, external_id) where external_id is not null;
 -- analytics::add_published.
 create index post_targets_published on post_targets (published_at) where published_at is not null;
+-- posts::search with an account.
+create index post_targets_account on post_targets (account_id, post_id);
 create trigger delete_post_targets after delete on posts
     for each row execute function delete_children('post_targets', 'post_id');
 

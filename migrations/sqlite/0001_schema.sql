@@ -484,24 +484,41 @@ create table posts (
     reject_reason text,
     deleted_at    timestamptz,
     created_at    timestamptz not null,
-    updated_at    timestamptz not null
+    updated_at    timestamptz not null,
+    -- The time by which a search filters.
+    listed_at     timestamptz not null
+        generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::list, calendar::list, calendar::between (posts without a time), nearby_posts::find.
-create index posts_brand on posts (brand_id, id) where deleted_at is null;
--- posts::list, calendar::list and calendar::upcoming with a status, sandbox::failed.
-create index posts_brand_status on posts (brand_id, status, id) where deleted_at is null;
+-- posts::list, posts::search, calendar::list, calendar::between (posts without a time),
+-- nearby_posts::find.
+create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
+-- posts::list, posts::search, calendar::list and calendar::upcoming with a status, sandbox::failed.
+create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- calendar::between, nearby_posts::find. A publish changes none of these columns.
-create index posts_planned on posts (brand_id, scheduled_at) where scheduled_at is not null and deleted_at is null;
+-- posts::search in the order of `scheduled_at`, calendar::between. Contains every column of a filter, so that a search
+-- reads only the index. nearby_posts::find.
+create index posts_planned on posts (brand_id, scheduled_at, id, status, listed_at) where deleted_at is null;
+-- posts::search in the order of `published_at`, likewise.
+create index posts_published on posts (brand_id, published_at desc, id desc, status, listed_at)
+    where deleted_at is null;
 
--- The labels of the posts that are not deleted, for the search by label. The triggers copy them from the column
--- `labels`. posts::labels.
+-- The labels of the posts that are not deleted. The triggers copy them from the column `labels`. posts::labels,
+-- posts::search.
 create table post_labels (
     brand_id bigint not null references brands (id) on delete cascade,
     label    text not null,
     post_id  bigint not null,
     primary key (brand_id, label, post_id)
+) without rowid;
+
+-- The distinct words of the texts of posts, as `common/domain/src/words.rs` splits them. A search reads a range of the
+-- primary key.
+create table post_words (
+    brand_id bigint not null references brands (id) on delete cascade,
+    word     text not null,
+    post_id  bigint not null,
+    primary key (brand_id, word, post_id)
 ) without rowid;
 
 create trigger copy_new_labels after insert on posts
@@ -562,6 +579,8 @@ create table post_targets (
 create index post_targets_external on post_targets (account_id, external_id) where external_id is not null;
 -- analytics::add_published.
 create index post_targets_published on post_targets (published_at) where published_at is not null;
+-- posts::search with an account.
+create index post_targets_account on post_targets (account_id, post_id);
 
 -- The texts of posts and targets count as stored text. Those of a deleted post do not count, although the rows remain
 -- for some time.

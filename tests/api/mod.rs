@@ -27,6 +27,7 @@ mod media;
 mod pages;
 mod post_labels;
 mod post_media;
+mod post_search;
 mod posts;
 mod publishing;
 mod records;

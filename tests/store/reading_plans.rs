@@ -1,4 +1,4 @@
-//! The statements of the inbox and of analytics find their rows by an index. The tables hold 100,000 rows of other
+//! The statements of the inbox, of searches of posts and of analytics find their rows by an index. The tables hold 100,000 rows of other
 //! workspaces (30,000 for the inbox as well, where Postgres chooses other plans) and have no planner statistics. No
 //! statement reads much more than the few hundred rows that it needs.
 //!
@@ -13,6 +13,7 @@ use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::conversation::ConversationStatus;
 use crier_domain::plan::Plans;
 use crier_domain::platform::{ConversationType, Platform};
+use crier_domain::post::{PostSort, PostStatus};
 use crier_domain::words;
 use crier_store::adoptions::{self, Adopter};
 use crier_store::analytics::{self, CollectedMetrics};
@@ -20,6 +21,7 @@ use crier_store::conversations::list::{ConversationFilter, list};
 use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
 use crier_store::nearby_posts::{self, NearbyQuery};
+use crier_store::posts::{self, PostFilter};
 use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_metrics};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -28,6 +30,7 @@ on_both![
     inbox_statements_read_few_of_100_000_rows,
     inbox_statements_read_few_of_30_000_rows,
     analytics_statements_read_few_of_100_000_rows,
+    searches_of_posts_read_few_of_100_000_rows,
     due_accounts_are_found_among_100_000,
 ];
 
@@ -52,7 +55,7 @@ async fn reads(tx: &mut Tx) -> (i64, i64) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) = ANY (ARRAY[
             'conversations', 'conversation_words', 'conversation_tags', 'messages', 'inbox_syncs', 'social_accounts',
-            'posts', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside'
+            'posts', 'post_labels', 'post_words', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside'
         ]::regclass[])";
     match tx.engine() {
         Engine::Pg(conn) => sqlx::query_as(SQL).fetch_one(conn).await.unwrap(),
@@ -210,6 +213,40 @@ impl LargeTables {
         }
     }
 
+    async fn fill_posts(&self) {
+        let (numbers, now) = (self.numbers(self.rows + OWN_ROWS), self.s.now().to_rfc3339());
+        let brand = self.own_or_other(self.own.brand, self.others.brand);
+        for sql in [
+            format!(
+                "
+                INSERT INTO posts (
+                    brand_id, status, content, schedule_type, media, labels, counted, scheduled_at, published_at,
+                    created_at, updated_at
+                )
+                SELECT {brand}, CASE WHEN n % 2 = 0 THEN 'published' ELSE 'failed' END, 'x', 'now', '[]', '[\"urgent\"]',
+                    TRUE, CASE WHEN n % 3 = 0 THEN {at} END, CASE WHEN n % 2 = 0 THEN {at} END, '{now}', '{now}'
+                FROM {numbers}",
+                at = self.time_expression("-n"),
+            ),
+            format!(
+                "
+                INSERT INTO post_targets (
+                    post_id, account_id, platform, position, status, options, created_at, updated_at
+                )
+                SELECT id, CASE WHEN brand_id = {} THEN {} ELSE {} END, 'sandbox', 0, 'published', '{{}}', '{now}', '{now}'
+                FROM posts",
+                self.own.brand, self.account, self.busy
+            ),
+            "
+            INSERT INTO post_words (brand_id, word, post_id)
+            SELECT brand_id, 'bread', id
+            FROM posts"
+                .to_owned(),
+        ] {
+            self.sql(sql).await;
+        }
+    }
+
     async fn fill_metrics(&self) {
         let (numbers, now) = (self.numbers(self.rows + OWN_ROWS), self.s.now().to_rfc3339());
         let brand = self.own_or_other(self.own.brand, self.others.brand);
@@ -349,6 +386,54 @@ async fn assert_inbox_reads_few(tables: LargeTables) {
     measurement.check("unread", async |tx| conversations::count_unread(tx, brand, 100).await).await;
     measurement.check("read", async |tx| conversations::mark_read(tx, id).await).await;
     measurement.check("snoozes", async |tx| conversations::end_snoozes(tx, 100).await).await;
+    measurement.finish();
+}
+
+async fn searches_of_posts_read_few_of_100_000_rows(s: TestStore) {
+    let tables = LargeTables::new(s, OTHER_ROWS).await;
+    tables.fill_posts().await;
+    let (brand, account, now) = (tables.own.brand, tables.account, tables.s.now());
+    let mut measurement = tables.measure().await;
+    let all = PostFilter::default();
+    let status = Some(PostStatus::Failed);
+    let (from, to) = (Some(now - TimeDelta::days(365)), Some(now + TimeDelta::days(1)));
+    let label = Some("urgent".to_owned());
+    let filters = [
+        ("nothing", all.clone()),
+        ("status", PostFilter { status, ..all.clone() }),
+        ("account", PostFilter { account_id: Some(account), ..all.clone() }),
+        ("label", PostFilter { label: label.clone(), ..all.clone() }),
+        ("search", PostFilter { words: words::search_terms("bre"), ..all.clone() }),
+        ("search for nothing", PostFilter { words: words::search_terms("cake"), ..all.clone() }),
+        ("time", PostFilter { from, to, ..all.clone() }),
+        ("status and time", PostFilter { status, from, to, ..all.clone() }),
+        (
+            "everything",
+            PostFilter {
+                status,
+                account_id: Some(account),
+                label,
+                words: words::search_terms("bread"),
+                from,
+                to,
+                sort: None,
+            },
+        ),
+    ];
+    for (what, filter) in filters {
+        for (sort, page) in PostSort::ALL.iter().flat_map(|sort| [(*sort, 1), (*sort, 3)]) {
+            let filter = PostFilter { sort: Some(sort), ..filter.clone() };
+            let page = PageRequest { page, per_page: 50 };
+            measurement
+                .check(&format!("{what}, {sort}"), async |tx| posts::search(tx, brand, &filter, page).await)
+                .await;
+        }
+    }
+    let page = PageRequest { page: 1, per_page: 50 };
+    let (ids, _) = posts::search(&mut measurement.tx, brand, &all, page).await.unwrap();
+    measurement.check("posts", async |tx| posts::find_each(tx, brand, &ids).await).await;
+    measurement.check("sizes", async |tx| posts::count_fitting_among(tx, brand, &ids, 1 << 20).await).await;
+    measurement.check("labels", async |tx| posts::labels(tx, brand).await).await;
     measurement.finish();
 }
 

@@ -32,7 +32,7 @@ async fn schema(s: &TestStore) -> Schema {
             r#"
             SELECT t.name, c.name, c."notnull" = 0 AND c.pk = 0
             FROM sqlite_schema t
-            JOIN pragma_table_info(t.name) c
+            JOIN pragma_table_xinfo(t.name) c
             WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'
             ORDER BY 1, 2"#,
         )

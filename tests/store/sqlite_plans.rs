@@ -28,6 +28,7 @@ const LARGE_TABLES: &[&str] = &[
     "post_labels",
     "post_media",
     "post_targets",
+    "post_words",
     "publish_calls",
     "report_deliveries",
     "report_recipients",

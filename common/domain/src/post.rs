@@ -40,6 +40,17 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
+    /// The order of a list of posts.
+    pub enum PostSort {
+        Newest = "-id",
+        /// The next one first. Posts without a scheduled time are last.
+        ScheduledAt = "scheduled_at",
+        /// Posts that are not published are last.
+        LastPublished = "-published_at",
+    }
+}
+
+crier_base::text_enum! {
     pub enum TargetStatus { Pending = "pending", Publishing = "publishing", Published = "published", Failed = "failed" }
 }
 

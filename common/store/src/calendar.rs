@@ -14,12 +14,13 @@ const COLUMNS: &str = "
 
 /// Returns a brand's next scheduled posts.
 pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {
+    // `listed_at` is the scheduled time. There is no index in its order, so that the one with the status is used.
     let sql = sql!(
         "
         SELECT {COLUMNS}
         FROM posts p
         WHERE p.brand_id = $1 AND p.status = 'scheduled' AND p.deleted_at IS NULL
-        ORDER BY p.scheduled_at, p.id
+        ORDER BY p.listed_at, p.id
         LIMIT $2",
         COLUMNS
     );

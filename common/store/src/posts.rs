@@ -7,11 +7,13 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Page, PageRequest, Result, Tx};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx, post_words};
 
 mod create;
+mod search;
 
 pub use create::{NewPost, create};
+pub use search::{PostFilter, count_fitting_among, find_each, search};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
@@ -42,22 +44,48 @@ macro_rules! filtered_sql {
     };
 }
 
-/// Stores a new post and returns its id. Ignores `post.id`.
+/// Stores a new post with the words of its text and returns its id. Ignores `post.id`.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
-    const SQL: &str = "
+    let sql = tx.for_engine(
+        "
+        WITH new_post AS (
+            INSERT INTO posts (
+                brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
+                created_at, updated_at, labels
+            )
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11)
+            RETURNING id
+        ),
+        new_words AS (
+            INSERT INTO post_words (brand_id, word, post_id)
+            SELECT $1, value, id
+            FROM new_post
+            CROSS JOIN json_array_elements_text($12::json)
+        )
+        SELECT id
+        FROM new_post",
+        // Ids ascend, so the post with the highest id is this one.
+        "
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
             created_at, updated_at, labels
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11)
-        RETURNING id";
-    let now = tx.now;
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.brand_id).bind(post.author_id).bind(post.status)
-        .bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at).bind(post.published_at)
-        .bind(Json(&post.media)).bind(post.counted).bind(now).bind(Json(&post.labels)).fetch_one(c))?)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11);
+        INSERT INTO post_words (brand_id, word, post_id)
+        SELECT $1, value, (SELECT max(id) FROM posts)
+        FROM json_each($12);
+        SELECT max(id)
+        FROM posts",
+    );
+    let (words, now) = (post_words::encode(&post.content), tx.now);
+    let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(post.brand_id).bind(post.author_id)
+        .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
+        .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now).bind(Json(&post.labels))
+        .bind(&words).fetch_all(c))?;
+    ids.first().copied().ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))
 }
 
-/// Stores the mutable fields of a post.
+/// Stores the mutable fields of a post. If its text changes, also call [`post_words::replace`].
 pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "
         UPDATE posts
@@ -238,6 +266,12 @@ pub async fn count_fitting(
     let word = status.map_or("", PostStatus::as_str);
     let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sql).bind(brand_id).bind(word)
         .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let fitting = count_until(sizes.iter().copied(), max_bytes);
+    Ok(if fitting == sizes.len() { usize::try_from(page.per_page).unwrap_or(fitting) } else { fitting })
+}
+
+/// Returns how many sizes, from the first one on, are at most `max_bytes` in total.
+fn count_until(sizes: impl Iterator<Item = i64>, max_bytes: usize) -> usize {
     let mut left = max_bytes;
     let fits = |size: &i64| match left.checked_sub(usize::try_from(*size).unwrap_or(0)) {
         Some(rest) => {
@@ -246,8 +280,7 @@ pub async fn count_fitting(
         }
         None => false,
     };
-    let fitting = sizes.iter().copied().take_while(fits).count();
-    Ok(if fitting == sizes.len() { usize::try_from(page.per_page).unwrap_or(fitting) } else { fitting })
+    sizes.take_while(fits).count()
 }
 
 /// The maximum number of labels that [`labels`] returns.
@@ -282,9 +315,13 @@ pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Resu
 
 /// Hides a post from clients.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    const SQL: &str = "UPDATE posts SET deleted_at = $2 WHERE id = $1 RETURNING brand_id, content";
     let now = tx.now;
-    execute!(tx, "UPDATE posts SET deleted_at = $2 WHERE id = $1", post_id, now)?;
-    Ok(())
+    let deleted: Option<(i64, String)> = run!(tx, c => sqlx::query_as(SQL).bind(post_id).bind(now).fetch_optional(c))?;
+    match deleted {
+        Some((brand_id, content)) => post_words::remove(tx, brand_id, post_id, &content).await,
+        None => Ok(()),
+    }
 }
 
 /// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`. Returns how many. The jobs

@@ -40,7 +40,8 @@ impl TestStore {
         let columns = match self.is_postgres() {
             true => format!(
                 "SELECT string_agg(column_name, ',') FROM information_schema.columns \
-                 WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id'"
+                 WHERE table_name = '{table}' AND table_schema = 'public' AND column_name <> 'id' \
+                 AND is_generated = 'NEVER'"
             ),
             false => format!("SELECT group_concat(name, ',') FROM pragma_table_info('{table}') WHERE name <> 'id'"),
         };

@@ -1,4 +1,4 @@
-//! Stores a post with its targets and their jobs, in one statement.
+//! Stores a post with its words, its targets and their jobs, in one statement.
 
 use chrono::SubsecRound as _;
 use crier_domain::job::{JobNotification, NewJob, workspace_lane};
@@ -9,7 +9,7 @@ use sqlx::types::Json;
 use super::super::db::run;
 use super::super::sql::sql;
 use super::super::targets::{self, NewTarget};
-use super::super::{Result, StoreError, Tx, usage};
+use super::super::{Result, StoreError, Tx, post_words, usage};
 use super::insert;
 
 /// A post to store with its targets, and with their jobs if it is scheduled or published immediately.
@@ -38,7 +38,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     let (post, now) = (new.post, tx.now);
     let due = new.job.is_some_and(|job| job.run_at <= now);
     let job = new.job;
-    let targets = targets::encode_new(new.targets);
+    let (targets, words) = (targets::encode_new(new.targets), post_words::encode(&post.content));
     let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
     let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
@@ -48,7 +48,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
         .bind(job.and_then(|job| job.trace.as_deref()))
         .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
-        .bind(usage::month(now)).bind(Json(&post.labels)).fetch_all(c))?;
+        .bind(usage::month(now)).bind(Json(&post.labels)).bind(&words).fetch_all(c))?;
     if let Some(job) = job {
         for id in ascending(&rows, |row| row.job_id) {
             tx.count_enqueued(job.kind);
@@ -80,7 +80,7 @@ struct CreatedRow {
 const COUNT_POST: &str = usage::count_post!("$19", "$20");
 const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
 
-/// Stores the post, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
+/// Stores the post, its words, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
 ///
 /// `nullif` stores a JSON null as an SQL NULL. Each `ORDER BY` makes the ids ascend in the order of the targets. The
 /// casts give the columns of the `UNION` their types.
@@ -93,6 +93,12 @@ const CREATE_PG: &str = sql!(
         )
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21)
         RETURNING id
+    ),
+    new_words AS (
+        INSERT INTO post_words (brand_id, word, post_id)
+        SELECT $1, value, new_post.id
+        FROM new_post
+        CROSS JOIN json_array_elements_text($22::json)
     ),
     new_targets AS (
         INSERT INTO post_targets (
@@ -137,6 +143,9 @@ const CREATE_SQLITE: &str = sql!(
         created_at, updated_at, labels
     )
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21);
+    INSERT INTO post_words (brand_id, word, post_id)
+    SELECT $1, value, (SELECT max(id) FROM posts)
+    FROM json_each($22);
     INSERT INTO post_targets (
         post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
     )

@@ -65,7 +65,7 @@ pub fn endpoint() -> Endpoint<ListConversations, Paged<Conversation>> {
 }
 
 /// Returns a text without the spaces around it, unless nothing remains.
-fn trimmed(text: Option<&str>) -> Option<&str> {
+pub fn trimmed(text: Option<&str>) -> Option<&str> {
     text.map(str::trim).filter(|text| !text.is_empty())
 }
 

@@ -9,7 +9,7 @@ use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride,
 use crier_store::jobs::{self, JobSubject};
 use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
-use crier_store::{Conn, Tx, post_media, usage};
+use crier_store::{Conn, Tx, post_media, post_words, usage};
 
 use super::check::Accounts;
 use super::edit::{DesiredPost, TargetState, distinct_media};
@@ -83,6 +83,9 @@ pub async fn execute(
     write_targets(cx, tx, post.id, &decision, accounts).await?;
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
+    }
+    if desired.content != post.content {
+        post_words::replace(tx, post.brand_id, post.id, &post.content, &desired.content).await?;
     }
     decision.apply_to(&mut post, desired, tx.now)?;
     posts::update(tx, &post).await?;
