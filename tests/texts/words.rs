@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// The verbs that begin the summary of an endpoint.
-pub const IMPERATIVES: [&str; 27] = [
+pub const IMPERATIVES: [&str; 28] = [
     "Add",
     "Approve",
     "Assign",
@@ -14,6 +14,7 @@ pub const IMPERATIVES: [&str; 27] = [
     "Delete",
     "Disconnect",
     "Download",
+    "Duplicate",
     "Export",
     "Generate",
     "Get",

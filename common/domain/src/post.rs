@@ -216,6 +216,15 @@ pub struct Target {
 }
 
 impl Target {
+    pub fn current_override(&self) -> TargetOverride {
+        TargetOverride {
+            content: self.content.clone(),
+            media: self.media.clone(),
+            options: self.options.clone(),
+            signature: self.signature.clone(),
+        }
+    }
+
     /// Returns whether a retry of the post publishes this target again.
     pub fn is_retried(&self) -> bool {
         self.status == TargetStatus::Failed

@@ -12,7 +12,7 @@ use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
-use crate::fields::PatchField;
+use crate::fields::{PatchField, Problems};
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
@@ -79,10 +79,20 @@ pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
 }
 
 async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<CreatePostRequest>>) -> Result<Reply<PostDetail>> {
-    let draft = edit::empty_draft(cx, tx.now)?;
     let change = PostChange::from(parsed.partial()?);
-    let mut desired = DesiredPost::from_change(&draft, &[], &change);
-    let accounts = check::validate(cx, tx, &draft, &mut desired, &change, parsed.problems()).await?;
+    create_post(cx, tx, &change, parsed.problems()).await
+}
+
+/// Creates a post: a change of an empty draft. `problems` has those that were already found.
+pub async fn create_post(
+    cx: &Context,
+    tx: &mut Tx,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<Reply<PostDetail>> {
+    let draft = edit::empty_draft(cx, tx.now)?;
+    let mut desired = DesiredPost::from_change(&draft, &[], change);
+    let accounts = check::validate(cx, tx, &draft, &mut desired, change, problems).await?;
     let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;

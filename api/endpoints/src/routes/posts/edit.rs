@@ -162,13 +162,7 @@ impl TargetState {
     }
 
     pub fn current_override(&self) -> TargetOverride {
-        let t = &self.target;
-        TargetOverride {
-            content: t.content.clone(),
-            media: t.media.clone(),
-            options: t.options.clone(),
-            signature: t.signature.clone(),
-        }
+        self.target.current_override()
     }
 }
 

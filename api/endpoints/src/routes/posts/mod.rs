@@ -24,6 +24,7 @@ pub mod check;
 pub mod create;
 pub mod delete;
 mod draft;
+pub mod duplicate;
 pub mod edit;
 pub mod labels;
 pub mod list;
@@ -49,6 +50,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         show::endpoint().erase(),
         update::endpoint().erase(),
         delete::endpoint().erase(),
+        duplicate::endpoint().erase(),
         submit::endpoint().erase(),
         approve::endpoint().erase(),
         reject::endpoint().erase(),

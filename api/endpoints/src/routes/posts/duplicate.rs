@@ -1,0 +1,92 @@
+//! `POST /brands/{brand}/posts/{post}/duplicate`
+
+use std::collections::HashSet;
+
+use crier_domain::access::Scope;
+use crier_domain::post::{Post, Target};
+use crier_store::{Conn, Tx, accounts, media, posts, targets};
+
+use super::create::{CreatePostRequest, create_post};
+use super::edit::{PostChange, PostOverride, distinct_media};
+use super::{PostDetail, TAG, show};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, Growth};
+use crate::error::{ApiError, ErrorCode, Result};
+use crate::fields::Problems;
+use crate::response::{One, Reply};
+
+pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
+    Endpoint::post("/brands/{brand}/posts/{post}/duplicate", "duplicatePost", Scope::PostsWrite)
+        .tag(TAG)
+        .adds(Growth::Texts)
+        .summary("Duplicate a post")
+        .description(
+            "Creates a draft with the same content, images, overrides, labels and accounts, without a time. Disconnected \
+             accounts and deleted images are omitted.",
+        )
+        .extension()
+        .status(201)
+        .error_codes(&[ErrorCode::ValidationFailed])
+        .writes(duplicate)
+        .with_rerender("duplicate", show_duplicate)
+}
+
+async fn duplicate(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
+    let post = show::find(cx, tx).await?;
+    let targets = targets::list(tx, post.id).await?;
+    let available = Available::load(tx, &post, &targets).await?;
+    let change = PostChange::from(&available.request(post, targets));
+    create_post(cx, tx, &change, Problems::default()).await
+}
+
+/// Returns the new post. The post in the path is the one that was duplicated.
+async fn show_duplicate(cx: &Context, conn: &mut Conn) -> Result<Reply<PostDetail>> {
+    let found = posts::find(conn, cx.brand()?.id, cx.id("duplicate")?).await?;
+    let post = found.ok_or_else(|| ApiError::not_found("post"))?;
+    Ok(Reply::from(PostDetail::load(conn, post).await?))
+}
+
+/// The accounts and images of a post that the brand still has.
+struct Available {
+    accounts: HashSet<i64>,
+    media: HashSet<i64>,
+}
+
+impl Available {
+    async fn load(conn: &mut Conn, post: &Post, targets: &[Target]) -> Result<Self> {
+        let account_ids: Vec<i64> = targets.iter().map(|target| target.account_id).collect();
+        let overrides: Vec<_> = targets.iter().map(Target::current_override).collect();
+        let media_ids = distinct_media(&post.media, overrides.iter());
+        let accounts = accounts::summaries(conn, post.brand_id, &account_ids).await?;
+        let media = media::find_many(conn, post.brand_id, &media_ids).await?;
+        Ok(Self {
+            accounts: accounts.into_iter().map(|account| account.id).collect(),
+            media: media.into_iter().map(|asset| asset.id).collect(),
+        })
+    }
+
+    /// Returns the request that creates the duplicate.
+    fn request(&self, post: Post, mut targets: Vec<Target>) -> CreatePostRequest {
+        targets.retain(|target| self.accounts.contains(&target.account_id));
+        let accounts = targets.iter().map(|target| target.account_id).collect();
+        let overrides = targets.into_iter().map(|target| PostOverride {
+            account_id: Some(target.account_id),
+            content: target.content,
+            media: target.media.map(|ids| self.keep(ids)),
+            options: Some(target.options.into()),
+        });
+        CreatePostRequest {
+            content: Some(post.content),
+            accounts: Some(accounts),
+            media: Some(self.keep(post.media)),
+            overrides: Some(overrides.collect()),
+            labels: Some(post.labels),
+            ..CreatePostRequest::default()
+        }
+    }
+
+    fn keep(&self, mut media_ids: Vec<i64>) -> Vec<i64> {
+        media_ids.retain(|id| self.media.contains(id));
+        media_ids
+    }
+}
