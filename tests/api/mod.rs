@@ -25,6 +25,7 @@ mod link_in_bio;
 mod lists;
 mod media;
 mod pages;
+mod post_bulk;
 mod post_duplicate;
 mod post_labels;
 mod post_media;

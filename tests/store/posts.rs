@@ -6,7 +6,7 @@ use crier_domain::platform::Platform;
 use crier_domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
 use crier_store::posts::NewPost;
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};
-use crier_store::{PageRequest, posts};
+use crier_store::{PageRequest, jobs, posts};
 use serde_json::{Map, Value, json};
 
 use crate::support::store::{TestStore, World, new_post, on_both, run_concurrently};
@@ -24,6 +24,7 @@ on_both![
     a_new_override_clears_the_marker,
     the_accounts_of_many_posts_are_loaded_in_one_query,
     every_attempt_is_stored,
+    a_savepoint_undoes_writes_and_notifications,
 ];
 
 fn object(value: Value) -> Map<String, Value> {
@@ -243,6 +244,23 @@ async fn a_post_is_created_with_targets_and_jobs(s: TestStore) {
     let (without_targets, target_ids) = create(&[]).await;
     assert_eq!((without_targets > id, target_ids), (true, Vec::new()));
     assert_eq!(s.number("SELECT count(*) FROM jobs").await, 2);
+}
+
+async fn a_savepoint_undoes_writes_and_notifications(s: TestStore) {
+    let now = s.now();
+    let job = |subject| NewJob::new(JobKind::Noop, subject, now);
+    let mut tx = s.begin().await.unwrap();
+    jobs::enqueue(&mut tx, &job(1)).await.unwrap();
+    let savepoint = tx.set_savepoint().await.unwrap();
+    jobs::enqueue(&mut tx, &job(2)).await.unwrap();
+    tx.roll_back_to(savepoint).await.unwrap();
+    let savepoint = tx.set_savepoint().await.unwrap();
+    jobs::enqueue(&mut tx, &job(3)).await.unwrap();
+    tx.release(savepoint).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(s.number("SELECT count(*) FROM jobs WHERE subject_id IN (1, 3)").await, 2);
+    assert_eq!(s.number("SELECT count(*) FROM jobs").await, 2);
+    assert_eq!(s.notifier.take().len(), 2);
 }
 
 async fn a_target_records_its_runs(s: TestStore) {

@@ -366,6 +366,11 @@ impl ApiError {
         matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
     }
 
+    /// Returns whether the request was rejected because of what it asks for, and not because something failed.
+    pub fn is_rejection(&self) -> bool {
+        self.cause.is_none() && self.code.status().is_client_error()
+    }
+
     /// Logs the internal cause. Called once, where the response is written.
     pub fn log(&self) {
         match (&self.cause, self.code) {

@@ -51,6 +51,26 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
+    /// A change of several posts.
+    pub enum BulkAction {
+        Delete = "delete",
+        Draft = "draft",
+        Submit = "submit",
+        Approve = "approve",
+        Reject = "reject",
+        Schedule = "schedule",
+        Shift = "shift",
+        Label = "label",
+        Unlabel = "unlabel",
+    }
+}
+
+crier_base::text_enum! {
+    /// Whether a post of a bulk change was changed.
+    pub enum BulkOutcome { Done = "done", Refused = "refused" }
+}
+
+crier_base::text_enum! {
     pub enum TargetStatus { Pending = "pending", Publishing = "publishing", Published = "published", Failed = "failed" }
 }
 

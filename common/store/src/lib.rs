@@ -16,6 +16,7 @@ use crier_base::clock::Clock;
 use crier_base::secrets::Cipher;
 use crier_domain::job::{ClaimedJob, JobKind, JobNotification, JobNotifier};
 use crier_telemetry::metrics;
+use db::execute;
 
 pub mod account_holders;
 pub mod account_tokens;
@@ -227,8 +228,17 @@ pub struct Tx {
 /// A callback that runs after a commit.
 type After = Box<dyn FnOnce() + Send + Sync>;
 
+/// A point in a transaction to which it can return.
+pub struct Savepoint {
+    /// The numbers of entries in the transaction's lists.
+    notifications: usize,
+    enqueued: usize,
+    after: usize,
+    lanes: Lanes,
+}
+
 /// Lane changes of a transaction, processed after its commit.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Lanes {
     /// Freed places by lane.
     free: BTreeMap<String, FreePlaces>,
@@ -239,6 +249,7 @@ pub(crate) struct Lanes {
 }
 
 /// Changes of a transaction to one workspace's share.
+#[derive(Clone)]
 pub(crate) struct Workspace {
     kind: JobKind,
     /// Whether jobs were set waiting because the share was full.
@@ -274,6 +285,35 @@ impl Tx {
     /// process dies or the client disconnects first, so correctness must not depend on it.
     pub fn after_commit(&mut self, work: impl FnOnce() + Send + Sync + 'static) {
         self.after.push(Box::new(work));
+    }
+
+    /// Sets a savepoint. It must be released or rolled back to before another one is set.
+    pub async fn set_savepoint(&mut self) -> Result<Savepoint> {
+        execute!(self, "SAVEPOINT part")?;
+        Ok(Savepoint {
+            notifications: self.notifications.len(),
+            enqueued: self.enqueued.len(),
+            after: self.after.len(),
+            lanes: self.lanes.clone(),
+        })
+    }
+
+    /// Keeps everything since the savepoint.
+    pub async fn release(&mut self, _: Savepoint) -> Result<()> {
+        execute!(self, "RELEASE SAVEPOINT part")?;
+        Ok(())
+    }
+
+    /// Undoes everything since the savepoint.
+    pub async fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let Savepoint { notifications, enqueued, after, lanes } = savepoint;
+        execute!(self, "ROLLBACK TO SAVEPOINT part")?;
+        self.notifications.truncate(notifications);
+        self.enqueued.truncate(enqueued);
+        self.after.truncate(after);
+        self.lanes = lanes;
+        execute!(self, "RELEASE SAVEPOINT part")?;
+        Ok(())
     }
 
     /// Counts the job in the metrics after the commit.

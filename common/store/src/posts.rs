@@ -137,6 +137,21 @@ pub async fn find_for_update(tx: &mut Tx, brand_id: i64, post_id: i64) -> Result
     Ok(run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(post_id).fetch_optional(c))?)
 }
 
+/// Finds posts and locks their rows, in id order, like [`find_for_update`]. Leaves out those that do not belong to the
+/// brand or are deleted.
+pub async fn find_each_for_update(tx: &mut Tx, brand_id: i64, post_ids: &[i64]) -> Result<Vec<Post>> {
+    let sql = list_sql!(
+        tx,
+        "SELECT {COLUMNS} {FROM} WHERE p.id",
+        "AND p.brand_id = $2 AND p.deleted_at IS NULL ORDER BY p.id {LOCK}",
+        "FOR UPDATE OF p",
+        COLUMNS,
+        FROM
+    );
+    let ids = id_list(post_ids);
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&ids).bind(brand_id).fetch_all(c))?)
+}
+
 /// Finds a post by its id only, for the operator.
 pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
     let sql = sql!("SELECT {COLUMNS} {FROM} WHERE p.id = $1 AND p.deleted_at IS NULL", COLUMNS, FROM);

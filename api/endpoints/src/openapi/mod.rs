@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::PREFIX;
@@ -31,7 +31,7 @@ pub struct ErrorEnvelope {
 }
 
 /// The error.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Error {
     #[schemars(with = "TextEnum<ErrorType>")]
     pub r#type: ErrorType,
@@ -46,7 +46,7 @@ pub struct Error {
     #[schemars(url, extend("x-extension" = true))]
     pub doc_url: String,
     /// The problems of each field, by field path. Only for `validation_failed`.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("x-extension" = true))]
     pub fields: BTreeMap<String, Vec<String>>,
 }

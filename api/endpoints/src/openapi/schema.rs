@@ -140,6 +140,8 @@ text_enums! {
     AccountStatus in crier_domain::account::AccountStatus,
     AssetType in crier_domain::media::AssetType,
     AttemptOutcome in crier_domain::post::AttemptOutcome,
+    BulkAction in crier_domain::post::BulkAction,
+    BulkOutcome in crier_domain::post::BulkOutcome,
     Category in crier_domain::failure::Category,
     ConnectMethod in crier_domain::platform::ConnectMethod,
     ConversationStatus in crier_domain::conversation::ConversationStatus,

@@ -25,6 +25,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("format", &["file_format", "file_type", "type"]),
     ("frequency", &["every", "interval", "period"]),
     ("from", &["after", "since", "start"]),
+    ("ids", &["post_ids", "posts"]),
     ("is_active", &["active", "enabled", "is_enabled"]),
     ("kind", &["type"]),
     ("label", &["labels", "tag"]),

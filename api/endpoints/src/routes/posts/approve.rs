@@ -35,11 +35,10 @@ pub fn check_role(cx: &Context) -> Result<()> {
     Err(ApiError::new(ErrorCode::InsufficientScope, message))
 }
 
-/// Locks and returns the post in the path; fails unless it is pending approval.
-pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
-    let post = apply::lock(cx, tx).await?;
+/// Fails unless the post is pending approval.
+pub fn check_pending(post: &Post) -> Result<()> {
     if post.status == PostStatus::PendingApproval {
-        return Ok(post);
+        return Ok(());
     }
     let message = format!("The post is not pending approval. Its status is {}.", post.status);
     Err(ApiError::new(ErrorCode::PostNotPending, message))
@@ -47,7 +46,14 @@ pub async fn lock_pending(cx: &Context, tx: &mut Tx) -> Result<Post> {
 
 async fn approve(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
-    let mut post = lock_pending(cx, tx).await?;
+    let post = apply::lock(cx, tx).await?;
+    let post = approve_post(cx, tx, post).await?;
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
+}
+
+/// Approves a post whose row is locked. Returns the stored post. The caller checks the role ([`check_role`]).
+pub async fn approve_post(cx: &Context, tx: &mut Tx, mut post: Post) -> Result<Post> {
+    check_pending(&post)?;
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
     let (status, schedule_type) = match future_time {
         Some(_) => (PostStatus::Scheduled, ScheduleType::Scheduled),
@@ -57,5 +63,5 @@ async fn approve(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let post = Post { schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
-    Ok(Reply::from(PostDetail::load(tx, post).await?))
+    Ok(post)
 }

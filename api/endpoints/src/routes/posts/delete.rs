@@ -1,7 +1,7 @@
 //! `DELETE /brands/{brand}/posts/{post}`
 
 use crier_domain::access::Scope;
-use crier_domain::post::PostStatus;
+use crier_domain::post::{Post, PostStatus};
 use crier_jobs::publishing;
 use crier_store::Tx;
 
@@ -25,10 +25,15 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     let post = apply::lock(cx, tx).await?;
+    delete_post(cx, tx, &post).await?;
+    Ok(Reply::from(()))
+}
+
+/// Deletes a post whose row is locked.
+pub async fn delete_post(cx: &Context, tx: &mut Tx, post: &Post) -> Result<()> {
     let is_unapproved = matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval);
     if !is_unapproved && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
     }
-    publishing::delete(tx, post.id).await?;
-    Ok(Reply::from(()))
+    Ok(publishing::delete(tx, post.id).await?)
 }

@@ -20,6 +20,7 @@ use crate::response::{ScheduledTimestamp, Timestamp};
 pub mod apply;
 pub mod approve;
 pub mod attempts;
+pub mod bulk;
 pub mod check;
 pub mod create;
 pub mod delete;
@@ -47,6 +48,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         labels::endpoint().erase(),
         create::endpoint().erase(),
         validate::endpoint().erase(),
+        bulk::endpoint().erase(),
         show::endpoint().erase(),
         update::endpoint().erase(),
         delete::endpoint().erase(),

@@ -7,7 +7,7 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_store::{Tx, posts};
 
-use super::approve::{check_role, lock_pending};
+use super::approve::{check_pending, check_role};
 use super::{PostDetail, TAG, apply, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
@@ -37,12 +37,17 @@ pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
 
 async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
-    apply::lock(cx, tx).await?;
-    let rejection = parsed.valid()?;
-    let mut post = lock_pending(cx, tx).await?;
+    let post = apply::lock(cx, tx).await?;
+    let post = reject_post(tx, post, parsed.valid()?.reason.as_deref()).await?;
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
+}
+
+/// Rejects a post whose row is locked. Returns the stored post. The caller checks the role ([`check_role`]).
+pub async fn reject_post(tx: &mut Tx, mut post: Post, reason: Option<&str>) -> Result<Post> {
+    check_pending(&post)?;
     post.move_to(PostStatus::Draft)?;
     let post = Post { schedule_type: ScheduleType::Draft, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
-    posts::set_reject_reason(tx, post.id, rejection.reason.as_deref()).await?;
-    Ok(Reply::from(PostDetail::load(tx, post).await?))
+    posts::set_reject_reason(tx, post.id, reason).await?;
+    Ok(post)
 }

@@ -2,7 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
-use crier_domain::post::PostStatus;
+use crier_domain::post::{Post, PostStatus};
 use crier_store::Tx;
 
 use super::edit::{DesiredPost, PostChange};
@@ -25,6 +25,12 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
 
 async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
+    let post = submit_post(cx, tx, post).await?;
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
+}
+
+/// Submits a post whose row is locked. Returns the stored post.
+pub async fn submit_post(cx: &Context, tx: &mut Tx, post: Post) -> Result<Post> {
     if post.status != PostStatus::Draft {
         let message = format!("Only a draft can be submitted. The status of this post is {}.", post.status);
         return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
@@ -33,6 +39,5 @@ async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let change = PostChange::default();
     let mut desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
     let accounts = check::validate(cx, tx, &post, &mut desired, &change, Problems::default()).await?;
-    let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
-    Ok(Reply::from(PostDetail::load(tx, post).await?))
+    apply::execute(cx, tx, post, &current, &desired, &accounts).await
 }

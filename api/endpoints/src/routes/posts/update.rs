@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::post::Post;
 use crier_store::Tx;
 
 use super::edit::{DesiredPost, PostChange};
@@ -10,6 +11,7 @@ use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
+use crate::fields::Problems;
 use crate::request::Parsed;
 use crate::response::{One, Reply};
 
@@ -31,10 +33,20 @@ pub fn endpoint() -> Endpoint<PostChange, One<PostDetail>> {
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PostChange>>) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
-    let current = apply::load_target_states(tx, post.id).await?;
-    let change = parsed.partial()?;
-    let mut desired = DesiredPost::from_change(&post, &current, change);
-    let accounts = check::validate(cx, tx, &post, &mut desired, change, parsed.problems()).await?;
-    let post = apply::execute(cx, tx, post, &current, &desired, &accounts).await?;
+    let post = change_post(cx, tx, post, parsed.partial()?, parsed.problems()).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
+}
+
+/// Changes a post whose row is locked. `problems` has those that were already found. Returns the stored post.
+pub async fn change_post(
+    cx: &Context,
+    tx: &mut Tx,
+    post: Post,
+    change: &PostChange,
+    problems: Problems,
+) -> Result<Post> {
+    let current = apply::load_target_states(tx, post.id).await?;
+    let mut desired = DesiredPost::from_change(&post, &current, change);
+    let accounts = check::validate(cx, tx, &post, &mut desired, change, problems).await?;
+    apply::execute(cx, tx, post, &current, &desired, &accounts).await
 }
