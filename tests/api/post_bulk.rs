@@ -274,5 +274,13 @@ async fn invalid_requests_are_reported(app: TestApp) {
     ] {
         assert_eq!(bulk(&t, body.clone()).await.invalid_fields(), wrong, "{body}");
     }
+    let now = app.now().to_rfc3339();
+    app.sql(format!(
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 2001) \
+         INSERT INTO post_targets (post_id, account_id, platform, position, status, options, created_at, updated_at) \
+         SELECT {id}, 1000 + n, 'sandbox', n, 'pending', '{{}}', '{now}', '{now}' FROM c"
+    ))
+    .await;
+    assert_eq!(bulk(&t, json!({ "ids": [id], "action": "delete" })).await.invalid_fields(), ["ids"]);
     post(&t, id).await;
 }

@@ -236,6 +236,7 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns the override for its account.
     pub fn current_override(&self) -> TargetOverride {
         TargetOverride {
             content: self.content.clone(),

@@ -265,8 +265,8 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
 
     /// Sets how a response that is too large to store ([`crate::response::MAX_STORED_BYTES`]) is rendered again, for an
     /// endpoint that writes. `handler` reads the current records; its context contains the ids passed to
-    /// [`Reply::with_records`](crate::response::Reply::with_records) under the name `record`. Never use this for a
-    /// response with a secret, which is shown only once.
+    /// [`Reply::with_records`](crate::response::Reply::with_records) under the name `record`, which must differ from the
+    /// names of the ids in the path. Never use this for a response with a secret, which is shown only once.
     pub fn with_rerender<H>(self, record: &'static str, handler: H) -> Self
     where
         H: for<'a> Handler<'a, Conn, R::Value> + 'static,

@@ -78,6 +78,13 @@ pub async fn list(conn: &mut Conn, post_id: i64) -> Result<Vec<Target>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(post_id).fetch_all(c))?)
 }
 
+/// Returns the number of targets of posts.
+pub async fn count(conn: &mut Conn, post_ids: &[i64]) -> Result<i64> {
+    let sql = list_sql!(conn, "SELECT count(*) FROM post_targets WHERE post_id", "");
+    let ids = id_list(post_ids);
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&ids).fetch_one(c))?)
+}
+
 /// A target as shown in a list of posts.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct TargetSummary {

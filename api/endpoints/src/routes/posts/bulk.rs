@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{BulkAction, BulkOutcome, MAX_LABEL, MAX_LABELS, Post, ScheduleType};
-use crier_store::{Tx, posts};
+use crier_store::{Tx, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ use crate::response::{Many, Reply};
 
 /// The maximum number of posts of a request.
 const MAX_POSTS: usize = 100;
+/// The maximum number of targets of these posts. On SQLite, the transaction blocks all other writers.
+const MAX_TARGETS: i64 = 2_000;
 /// The maximum time by which posts are moved, in minutes: five years.
 const MAX_SHIFT: i64 = 5 * 366 * 24 * 60;
 /// The maximum number of invalid fields in the error of a post.
@@ -105,8 +107,10 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
 async fn bulk(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<BulkChange>>) -> Result<Reply<Vec<BulkResult>>> {
     check_feature(cx, parsed.partial()?.action)?;
     let request = parsed.valid()?;
+    let posts = posts::find_each_for_update(tx, cx.brand()?.id, &request.ids).await?;
+    check_targets(tx, &posts).await?;
     let mut results = HashMap::new();
-    for post in posts::find_each_for_update(tx, cx.brand()?.id, &request.ids).await? {
+    for post in posts {
         let (id, savepoint) = (post.id, tx.set_savepoint().await?);
         let error = match change(cx, tx, post, request).await {
             Ok(()) => {
@@ -136,6 +140,18 @@ fn check_feature(cx: &Context, action: BulkAction) -> Result<()> {
         return Err(ApiError::feature(&[Feature::Approvals]));
     }
     Ok(())
+}
+
+/// Fails if the posts have too many targets.
+async fn check_targets(tx: &mut Tx, posts: &[Post]) -> Result<()> {
+    let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
+    let count = targets::count(tx, &ids).await?;
+    if count <= MAX_TARGETS {
+        return Ok(());
+    }
+    let message =
+        format!("These posts have {count} accounts in total. Choose fewer posts, with at most {MAX_TARGETS}.");
+    Err(ApiError::field("ids", message))
 }
 
 /// Changes a post whose row is locked.
