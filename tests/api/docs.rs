@@ -199,6 +199,8 @@ async fn examples_work_on_a_fresh_installation(t: Tenant<'_>) {
         "createReportSchedule",
         "exportReport",
         "updateReport",
+        "duplicatePost",
+        "bulkUpdatePosts",
     ] {
         t.app.clock.advance(TimeDelta::minutes(1));
         let (path, method, operation) = operations

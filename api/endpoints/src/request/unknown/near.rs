@@ -29,7 +29,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("is_active", &["active", "enabled", "is_enabled"]),
     ("kind", &["type"]),
     ("label", &["labels", "tag"]),
-    ("labels", &["categories", "label", "tags"]),
+    ("labels", &["label"]),
     (
         "media",
         &[
