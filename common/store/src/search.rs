@@ -160,6 +160,19 @@ impl<'a> Query<'a> {
         }
     }
 
+    /// Returns the same query for a set that is read whole although it is large. The entries of a single word are in the
+    /// order of the IDs, so that Postgres can merge them with the list.
+    fn large_set(&mut self, set: &'a Set<'a>) -> String {
+        let SearchedTable { id_column, words: table, .. } = self.search.table;
+        if let Set::Words { words: Some(words), .. } = set
+            && let [word] = words.as_slice()
+        {
+            let word = self.bind(Bind::Text(word));
+            return format!("SELECT {id_column} FROM {table} WHERE brand_id = $1 AND word = {word}");
+        }
+        self.set(set)
+    }
+
     /// Returns the condition that the record `r` is in a set, as a look-up by the set's key. Returns `None` if that
     /// takes too many look-ups.
     fn is_in(&mut self, set: &'a Set<'a>) -> Option<String> {
@@ -218,7 +231,7 @@ impl<'a> Query<'a> {
             let is_in = if sets.are_looked_up { self.is_in(set) } else { None };
             // `+` keeps SQLite from starting the query with the set.
             let id = if self.is_postgres { "r.id" } else { "+r.id" };
-            let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.set(set)));
+            let is_in = is_in.unwrap_or_else(|| format!("{id} IN ({})", self.large_set(set)));
             conditions += &format!(" AND {is_in}");
         }
         format!("FROM {from} WHERE {conditions}")
