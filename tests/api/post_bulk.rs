@@ -109,7 +109,7 @@ async fn a_rejected_post_does_not_undo_the_others(app: TestApp) {
     let reply = bulk(&t, body).await;
     let results = reply.data(200);
     assert_eq!(results[0], json!({ "id": good[1], "outcome": "done", "error": null }));
-    let codes = [1, 2, 3].map(|n| results[n]["error"]["code"].clone());
+    let codes = [1_usize, 2, 3].map(|n| results[n]["error"]["code"].clone());
     assert_eq!(codes, ["validation_failed", "not_found", "post_not_editable"]);
     // The error is that of the post's own endpoint.
     let at = json!({ "schedule_type": "scheduled", "scheduled_at": hours(&app, 2) });

@@ -41,7 +41,7 @@ async fn a_duplicate_is_a_draft_with_the_same_content(app: TestApp) {
         assert_eq!(copy[field], expected, "{field}");
     }
     assert_eq!(copy["author"]["id"], colleague.user);
-    for n in 0..2 {
+    for n in 0..2_usize {
         for field in ["account_id", "content", "media", "options"] {
             assert_eq!(copy["targets"][n][field], original["targets"][n][field], "{n} {field}");
         }
