@@ -867,7 +867,7 @@ create table conversations (
 );
 -- conversations::receive::conversation (on conflict).
 create unique index conversations_thread on conversations (brand_id, account_id, type, thread_id);
--- conversations::list::ids, conversations::list::total. Contains every column of a filter, so that lists and counts
+-- conversations::list (search::ids, search::total). Contains every column of a filter, so that lists and counts
 -- read only the index; fk.
 create index conversations_list on conversations
     (brand_id, last_message_at, id, status, type, platform, account_id, assignee_id, unread_count);
