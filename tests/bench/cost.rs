@@ -17,7 +17,7 @@ const COSTS: &[Cost] = &[
     ("draft",        (5.0, 1.0),  (4.0, 1.0)),
     ("schedule",     (6.0, 1.0),  (5.0, 1.0)),
     ("publish",      (21.0, 4.0), (18.0, 5.0)),
-    ("deliver",      (10.0, 1.0), (13.0, 3.0)),
+    ("deliver",      (14.0, 2.0), (13.0, 3.0)),
 ];
 
 fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {

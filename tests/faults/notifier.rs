@@ -13,8 +13,8 @@ use crier_queue::memory::MemoryNotifier;
 use crier_queue::redis::{CAPACITY, RedisNotifier};
 use crier_scheduler::Scheduler;
 use crier_store::jobs::operate;
-use crier_store::{Result, Store};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_store::{Result, Store, Tx};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
 use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
@@ -45,7 +45,7 @@ impl Job for RecordingJob {
         Ok(())
     }
 
-    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+    async fn settle(&self, _tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
         Ok(vec![Outcome::Done; runs.len()])
     }
 }

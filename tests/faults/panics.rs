@@ -12,7 +12,7 @@ use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_store::{Result, StoreError, Tx};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, Registry, RunError};
 
 use crate::support::fake_platform::PublishStep;
@@ -57,18 +57,14 @@ impl AnyJob for PanickingJob {
         Ok(Arc::new(ObservedResult { result: self.kind.run(run).await?, panics }))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, dyn AnyResult>],
-    ) -> Result<Vec<Outcome>> {
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, dyn AnyResult>]) -> Result<Vec<Outcome>> {
         if self.fails_to_settle.swap(false, Ordering::SeqCst) {
             return Err(StoreError::Database(sqlx::Error::PoolTimedOut));
         }
         let mut outcomes = Vec::new();
         for run in runs {
             let inner = FinishedRun { job: run.job, result: inner(run.result) };
-            outcomes.extend(self.kind.settle(settlement, &[inner]).await?);
+            outcomes.extend(self.kind.settle(tx, &[inner]).await?);
             let panics = run.job.subject_id == self.subject && self.at == PanicPoint::End;
             assert!(!panics, "the end panics, as the test wants");
         }

@@ -10,7 +10,7 @@ use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_platforms::{CallError, Published, ReconcileResult};
 use crier_store::{Result, StoreError, Tx};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, Registry, RunError};
 
 use crate::support::fake_platform::{PublishStep, rate_limited, reauth, unknown};
@@ -102,18 +102,14 @@ impl AnyJob for Unstorable {
         Ok(Arc::new(UnstorableResult(self.0.run(run).await?)))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, dyn AnyResult>],
-    ) -> Result<Vec<Outcome>> {
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, dyn AnyResult>]) -> Result<Vec<Outcome>> {
         for run in runs {
             if let Some(UnstorableResult(whole)) = (run.result as &dyn Any).downcast_ref() {
-                self.0.settle(settlement, &[FinishedRun { job: run.job, result: &**whole }]).await?;
+                self.0.settle(tx, &[FinishedRun { job: run.job, result: &**whole }]).await?;
                 return Err(StoreError::Database(sqlx::Error::Encode("the test rejects this result".into())));
             }
         }
-        self.0.settle(settlement, runs).await
+        self.0.settle(tx, runs).await
     }
 
     fn settles_together(&self) -> usize {

@@ -1,21 +1,21 @@
 //! When a run frees its slot for another job while its result is stored.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobState, NewJob, Outcome};
-use crier_store::{Result, jobs};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_store::{Result, StoreError, Tx, jobs};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
-use tokio::sync::Semaphore;
 
 use crate::support::store::{TestStore, on_both};
 
 on_both!(a_run_keeps_its_slot_if_its_workspace_has_many, a_run_without_a_workspace_frees_its_slot);
 
-/// Finishes immediately. Its result is stored when the semaphore has a permit.
-struct SlowToStore(Arc<Semaphore>);
+/// Finishes immediately. Its result cannot be stored until the flag is set.
+struct SlowToStore(Arc<AtomicBool>);
 
 #[async_trait]
 impl Job for SlowToStore {
@@ -25,25 +25,27 @@ impl Job for SlowToStore {
         Ok(())
     }
 
-    /// Waits before the transaction begins, because SQLite has one writer.
-    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
-        let _permit = self.0.acquire().await.unwrap();
-        Ok(vec![Outcome::Done; runs.len()])
+    /// Fails instead of waiting, because its transaction would block all other writers on SQLite. The engine retries.
+    async fn settle(&self, _tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        match self.0.load(Ordering::SeqCst) {
+            true => Ok(vec![Outcome::Done; runs.len()]),
+            false => Err(StoreError::Database(sqlx::Error::PoolTimedOut)),
+        }
     }
 }
 
 struct Slots {
     s: TestStore,
     engine: Engine,
-    storing: Arc<Semaphore>,
+    is_storable: Arc<AtomicBool>,
 }
 
 impl Slots {
     fn new(s: TestStore, kind: JobKind) -> Self {
-        let storing = Arc::new(Semaphore::new(0));
-        let registry = Registry::of([(kind, Arc::new(SlowToStore(storing.clone())))]);
+        let is_storable = Arc::new(AtomicBool::new(false));
+        let registry = Registry::of([(kind, Arc::new(SlowToStore(is_storable.clone())))]);
         let engine = Engine::new(s.store.clone(), registry);
-        Self { s, engine, storing }
+        Self { s, engine, is_storable }
     }
 
     /// Runs a job until its slot is free, and returns the job's state then.
@@ -53,8 +55,9 @@ impl Slots {
         self.s.show(id).await.state
     }
 
+    /// Makes results storable, and waits until they are stored.
     async fn store_results(&self) {
-        self.storing.add_permits(1);
+        self.is_storable.store(true, Ordering::SeqCst);
         self.engine.idle().await;
     }
 }
@@ -71,9 +74,8 @@ async fn a_run_keeps_its_slot_if_its_workspace_has_many(s: TestStore) {
     }
     let mut third = std::pin::pin!(slots.run(job(3)));
     assert!(tokio::time::timeout(Duration::from_millis(100), &mut third).await.is_err(), "it keeps its slot");
-    slots.storing.add_permits(1);
-    assert_eq!(third.await, JobState::Done);
     slots.store_results().await;
+    assert_eq!(third.await, JobState::Done);
 }
 
 async fn a_run_without_a_workspace_frees_its_slot(s: TestStore) {

@@ -11,8 +11,8 @@ use crier_queue::Transport;
 use crier_queue::memory::MemoryNotifier;
 use crier_queue::redis::RedisNotifier;
 use crier_store::jobs::{self, operate};
-use crier_store::{Result, Store};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_store::{Result, Store, Tx};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{FinishedRun, Job, Registry, RunError};
 use secrecy::SecretString;
 use tokio::sync::Semaphore;
@@ -62,7 +62,7 @@ impl Job for CountingJob {
         Ok(())
     }
 
-    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+    async fn settle(&self, _tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
         Ok(vec![Outcome::Done; runs.len()])
     }
 }

@@ -1,12 +1,11 @@
-//! Deliveries: lists, recovery, samples and settles.
+//! Deliveries: lists, recovery, samples and clean-up.
 
 use chrono::TimeDelta;
 use crier_domain::event::EventName;
-use crier_domain::job::{ClaimedJob, JobKind, JobState, Lane};
+use crier_domain::job::{JobKind, JobState, Lane};
 use crier_domain::webhook::{Delivery, DeliveryStatus, MAX_ATTEMPTS};
-use crier_store::deliveries::{self, AttemptRow, AttemptUpdate, DeliveryFilter};
-use crier_store::jobs::lanes;
-use crier_store::{PageRequest, Result, Tx, events};
+use crier_store::deliveries::{self, DeliveryFilter};
+use crier_store::{PageRequest, Tx, events};
 use serde_json::json;
 
 use crate::support::store::{TestStore, World, on_both};
@@ -16,11 +15,6 @@ on_both![
     recovery_replays_failures_since_a_time,
     a_recovery_is_rolled_back_with_its_transaction,
     a_sample_is_sent_to_one_endpoint_without_brand,
-    deliveries_are_settled_in_one_statement,
-    a_lost_lease_undoes_the_whole_statement,
-    an_unhealthy_endpoint_is_not_settled_in_one_statement,
-    a_deletion_undoes_the_whole_statement,
-    a_settle_in_one_statement_wakes_a_waiting_job,
     old_deliveries_that_have_ended_are_deleted_in_batches,
 ];
 
@@ -144,145 +138,6 @@ async fn a_sample_is_sent_to_one_endpoint_without_brand(s: TestStore) {
         deliveries::list(&mut s.conn().await, other.id, DeliveryFilter::default(), page).await.unwrap().total,
         0
     );
-}
-
-/// Creates deliveries and claims their jobs.
-async fn claim_deliveries(s: &TestStore, w: World, webhook: i64, count: usize) -> Vec<(Delivery, ClaimedJob)> {
-    let mut all = Vec::new();
-    for _ in 0..count {
-        let delivery = create_delivery(s, w, webhook).await;
-        let job = s.number(format!("SELECT id FROM jobs WHERE subject_id = {}", delivery.id)).await;
-        all.push((delivery, s.claim(&[job], "w").await.remove(0)));
-    }
-    s.notifier.take();
-    all
-}
-
-/// Settles the deliveries as successful attempts, in one statement.
-async fn settle(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) -> Result<bool> {
-    let row = |delivery: &Delivery| AttemptRow {
-        delivery_id: delivery.id,
-        number: 1,
-        started_at: s.now(),
-        duration_ms: 7,
-        outcome: "2xx",
-        response_code: Some(204),
-        error: None,
-        response_body: Some("thanks".to_owned()),
-        status: DeliveryStatus::Succeeded,
-        next_attempt_at: None,
-    };
-    let ended = runs.iter().map(|(d, job)| AttemptUpdate { webhook_id: d.webhook_id, row: row(d), job });
-    let all: Vec<_> = ended.collect();
-    let mut tx = s.store.begin_single().await.unwrap();
-    let settled = deliveries::settle(&mut tx, &all).await?;
-    tx.commit().await.unwrap();
-    Ok(settled)
-}
-
-/// Asserts that the settle wrote nothing.
-async fn assert_running(s: &TestStore, runs: &[(Delivery, ClaimedJob)]) {
-    for (delivery, job) in runs {
-        assert_eq!(
-            (reload(s, delivery.id).await.status, s.state(job.id).await),
-            (DeliveryStatus::Pending, JobState::Running)
-        );
-    }
-    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 0);
-}
-
-async fn deliveries_are_settled_in_one_statement(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &EVENTS).await, s.webhook(w.user, &[EventName::BrandCreated]).await);
-    let runs = claim_deliveries(&s, w, one.id, 2).await;
-    let others = s.number("SELECT count(*) FROM webhook_deliveries").await;
-    assert_eq!(others, 4, "each event goes to both endpoints");
-    s.advance(3);
-    assert!(settle(&s, &runs).await.unwrap());
-    for (delivery, job) in &runs {
-        let after = reload(&s, delivery.id).await;
-        assert_eq!((after.status, after.attempts, after.response_code), (DeliveryStatus::Succeeded, 1, Some(204)));
-        assert_eq!((after.next_attempt_at, after.response_body.as_deref()), (None, Some("thanks")));
-        let row = s.show(job.id).await;
-        assert_eq!((row.state, row.finished_at, row.lease_until), (JobState::Done, Some(s.now()), None));
-        let attempts = deliveries::attempts(&mut s.conn().await, delivery.id).await.unwrap();
-        assert_eq!(attempts.iter().map(|a| (a.number, a.duration_ms)).collect::<Vec<_>>(), [(1, 7)]);
-    }
-    assert_eq!(
-        s.number(format!(
-            "SELECT count(*) FROM webhook_deliveries WHERE webhook_id = {} AND status = 'pending'",
-            two.id
-        ))
-        .await,
-        2
-    );
-    assert!(settle(&s, &runs).await.is_err(), "they are settled already");
-    assert_eq!(s.number("SELECT count(*) FROM webhook_attempts").await, 2);
-}
-
-async fn a_lost_lease_undoes_the_whole_statement(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &EVENTS).await.id;
-    let runs = claim_deliveries(&s, w, webhook, 2).await;
-    for (fence, worker) in [(0, "w"), (1, "another")] {
-        let mut lost = runs.clone();
-        (lost[1].1.fence, lost[1].1.worker) = (fence, worker.to_owned());
-        assert!(settle(&s, &lost).await.is_err());
-        assert_running(&s, &runs).await;
-    }
-    assert!(settle(&s, &runs).await.unwrap());
-}
-
-async fn an_unhealthy_endpoint_is_not_settled_in_one_statement(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    let w = s.create_world().await;
-    let (one, two) = (s.webhook(w.user, &EVENTS).await.id, s.webhook(w.user, &EVENTS).await.id);
-    let mut runs = claim_deliveries(&s, w, one, 1).await;
-    runs.extend(claim_deliveries(&s, w, two, 1).await);
-    for record in ["strikes = 1", "failing_since = now(), strikes = 0"] {
-        s.sql(format!("UPDATE webhooks SET {record} WHERE id = {two}")).await;
-        assert!(!settle(&s, &runs).await.unwrap(), "{record}");
-        assert_running(&s, &runs).await;
-    }
-    assert!(settle(&s, &runs[..1]).await.unwrap(), "the other endpoint's record is clean");
-}
-
-async fn a_deletion_undoes_the_whole_statement(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &EVENTS).await.id;
-    let runs = claim_deliveries(&s, w, webhook, 2).await;
-    s.sql(format!("DELETE FROM webhook_deliveries WHERE id = {}", runs[0].0.id)).await;
-    assert!(settle(&s, &runs).await.is_err());
-    assert!(!settle(&s, &runs[..1]).await.unwrap(), "nothing is written for a delivery that is gone");
-    assert_running(&s, &runs[1..]).await;
-    assert_eq!(s.state(runs[0].1.id).await, JobState::Running);
-}
-
-async fn a_settle_in_one_statement_wakes_a_waiting_job(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    let w = s.create_world().await;
-    let webhook = s.webhook(w.user, &EVENTS).await.id;
-    s.write(async |tx| lanes::narrow_lane(tx, &Lane::Endpoint(webhook).to_string(), 1).await).await;
-    let runs = claim_deliveries(&s, w, webhook, 1).await;
-    let next = create_delivery(&s, w, webhook).await.id;
-    let next = s.number(format!("SELECT id FROM jobs WHERE subject_id = {next}")).await;
-    assert!(s.claim(&[next], "w").await.is_empty(), "the lane is full");
-    s.notifier.take();
-    assert!(settle(&s, &runs).await.unwrap());
-    assert_eq!(s.notifier.take(), [next]);
 }
 
 async fn delivery_ids(s: &TestStore) -> Vec<i64> {

@@ -7,7 +7,7 @@ use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetOverride, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
-use crier_store::deliveries::{self, AttemptRow, AttemptUpdate};
+use crier_store::deliveries::{self, AttemptRow};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::posts::NewPost;
 use crier_store::targets::{NewAttempt, NewTarget, StartingCall, TargetOutcome, TargetUpdate};
@@ -49,15 +49,6 @@ fn successful_attempt(tx: &Tx, delivery_id: i64) -> AttemptRow {
     }
 }
 
-/// Emits an event, and claims and settles its delivery in one statement.
-async fn settle_delivery(tx: &mut Tx, brand: i64, webhook_id: i64) -> Result<()> {
-    let (job, delivery) = emit_delivery(tx, brand).await;
-    let held = engine::claim(tx, &[job], "w").await?.remove(0);
-    let ended = AttemptUpdate { webhook_id, row: successful_attempt(tx, delivery), job: &held };
-    assert!(deliveries::settle(tx, &[ended]).await?);
-    Ok(())
-}
-
 async fn record_attempt(tx: &mut Tx, delivery_id: i64) -> Result<()> {
     let attempt = successful_attempt(tx, delivery_id);
     deliveries::load_outgoing(tx, &[delivery_id]).await?;
@@ -84,7 +75,6 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
         record_attempt(tx, delivery).await.unwrap();
         engine::settle(tx, &[(&held, Outcome::Done)]).await.unwrap();
-        settle_delivery(tx, w.brand, webhook).await.unwrap();
         purge_deliveries(tx).await.unwrap();
     }
     let now = s.now().to_rfc3339();
@@ -119,10 +109,6 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
         assert_bounded(tx, "the attempt", 500, async |tx| record_attempt(tx, delivery).await).await;
     }
     assert_bounded(tx, "purge", 1_000, purge_deliveries).await;
-    assert_bounded(tx, "a delivery settled in one statement", 1_000, async |tx| {
-        settle_delivery(tx, w.brand, webhook).await
-    })
-    .await;
     assert_bounded(tx, "emit", 500, async |tx| {
         events::emit(tx, w.brand, EventName::PostPublished, &json!({}), None).await
     })

@@ -23,7 +23,7 @@ use crier_scheduler::Scheduler;
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_store::jobs::engine as rows;
 use crier_store::{Store, Tx};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::fetch_feed::Fetcher;
 use crier_worker::jobs::{AnyJob, AnyResult, Deps, FinishedRun, IMPORT_TIMEOUT, Registry, RunError};
 use crier_worker::webhooks::Sender;
@@ -206,16 +206,16 @@ impl TestWorker {
 
     /// Writes what a run reported. Returns the transaction, and the outcome of the job.
     pub async fn write_result(&self, job: &ClaimedJob, report: &RunReport) -> (Tx, Outcome) {
-        let mut settlement = Settlement::new(&self.s.store, true);
+        let mut tx = self.s.begin().await.expect("a transaction");
         let outcome = match report {
             Ok(result) => {
                 let runs = [FinishedRun { job, result: &**result }];
-                self.handler(job.kind).settle(&mut settlement, &runs).await.expect("a written result").remove(0)
+                self.handler(job.kind).settle(&mut tx, &runs).await.expect("a written result").remove(0)
             }
             Err(RunError::Ended(outcome)) => outcome.clone(),
             Err(RunError::Database(error)) => panic!("the run failed: {error}"),
         };
-        (settlement.into_tx().await.expect("a transaction"), outcome)
+        (tx, outcome)
     }
 
     /// Writes what a run reported, and settles the job. Returns `false` and stores nothing if the lease was lost.

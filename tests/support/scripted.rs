@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use crier_domain::job::{JobKind, JobState, Outcome};
-use crier_store::{Result, StoreError};
-use crier_worker::engine::{Engine, Run, Settlement};
+use crier_store::{Result, StoreError, Tx};
+use crier_worker::engine::{Engine, Run};
 use crier_worker::jobs::{FinishedRun, Job, Registry, RunError, RunResult};
 use tokio::task::JoinHandle;
 
@@ -58,11 +58,7 @@ impl Job for Scripted {
         Ok(ScriptedResult::Done)
     }
 
-    async fn settle(
-        &self,
-        _settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, ScriptedResult>],
-    ) -> Result<Vec<Outcome>> {
+    async fn settle(&self, _tx: &mut Tx, runs: &[FinishedRun<'_, ScriptedResult>]) -> Result<Vec<Outcome>> {
         runs.iter().map(|run| run.result.outcome()).collect()
     }
 }

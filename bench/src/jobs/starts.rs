@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{JobKind, Outcome};
 use crier_store::{Result as StoreResult, Tx};
-use crier_worker::engine::{Run, Settlement};
+use crier_worker::engine::Run;
 use crier_worker::jobs::{AnyJob, AnyResult, FinishedRun, RunError};
 use tokio::sync::Notify;
 
@@ -118,12 +118,8 @@ impl AnyJob for RecordedJob {
         self.job.run(run).await
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, dyn AnyResult>],
-    ) -> StoreResult<Vec<Outcome>> {
-        self.job.settle(settlement, runs).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, dyn AnyResult>]) -> StoreResult<Vec<Outcome>> {
+        self.job.settle(tx, runs).await
     }
 
     fn settles_together(&self) -> usize {

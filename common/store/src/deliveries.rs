@@ -5,14 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use crier_base::secrets::Cipher;
 use crier_domain::event::EventName;
-use crier_domain::job::{ClaimedJob, JobAttempt};
+use crier_domain::job::JobAttempt;
 use crier_domain::webhook::{Delivery, DeliveryStatus, WebhookAttempt};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::db::{execute, run, time_text};
-use super::jobs::engine::{END_DONE, IS_WAITED_FOR, held_list};
-use super::jobs::lanes::Caps;
 use super::jobs::{id_list, list_sql};
 use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, Tx, webhooks};
@@ -181,185 +179,62 @@ pub struct AttemptRow {
     pub next_attempt_at: Option<DateTime<Utc>>,
 }
 
-/// The attempts in a bind as SQL rows, named `a`. See [`list_sql!`] for `|| ''`.
-macro_rules! attempts {
-    (pg, $rows:literal) => {{
-        const ROWS: &str = $rows;
-        sql!(
-            "(
-                SELECT (value ->> 0)::bigint AS delivery_id, (value ->> 1)::integer AS number,
-                    (value ->> 2)::timestamptz AS started_at, (value ->> 3)::bigint AS duration_ms,
-                    value ->> 4 AS outcome, (value ->> 5)::integer AS response_code, value ->> 6 AS error,
-                    value ->> 7 AS response_body, value ->> 8 AS status,
-                    (value ->> 9)::timestamptz AS next_attempt_at
-                FROM json_array_elements({ROWS}::json)
-                WHERE value ->> 0 = (value ->> 0) || ''
-            ) a",
-            ROWS
-        )
-    }};
-    (sqlite, $rows:literal) => {{
-        const ROWS: &str = $rows;
-        sql!(
-            "(
-                SELECT value ->> 0 AS delivery_id, value ->> 1 AS number, value ->> 2 AS started_at,
-                    value ->> 3 AS duration_ms, value ->> 4 AS outcome, value ->> 5 AS response_code,
-                    value ->> 6 AS error, value ->> 7 AS response_body, value ->> 8 AS status,
-                    value ->> 9 AS next_attempt_at
-                FROM json_each({ROWS})
-            ) a",
-            ROWS
-        )
-    }};
-}
-
-/// Sets the deliveries' new states. `$only_if` is a further condition.
-macro_rules! update_deliveries {
-    ($engine:ident, $rows:literal, $only_if:literal) => {{
-        const ATTEMPTS: &str = attempts!($engine, $rows);
-        const ONLY_IF: &str = $only_if;
-        sql!(
-            "UPDATE webhook_deliveries AS d
-            SET status = a.status, attempts = a.number, response_code = a.response_code,
-                duration_ms = a.duration_ms, error = a.error, response_body = a.response_body,
-                next_attempt_at = a.next_attempt_at, last_attempt_at = a.started_at, updated_at = $2
-            FROM {ATTEMPTS}
-            WHERE d.id = a.delivery_id {ONLY_IF}
-            RETURNING id",
-            ATTEMPTS,
-            ONLY_IF
-        )
-    }};
-}
-
-/// Inserts the attempts at the deliveries in the table or `WITH` query `$deliveries`.
-macro_rules! insert_attempts {
-    ($engine:ident, $rows:literal, $deliveries:literal) => {{
-        const ATTEMPTS: &str = attempts!($engine, $rows);
-        const DELIVERIES: &str = $deliveries;
-        sql!(
-            "INSERT INTO webhook_attempts (
-                delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
-            )
-            SELECT delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
-            FROM {ATTEMPTS}
-            WHERE delivery_id IN (SELECT id FROM {DELIVERIES})",
-            ATTEMPTS,
-            DELIVERIES
-        )
-    }};
+impl AttemptRow {
+    /// Returns the values for the statements of [`record`], which name them by their positions.
+    fn as_json(&self) -> Value {
+        json!([
+            self.delivery_id,
+            self.status,
+            self.number,
+            time_text(self.started_at),
+            self.duration_ms,
+            self.outcome,
+            self.response_code,
+            self.error,
+            self.response_body,
+            self.next_attempt_at.map(time_text),
+        ])
+    }
 }
 
 /// Records attempts at different deliveries, and the deliveries' new states, in one round trip. Returns the deliveries
 /// that still exist. Writes nothing for the others.
 pub async fn record(tx: &mut Tx, attempts: &[AttemptRow]) -> Result<BTreeSet<i64>> {
-    const UPDATE_PG: &str = update_deliveries!(pg, "$1", "");
-    const INSERT_PG: &str = insert_attempts!(pg, "$1", "updated");
-    const PG: &str = sql!(
-        "
+    // `value || ''` as in `list_sql!`.
+    const PG: &str = "
         WITH updated AS (
-            {UPDATE_PG}
-        ),
-        inserted AS (
-            {INSERT_PG}
+            UPDATE webhook_deliveries d
+            SET status = value ->> 1, attempts = (value ->> 2)::integer, last_attempt_at = (value ->> 3)::timestamptz,
+                duration_ms = (value ->> 4)::bigint, response_code = (value ->> 6)::integer, error = value ->> 7,
+                response_body = value ->> 8, next_attempt_at = (value ->> 9)::timestamptz, updated_at = $2
+            FROM json_array_elements($1::json)
+            WHERE d.id = (value ->> 0)::bigint AND value ->> 0 = (value ->> 0) || ''
+            RETURNING d.*, value ->> 5 AS outcome
         )
-        SELECT id
-        FROM updated",
-        UPDATE_PG,
-        INSERT_PG
-    );
-    // Two statements that are sent together. The first one returns the rows.
-    const UPDATE_SQLITE: &str = update_deliveries!(sqlite, "$1", "");
-    const INSERT_SQLITE: &str = insert_attempts!(sqlite, "$1", "webhook_deliveries");
-    const SQLITE: &str = sql!("{UPDATE_SQLITE}; {INSERT_SQLITE}", UPDATE_SQLITE, INSERT_SQLITE);
+        INSERT INTO webhook_attempts (
+            delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
+        )
+        SELECT id, attempts, last_attempt_at, duration_ms, outcome, response_code, error, response_body
+        FROM updated
+        RETURNING delivery_id";
+    const SQLITE: &str = "
+        UPDATE webhook_deliveries AS d
+        SET status = value ->> 1, attempts = value ->> 2, last_attempt_at = value ->> 3, duration_ms = value ->> 4,
+            response_code = value ->> 6, error = value ->> 7, response_body = value ->> 8,
+            next_attempt_at = value ->> 9, updated_at = $2
+        FROM json_each($1)
+        WHERE d.id = value ->> 0;
+        INSERT INTO webhook_attempts (
+            delivery_id, number, started_at, duration_ms, outcome, response_code, error, response_body
+        )
+        SELECT d.id, attempts, last_attempt_at, duration_ms, value ->> 5, response_code, error, response_body
+        FROM json_each($1)
+        JOIN webhook_deliveries d ON d.id = value ->> 0
+        RETURNING delivery_id";
     let (sql, now) = (tx.for_engine(PG, SQLITE), tx.now);
-    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(as_json(attempts)).bind(now).fetch_all(c))?;
+    let rows = Value::from_iter(attempts.iter().map(AttemptRow::as_json)).to_string();
+    let found: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&rows).bind(now).fetch_all(c))?;
     Ok(found.into_iter().collect())
-}
-
-/// An attempt at a delivery to an endpoint, and the job that made it.
-#[derive(Debug, Clone)]
-pub struct AttemptUpdate<'a> {
-    pub webhook_id: i64,
-    pub row: AttemptRow,
-    pub job: &'a ClaimedJob,
-}
-
-/// Records attempts after which nothing is left to do, and settles their jobs as done, in one statement: for a
-/// transaction of [`super::Store::begin_single`] on Postgres. Returns `false` and writes nothing if an endpoint's
-/// health record is not clean or if a delivery was deleted. An error, also for a lost lease, means that nothing was
-/// written, or that the connection was lost and the result is unknown; the fence then rejects a second settle.
-pub async fn settle(tx: &mut Tx, ended: &[AttemptUpdate<'_>]) -> Result<bool> {
-    // Locks all deliveries before the first job, as a settle of several statements does. The statement is a
-    // transaction, so it fails if it cannot settle all jobs whose deliveries it has updated.
-    const UPDATE: &str = update_deliveries!(
-        pg,
-        "$5",
-        "
-            AND NOT EXISTS (
-                SELECT 1
-                FROM webhooks w
-                WHERE w.id IN (SELECT value::bigint FROM json_array_elements_text($6::json) WHERE value = value || '')
-                    AND (w.failing_since IS NOT NULL OR w.strikes > 0)
-            )"
-    );
-    const INSERT: &str = insert_attempts!(pg, "$5", "updated");
-    const SQL: &str = sql!(
-        "
-        WITH updated AS (
-            {UPDATE}
-        ),
-        inserted AS (
-            {INSERT}
-        ),
-        ended AS (
-            {END_DONE}
-            AND (SELECT count(*) FROM updated) = $7
-            RETURNING jobs.id
-        )
-        SELECT CASE
-                WHEN deliveries.n = $7 AND jobs.n = $7 OR deliveries.n = 0 THEN jobs.n
-                ELSE ('a lease was lost, or a delivery is gone: ' || jobs.n)::bigint
-            END,
-            {IS_WAITED_FOR}
-        FROM (SELECT count(*) AS n FROM updated) deliveries, (SELECT count(*) AS n FROM ended) jobs",
-        UPDATE,
-        INSERT,
-        END_DONE,
-        IS_WAITED_FOR
-    );
-    let (rows, now, all) = (as_json(ended.iter().map(|e| &e.row)), tx.now, i64::try_from(ended.len()).unwrap_or(-1));
-    let webhooks: BTreeSet<i64> = ended.iter().map(|e| e.webhook_id).collect();
-    let webhooks = id_list(&webhooks.into_iter().collect::<Vec<_>>());
-    let jobs = || ended.iter().map(|e| e.job);
-    let (lanes, workspaces) = Caps::of(jobs());
-    let (settled, is_waited_for): (i64, bool) = run!(tx, c => sqlx::query_as(SQL).bind(held_list(jobs()))
-        .bind(now).bind(lanes.as_json()).bind(workspaces.as_json()).bind(&rows).bind(&webhooks).bind(all)
-        .fetch_one(c))?;
-    if is_waited_for {
-        jobs().for_each(|job| tx.leave_lanes(job));
-    }
-    Ok(settled == all)
-}
-
-fn as_json<'a>(attempts: impl IntoIterator<Item = &'a AttemptRow>) -> String {
-    let row = |a: &AttemptRow| {
-        let (started, next) = (time_text(a.started_at), a.next_attempt_at.map(time_text));
-        let (status, outcome) = (a.status.as_str(), a.outcome);
-        json!([
-            a.delivery_id,
-            a.number,
-            started,
-            a.duration_ms,
-            outcome,
-            a.response_code,
-            a.error,
-            a.response_body,
-            status,
-            next
-        ])
-    };
-    Value::from_iter(attempts.into_iter().map(row)).to_string()
 }
 
 /// Deletes a delivery whose endpoint was deleted while the event was written. On Postgres, no foreign key prevents

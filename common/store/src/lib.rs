@@ -181,12 +181,6 @@ impl Store {
         Ok(self.tx(self.db.begin_async_commit().await?, false))
     }
 
-    /// Begins a durable transaction of one statement. On Postgres, it needs no `BEGIN` and `COMMIT`.
-    pub async fn begin_single(&self) -> Result<Tx> {
-        let conn = if let Db::Pg(_) = &self.db { self.db.read().await? } else { self.db.begin().await? };
-        Ok(self.tx(conn, true))
-    }
-
     /// Begins a transaction of one statement, whose commit does not wait for the disk. On Postgres, it needs no `BEGIN`
     /// and `COMMIT`, and the statement itself disables the wait.
     pub async fn begin_single_async_commit(&self) -> Result<Tx> {

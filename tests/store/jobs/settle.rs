@@ -1,6 +1,6 @@
 //! The end of a run: settle, release, heartbeat.
 
-use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
+use crier_domain::job::{ClaimedJob, JobKind, JobState, LEASE, Outcome};
 use crier_store::jobs::{dispatch, engine};
 use crier_store::users;
 
@@ -11,6 +11,7 @@ on_both![
     a_retry_waits_for_its_time,
     a_settle_commits_with_the_writes_of_its_run,
     a_resumed_worker_changes_nothing,
+    a_lost_lease_is_reported_for_the_whole_batch,
     a_release_refunds_the_attempt,
     a_heartbeat_renews_only_its_own_leases,
     a_heartbeat_does_not_wait_for_locks,
@@ -88,6 +89,18 @@ async fn a_resumed_worker_changes_nothing(s: TestStore) {
     // A heartbeat does not renew another worker's lease.
     assert_eq!(s.write(async |tx| engine::heartbeat(tx, &[id], "a").await).await, 0);
     assert!(s.settle(&second, Outcome::Done).await);
+}
+
+async fn a_lost_lease_is_reported_for_the_whole_batch(s: TestStore) {
+    let ids = [s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await];
+    let held = s.claim(&ids, "w").await;
+    for (fence, worker) in [(0, "w"), (1, "another")] {
+        let lost = ClaimedJob { fence, worker: worker.to_owned(), ..held[1].clone() };
+        let ends = [(&held[0], Outcome::Done), (&lost, Outcome::Done)];
+        assert!(!s.discard(async |tx| engine::settle(tx, &ends).await).await);
+    }
+    let ends = [(&held[0], Outcome::Done), (&held[1], Outcome::Done)];
+    assert!(s.write(async |tx| engine::settle(tx, &ends).await).await);
 }
 
 async fn a_release_refunds_the_attempt(s: TestStore) {

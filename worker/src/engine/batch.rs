@@ -8,11 +8,10 @@ use std::time::Duration;
 use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_store::batch::MAX_BATCH;
 use crier_store::jobs::engine as rows;
-use crier_store::{Store, StoreError};
+use crier_store::{Store, StoreError, Tx};
 use futures::FutureExt;
 
 use super::run_end::RunEnd;
-use super::settlement::Settlement;
 use crate::jobs::{AnyResult, FinishedRun, Registry};
 
 /// The pause after a failed claim; the scheduler notifies for the ids again anyway.
@@ -124,13 +123,8 @@ async fn write_and_commit(
     registry: &Registry,
     runs: &[EndedRun],
 ) -> Result<Option<Vec<Outcome>>, StoreError> {
-    let is_shared = runs.iter().any(|run| run.finished(runs[0].job.kind).is_none());
-    let mut settlement = Settlement::new(store, is_shared);
-    let outcomes = write(&mut settlement, registry, runs).await?;
-    if settlement.is_settled {
-        return Ok(Some(outcomes));
-    }
-    let mut tx = settlement.into_tx().await?;
+    let mut tx = store.begin().await?;
+    let outcomes = write(&mut tx, registry, runs).await?;
     let settled: Vec<_> = runs.iter().map(|run| &run.job).zip(outcomes).collect();
     if !rows::settle(&mut tx, &settled).await? {
         tx.rollback().await?;
@@ -141,11 +135,7 @@ async fn write_and_commit(
 }
 
 /// Writes the ends of runs, in their order: consecutive results of one kind together. Returns one outcome each.
-async fn write(
-    settlement: &mut Settlement,
-    registry: &Registry,
-    runs: &[EndedRun],
-) -> Result<Vec<Outcome>, StoreError> {
+async fn write(tx: &mut Tx, registry: &Registry, runs: &[EndedRun]) -> Result<Vec<Outcome>, StoreError> {
     let (mut outcomes, mut rest) = (Vec::with_capacity(runs.len()), runs);
     while let Some(first) = rest.first() {
         let kind = first.job.kind;
@@ -153,7 +143,7 @@ async fn write(
         let count = match &first.end {
             RunEnd::Result(_) => {
                 let finished: Vec<_> = rest.iter().map_while(|run| run.finished(kind)).collect();
-                let written = handler.settle(settlement, &finished).await?;
+                let written = handler.settle(tx, &finished).await?;
                 if written.len() != finished.len() {
                     return Err(StoreError::Decode(format!("{kind} did not settle each of its runs")));
                 }
@@ -161,7 +151,7 @@ async fn write(
                 finished.len()
             }
             RunEnd::NoResult(end) => {
-                outcomes.push(end.write(&*handler, settlement.tx().await?, &first.job).await?);
+                outcomes.push(end.write(&*handler, tx, &first.job).await?);
                 1
             }
         };

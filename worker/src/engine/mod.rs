@@ -32,7 +32,6 @@ use crate::jobs::{AnyJob, Registry, RunError};
 mod batch;
 mod run;
 mod run_end;
-mod settlement;
 mod successors;
 mod workspace_runs;
 
@@ -40,7 +39,6 @@ use batch::{EndedRun, Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
 use run_end::{Fallback, NoResult, RunEnd};
-pub use settlement::Settlement;
 use successors::LaneSuccessors;
 use workspace_runs::WorkspaceRuns;
 

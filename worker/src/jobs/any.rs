@@ -9,7 +9,7 @@ use crier_domain::job::Outcome;
 use crier_store::{Result, StoreError, Tx};
 
 use super::{FinishedRun, Job, RunError, RunResult};
-use crate::engine::{Run, Settlement};
+use crate::engine::Run;
 
 /// A [`Job`] with any type of result. Every job implements it.
 #[async_trait]
@@ -17,11 +17,7 @@ pub trait AnyJob: Send + Sync {
     async fn run(&self, run: &Run) -> std::result::Result<Arc<dyn AnyResult>, RunError>;
 
     /// Calls [`Job::settle`]. Fails if a result is of another kind.
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, dyn AnyResult>],
-    ) -> Result<Vec<Outcome>>;
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, dyn AnyResult>]) -> Result<Vec<Outcome>>;
 
     fn settles_together(&self) -> usize;
 
@@ -40,14 +36,10 @@ impl<J: Job> AnyJob for J {
         Ok(Arc::new(Job::run(self, run).await?))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, dyn AnyResult>],
-    ) -> Result<Vec<Outcome>> {
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, dyn AnyResult>]) -> Result<Vec<Outcome>> {
         let typed: Option<Vec<_>> = runs.iter().map(|run| run.with_type::<J::Result>()).collect();
         let typed = typed.ok_or_else(|| StoreError::Decode("the result of a run is of another kind".to_owned()))?;
-        Job::settle(self, settlement, &typed).await
+        Job::settle(self, tx, &typed).await
     }
 
     fn settles_together(&self) -> usize {

@@ -20,8 +20,8 @@ use crier_store::jobs::lanes;
 use crier_store::{Result, Store, Tx, accounts};
 
 use super::account_session::{AccountSession, RefreshError};
-use super::{Deps, FinishedRun, Job, RunError, RunResult};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
+use crate::engine::Run;
 
 /// The maximum number of posts without an id that one run looks up, with one call each. TikTok allows 30 calls per
 /// minute.
@@ -253,12 +253,8 @@ impl Job for CollectAnalytics {
         Ok(result)
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, CollectRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, CollectRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 

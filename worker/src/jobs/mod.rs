@@ -14,15 +14,15 @@
 //!
 //! Results of several runs share a transaction, because one large transaction costs less than several small ones.
 //! `settle` always receives a batch, often of one. A kind with few runs writes one result after the other
-//! ([`Settlement::each`]). A kind with many runs writes all of them in a few statements (`publish_target`), or even
-//! settles the jobs in the same statement (`deliver_webhook`, [`Settlement::begin_single`]).
+//! (`settle_each`). A kind with many runs writes all of them in a few statements (`publish_target`,
+//! `deliver_webhook`).
 //!
 //! The engine knows no kinds and no results. Its [`Registry`] contains the kinds as [`AnyJob`], which every [`Job`]
 //! implements.
 //!
 //! A new kind `ping` (`CONTRIBUTING.md` has the recipe) is a `pub struct Ping` of what its runs need, with a
 //! `Ping::new(&Deps)`. Most results have an `async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>`,
-//! which `settle` calls with `settlement.each(runs, …)`. If a run makes a call with an external effect, pass the call
+//! which `settle` calls with `settle_each(tx, runs, …)`. If a run makes a call with an external effect, pass the call
 //! to [`Run::call`], and store its marker before. If database errors must not use the default backoff, or a run stores
 //! something before its call that an interruption must undo, override `backoff`, `undo_failed` and `undo_aborted`.
 
@@ -41,8 +41,9 @@ use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::ConnectorRegistry as Platforms;
 use crier_store::{Result, Store, StoreError, Tx};
+use futures::future::BoxFuture;
 
-use crate::engine::{Run, Settlement};
+use crate::engine::Run;
 use crate::webhooks::sender::Sender;
 
 mod account_session;
@@ -83,8 +84,7 @@ pub trait Job: Send + Sync + 'static {
 
     /// Writes the results of runs; returns one outcome each, in their order. Called again, possibly with other runs, if
     /// the transaction fails.
-    async fn settle(&self, settlement: &mut Settlement, runs: &[FinishedRun<'_, Self::Result>])
-    -> Result<Vec<Outcome>>;
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, Self::Result>]) -> Result<Vec<Outcome>>;
 
     /// Undoes the counts of a run that was aborted outside a call, in the transaction that releases its job.
     async fn undo_aborted(&self, _tx: &mut Tx, _run: &Run) -> Result<()> {
@@ -132,6 +132,19 @@ impl RunResult for () {}
 pub struct FinishedRun<'a, R: ?Sized> {
     pub job: &'a ClaimedJob,
     pub result: &'a R,
+}
+
+/// Writes results one after the other; returns one outcome each.
+async fn settle_each<R>(
+    tx: &mut Tx,
+    runs: &[FinishedRun<'_, R>],
+    write: impl for<'a> Fn(&'a mut Tx, &'a ClaimedJob, &'a R) -> BoxFuture<'a, Result<Outcome>>,
+) -> Result<Vec<Outcome>> {
+    let mut outcomes = Vec::with_capacity(runs.len());
+    for run in runs {
+        outcomes.push(write(&mut *tx, run.job, run.result).await?);
+    }
+    Ok(outcomes)
 }
 
 /// Why a run has no result.

@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use crier_domain::job::Outcome;
-use crier_store::Result;
+use crier_store::{Result, Tx};
 
 use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::{Run, Settlement};
+use crate::engine::Run;
 
 pub struct Noop;
 
@@ -25,7 +25,7 @@ impl Job for Noop {
         Ok(())
     }
 
-    async fn settle(&self, _settlement: &mut Settlement, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+    async fn settle(&self, _tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
         Ok(vec![Outcome::Done; runs.len()])
     }
 }

@@ -18,8 +18,8 @@ use crier_mail::{Attachment, Mailer, SendError};
 use crier_media::Library;
 use crier_store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
 
-use super::{Deps, FinishedRun, Job, RunError, RunResult};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
+use crate::engine::Run;
 use crate::webhooks::schedule;
 
 const NOT_CONFIGURED: &str =
@@ -73,12 +73,8 @@ impl Job for SendMail {
         })
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, MailRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, MailRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 

@@ -13,12 +13,12 @@ use crier_domain::plan::{Feature, Plans};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
-use crier_store::{Batcher, Result, Store, StoreError};
+use crier_store::{Batcher, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
 
-use self::run_result::{Attempt, DeliveryRunResult, settle_quick, write_all};
+use self::run_result::{Attempt, DeliveryRunResult, write_all};
 use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::{Run, Settlement};
+use crate::engine::Run;
 use crate::webhooks::sender::{DeliveryRequest, Sender};
 
 mod run_result;
@@ -130,18 +130,7 @@ impl Job for DeliverWebhook {
         })))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, DeliveryRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        match settle_quick(settlement, runs).await {
-            Ok(true) => return Ok(vec![Outcome::Done; runs.len()]),
-            Ok(false) => {}
-            Err(error) => {
-                tracing::debug!(%error, "runs could not be settled in one statement; settling them in a transaction");
-            }
-        }
-        write_all(settlement.tx().await?, runs).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, DeliveryRunResult>]) -> Result<Vec<Outcome>> {
+        write_all(tx, runs).await
     }
 }

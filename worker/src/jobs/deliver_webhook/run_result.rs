@@ -1,7 +1,6 @@
 //! The result of a run of `deliver_webhook`: its effect on the delivery, and on the endpoint's health record.
 //!
-//! The attempts of several runs are written in a few statements. On Postgres, attempts after which nothing is left to
-//! do are written with their jobs in a single statement.
+//! The attempts of several runs are written in a few statements.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,12 +10,11 @@ use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
 use crier_domain::job::{ClaimedJob, JobKind, Lane, Outcome};
 use crier_domain::webhook::DeliveryStatus;
 use crier_mail::Mailer;
-use crier_store::deliveries::{self, AttemptRow, AttemptUpdate};
+use crier_store::deliveries::{self, AttemptRow};
 use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
-use crate::engine::Settlement;
 use crate::jobs::{FinishedRun, RunResult};
 use crate::notices;
 use crate::webhooks::schedule;
@@ -84,23 +82,6 @@ impl DeliveryRunResult {
     }
 }
 
-/// Settles runs in one statement if all of them delivered their events quickly to endpoints with a clean health record.
-/// Returns `false`, and writes nothing, if they need a transaction. An error means the same, or that the connection was
-/// lost and the result is unknown; then the fences reject a second settle.
-pub(super) async fn settle_quick(
-    settlement: &mut Settlement,
-    runs: &[FinishedRun<'_, DeliveryRunResult>],
-) -> Result<bool> {
-    let attempts: Option<Vec<_>> = runs.iter().map(|run| run.result.attempt()?.quick_attempt(run.job)).collect();
-    let Some(attempts) = attempts else { return Ok(false) };
-    let Some(mut tx) = settlement.begin_single().await? else { return Ok(false) };
-    if !deliveries::settle(&mut tx, &attempts).await? {
-        return Ok(false);
-    }
-    settlement.commit_single(tx).await?;
-    Ok(true)
-}
-
 /// Writes results; returns one outcome each.
 pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, DeliveryRunResult>]) -> Result<Vec<Outcome>> {
     let attempts: Vec<_> = runs.iter().filter_map(|run| run.result.attempt()).collect();
@@ -134,12 +115,6 @@ async fn write_rejection(tx: &mut Tx, job: &ClaimedJob, why: &str, max_attempts:
 impl Attempt {
     fn verdict(&self) -> CircuitVerdict {
         CircuitVerdict::of(self.result.outcome.is_success(), self.result.duration)
-    }
-
-    /// Returns the attempt to record if the event was delivered quickly, which does not change a clean health record.
-    fn quick_attempt<'a>(&self, job: &'a ClaimedJob) -> Option<AttemptUpdate<'a>> {
-        let is_quick = self.verdict() == CircuitVerdict::Quick;
-        is_quick.then(|| AttemptUpdate { webhook_id: self.webhook_id, row: self.row(None), job })
     }
 
     /// Returns the time of the next attempt after this one failed; `None` if there is none. Disables an endpoint that

@@ -28,15 +28,15 @@ use crier_media::plain_file::PlainFile;
 use crier_media::{IngestError, Library, Owner};
 use crier_reports::{Document, WriteError};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, brands, report_deliveries, reports as report_rows};
+use crier_store::{Result, Store, StoreError, Tx, brands, report_deliveries, reports as report_rows};
 use crier_telemetry::metrics;
 
 use self::builder::{BuiltReport, build};
 use self::output::LimitedOutput;
 use self::run_result::{ExportRunResult, ExportedFile};
 use self::scope::ExportScope;
-use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, settle_each};
+use crate::engine::Run;
 use crate::report_mail::MailContent;
 
 mod builder;
@@ -245,12 +245,8 @@ impl Job for ExportReport {
         Ok(ExportRunResult::new(prepared.delivery.id, outcome))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, ExportRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ExportRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {

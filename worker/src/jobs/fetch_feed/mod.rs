@@ -13,8 +13,8 @@ use crier_domain::untrusted;
 use crier_store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_telemetry::metrics::{self, FetchOutcome};
 
-use super::{Deps, FinishedRun, Job, RunError, RunResult};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
+use crate::engine::Run;
 use crate::feeds::{Format, diff};
 
 mod fetch;
@@ -48,12 +48,8 @@ impl Job for FetchFeed {
         Ok(FetchRunResult { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome })
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, FetchRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, FetchRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 

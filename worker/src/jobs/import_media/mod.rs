@@ -21,11 +21,11 @@ use crier_domain::plan::{Plan, Plans};
 use crier_http::HttpClient;
 use crier_media::{Library, Owner, import};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, brands, media_jobs};
+use crier_store::{Result, Store, StoreError, Tx, brands, media_jobs};
 
 use self::run_result::{ImportOutcome, ImportRunResult};
-use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, settle_each};
+use crate::engine::Run;
 
 mod fetch;
 mod run_result;
@@ -95,12 +95,8 @@ impl Job for ImportMedia {
         Ok(ImportRunResult::new(prepared.import.id, outcome))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, ImportRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ImportRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     fn backoff(&self, attempt: i32) -> TimeDelta {

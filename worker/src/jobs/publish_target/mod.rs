@@ -40,7 +40,7 @@ use self::run_result::{PublishRunResult, TargetResult, write_all};
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::{Deps, FinishedRun, Job, RunError, Stop};
-use crate::engine::{Run, Settlement};
+use crate::engine::Run;
 
 mod call;
 mod daily_cap;
@@ -160,12 +160,8 @@ impl Job for PublishTarget {
         }
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, PublishRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        write_all(settlement.tx().await?, runs).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunResult>]) -> Result<Vec<Outcome>> {
+        write_all(tx, runs).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

@@ -21,12 +21,12 @@ use crier_domain::job::Outcome;
 use crier_mail::Mailer;
 use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry, RefreshedTokens};
 use crier_store::account_tokens::{self, StoredTokens};
-use crier_store::{Result, Store, accounts};
+use crier_store::{Result, Store, Tx, accounts};
 use secrecy::SecretString;
 
 use self::run_result::{RefreshOutcome, RefreshRunResult};
-use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, settle_each};
+use crate::engine::Run;
 
 mod run_result;
 
@@ -168,11 +168,7 @@ impl Job for RefreshToken {
         Ok(self.result(if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue }))
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, RefreshRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, RefreshRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }

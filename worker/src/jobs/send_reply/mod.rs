@@ -30,8 +30,8 @@ use self::run_result::ReplyRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired};
 use super::adopt::{self, Adoption};
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::{Deps, FinishedRun, Job, RunError, Stop};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, Stop, settle_each};
+use crate::engine::Run;
 
 mod run_result;
 
@@ -294,12 +294,8 @@ impl Job for SendReply {
         }
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, ReplyRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ReplyRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 
     async fn undo_aborted(&self, tx: &mut Tx, run: &Run) -> Result<()> {

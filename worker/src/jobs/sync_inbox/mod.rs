@@ -33,8 +33,8 @@ use crier_store::{Result, Store, StoreError, Tx, accounts};
 use crier_telemetry::metrics;
 
 use super::account_session::{AccountSession, RefreshError};
-use super::{Deps, FinishedRun, Job, RunError, RunResult};
-use crate::engine::{Run, Settlement};
+use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
+use crate::engine::Run;
 
 /// The maximum number of pages per stream and run. The next run, after those of other accounts, reads the rest.
 const MAX_PAGES: usize = 5;
@@ -281,12 +281,8 @@ impl Job for SyncInbox {
         }
     }
 
-    async fn settle(
-        &self,
-        settlement: &mut Settlement,
-        runs: &[FinishedRun<'_, SyncRunResult>],
-    ) -> Result<Vec<Outcome>> {
-        settlement.each(runs, |tx, job, result| Box::pin(result.write(tx, job))).await
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, SyncRunResult>]) -> Result<Vec<Outcome>> {
+        settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 }
 
