@@ -1355,11 +1355,11 @@ create index jobs_given_up on jobs (state, id) where state = 'dead' or state = '
 -- operate::list of a lane. As an expression, the lane cannot serve other statements, which would then read all jobs
 -- of the lane. Running jobs are found by `jobs_lane_running`.
 create index jobs_lane on jobs ((lane || ''), id) where lane is not null and state <> 'running';
--- lock_lanes, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, is_waited_for.sql, operate::lane, operate::list
--- of a lane, workspaces::waiting_lanes.
+-- lock_lanes, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, operate::lane, operate::list of a lane,
+-- workspaces::waiting_lanes.
 create index jobs_lane_running on jobs (lane) where state = 'running' and lane is not null;
--- lock_waiting_jobs, lanes_to_sweep.sql, waited_for.sql, is_waited_for.sql, operate::lane, operate::overview,
--- operate::list of ready jobs. In the order in which a lane's jobs are woken.
+-- lock_waiting_jobs, lanes_to_sweep.sql, waited_for.sql, operate::lane, operate::overview, operate::list of ready
+-- jobs. In the order in which a lane's jobs are woken.
 create index jobs_lane_waiting on jobs (lane, run_at, id) where state = 'ready' and waiting and lane is not null;
 -- rescue.sql, expired.sql, misdated::correct_future_times, operate::overview, operate::list of running jobs.
 create index jobs_leased on jobs (lease_until) where state = 'running' and lease_until is not null;
@@ -1371,9 +1371,9 @@ create index jobs_scheduled on jobs (kind, id) where state = 'scheduled';
 -- jobs::cancel_subject, jobs::run_now, jobs::is_running, jobs::running_among, operate::due_ids,
 -- operate::count_due_posts, post_overview::overdue.
 create unique index jobs_subject on jobs (kind, subject_id) where state in ('scheduled', 'ready', 'running');
--- lock_lanes, running_by_workspace.sql, waited_for.sql, is_waited_for.sql.
+-- lock_lanes, running_by_workspace.sql, waited_for.sql.
 create index jobs_workspace_running on jobs (workspace_lane) where state = 'running' and workspace_lane is not null;
--- workspaces::waiting_lanes, waited_for.sql, is_waited_for.sql.
+-- workspaces::waiting_lanes, waited_for.sql.
 create index jobs_workspace_waiting on jobs (workspace_lane, lane)
     where state = 'ready' and waiting and workspace_lane is not null;
 -- misdated::correct_future_times. The times of jobs without an error were chosen by users, and can be years away.

@@ -1360,14 +1360,14 @@ create index jobs_given_up on jobs (state, id) where state = 'dead' or state = '
 create index jobs_scheduled on jobs (kind, id) where state = 'scheduled';
 -- claim.sql, running_by_workspace.sql, waited_for.sql.
 create index jobs_workspace_running on jobs (workspace_lane) where state = 'running' and workspace_lane is not null;
--- workspaces::waiting_lanes, waited_for.sql, settle_done.sql.
+-- workspaces::waiting_lanes, waited_for.sql.
 create index jobs_workspace_waiting on jobs (workspace_lane, lane)
     where state = 'ready' and waiting and workspace_lane is not null;
 -- claim.sql, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, wake_lanes.sql, operate::lane, operate::list of
 -- a lane, workspaces::waiting_lanes.
 create index jobs_lane_running on jobs (lane) where state = 'running' and lane is not null;
--- wake_lanes.sql, lanes_to_sweep.sql, waited_for.sql, settle_done.sql, operate::lane, operate::overview,
--- operate::list of ready jobs. In the order in which a lane's jobs are woken.
+-- wake_lanes.sql, lanes_to_sweep.sql, waited_for.sql, operate::lane, operate::overview, operate::list of ready jobs.
+-- In the order in which a lane's jobs are woken.
 create index jobs_lane_waiting on jobs (lane, run_at, id) where state = 'ready' and waiting and lane is not null;
 -- rescue.sql, expired.sql, misdated::correct_future_times, operate::overview, operate::list of running jobs.
 create index jobs_leased on jobs (lease_until) where state = 'running' and lease_until is not null;

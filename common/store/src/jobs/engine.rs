@@ -6,9 +6,8 @@ use crier_domain::untrusted::{self, MAX_MESSAGE};
 use serde_json::json;
 
 use super::super::db::{execute, run};
-use super::super::sql::{locking_sql, sql};
+use super::super::sql::locking_sql;
 use super::super::{Result, Tx};
-use super::lanes::Caps;
 use super::{id_list, kinds_with_caps, sql_file};
 
 /// A job that was started or set waiting.
@@ -107,9 +106,12 @@ pub async fn settle(tx: &mut Tx, ends: &[(&ClaimedJob, Outcome)]) -> Result<bool
         if updated == 0 {
             return Ok(false);
         }
-        tx.leave_lanes(job);
     }
-    settle_done(tx, &done).await
+    if !settle_done(tx, &done).await? {
+        return Ok(false);
+    }
+    ends.iter().for_each(|(job, _)| tx.leave_lanes(job));
+    Ok(true)
 }
 
 /// Cleans and shortens the reason for the end of a run, so that it can be stored.
@@ -117,45 +119,15 @@ fn stored_reason(reason: &str) -> String {
     untrusted::line(reason, MAX_MESSAGE)
 }
 
-/// Encodes held jobs as one bind, for the statements that end them.
-pub(crate) fn held_list<'a>(jobs: impl Iterator<Item = &'a ClaimedJob>) -> String {
-    json!(jobs.map(|job| (job.id, job.fence, &job.worker)).collect::<Vec<_>>()).to_string()
-}
-
-/// Ends the jobs of [`held_list`] (`$1`) at `$2`, on Postgres. A statement adds conditions and `RETURNING`.
-pub(crate) const END_DONE: &str = include_str!("sql/postgres/end_done.sql");
-
-/// An expression, on Postgres: whether the lanes (`$3`) and the shares (`$4`) of [`Caps`] must be checked again after
-/// the commit.
-pub(crate) const IS_WAITED_FOR: &str = include_str!("sql/postgres/is_waited_for.sql");
-
-/// Settles jobs that are done. Returns `false` if one of them is no longer held. If a job waits for one of their lanes,
-/// or may be set waiting concurrently (`is_waited_for.sql`), the lanes are checked again after the commit.
+/// Settles jobs that are done. Returns `false` if one of them is no longer held.
 async fn settle_done(tx: &mut Tx, done: &[&ClaimedJob]) -> Result<bool> {
     if done.is_empty() {
         return Ok(true);
     }
-    const PG: &str = sql!(
-        "
-        WITH ended AS (
-            {END_DONE}
-            RETURNING jobs.id
-        )
-        SELECT {IS_WAITED_FOR}
-        FROM ended",
-        END_DONE,
-        IS_WAITED_FOR
-    );
-    let sql = tx.for_engine(PG, include_str!("sql/sqlite/settle_done.sql"));
-    let held = held_list(done.iter().copied());
-    let (lanes, workspaces) = Caps::of(done.iter().copied());
-    let now = tx.now;
-    let waited_for: Vec<bool> = run!(tx, c => sqlx::query_scalar(sql).bind(held).bind(now).bind(lanes.as_json())
-        .bind(workspaces.as_json()).fetch_all(c))?;
-    if waited_for.contains(&true) {
-        done.iter().for_each(|job| tx.leave_lanes(job));
-    }
-    Ok(waited_for.len() == done.len())
+    let (sql, now) = (sql_file!(tx, "settle_done"), tx.now);
+    let held: Vec<_> = done.iter().map(|job| (job.id, job.fence, &job.worker)).collect();
+    let settled = execute!(tx, sql, json!(held).to_string(), now)?;
+    Ok(u64::try_from(done.len()) == Ok(settled))
 }
 
 /// Returns a job to the queue without counting the attempt (drain). Returns `false` if the lease was lost.

@@ -3,10 +3,10 @@
 //! A claim counts the running jobs of a lane under the lane's lock. A job for which there is no place is set waiting,
 //! and the next job that leaves the lane wakes it ([`super::wake`]). A lane can be paused, and its cap can be reduced.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
-use crier_domain::job::{ClaimedJob, JobKind};
+use crier_domain::job::JobKind;
 use serde_json::json;
 
 use super::super::db::{Conn, execute, run};
@@ -27,33 +27,6 @@ impl LaneLoad {
     /// Returns how many places are free, given the `cap` of its kind. Returns 0 if the lane is paused.
     pub fn room(&self, cap: i64) -> i64 {
         if self.paused { 0 } else { self.places.unwrap_or(cap) - self.running }
-    }
-}
-
-/// Lanes, or workspaces' shares, with their caps.
-pub(crate) struct Caps<'a>(BTreeMap<&'a str, i64>);
-
-impl<'a> Caps<'a> {
-    /// Returns the lanes of jobs, and the shares of their workspaces. A lane without a cap is never full.
-    pub fn of(jobs: impl Iterator<Item = &'a ClaimedJob> + Clone) -> (Self, Self) {
-        let lane = |job: &'a ClaimedJob| Some((job.lane.as_deref()?, job.kind.limits().lane_cap.unwrap_or(i64::MAX)));
-        let share = |job: &'a ClaimedJob| Some((job.workspace_lane.as_deref()?, job.kind.limits().workspace_cap?));
-        (Self::smallest(jobs.clone().filter_map(lane)), Self::smallest(jobs.filter_map(share)))
-    }
-
-    /// If kinds with different caps share a lane, uses the smallest cap.
-    fn smallest(lanes: impl Iterator<Item = (&'a str, i64)>) -> Self {
-        let mut caps = BTreeMap::new();
-        for (lane, cap) in lanes {
-            let smallest = caps.entry(lane).or_insert(cap);
-            *smallest = cap.min(*smallest);
-        }
-        Self(caps)
-    }
-
-    /// Encodes them as one bind: a JSON array of arrays with the name and the cap.
-    pub fn as_json(&self) -> String {
-        json!(self.0.iter().collect::<Vec<_>>()).to_string()
     }
 }
 

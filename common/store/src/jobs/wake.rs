@@ -75,13 +75,14 @@ impl FreeLane<'_> {
 }
 
 /// Wakes as many jobs as places were freed in each lane. It runs after the commit that freed them, so that a lane's
-/// lock is never held while waiting for the disk. A claim that found a lane full also checks it again after its commit:
-/// of a concurrent claim and settle, at least one sees the other's change. If the process dies in between, the sweep
-/// wakes the jobs.
+/// lock is never held while waiting for the disk.
+///
+/// A claim that set jobs waiting and a settle each look after their own commit, so of two concurrent ones at least one
+/// sees the other's change. If the process dies in between, the sweep wakes the jobs.
 pub(crate) async fn wake_lanes(store: &Store, lanes: Lanes) -> Result<()> {
     let Lanes { mut free, full, workspaces } = lanes;
     if free.is_empty() && full.is_empty() && workspaces.is_empty() {
-        // The common case.
+        // No job left a lane or was set waiting.
         return Ok(());
     }
     let mut conn = store.read().await?;

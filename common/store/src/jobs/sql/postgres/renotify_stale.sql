@@ -2,7 +2,7 @@
 -- of its lanes. A job whose lane has no free place is set waiting.
 --
 -- Unlike on SQLite, the number of running jobs may be outdated, because no lane is locked: a lane in which no job was
--- notified is checked again after the commit (`is_waited_for.sql`).
+-- notified is checked again after the commit, as after a claim.
 
 -- The jobs. `LIMIT (SELECT …)` hides the limit from the planner, so that it starts at the head of the right index.
 WITH stale AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- Part of two statements, which add conditions and `RETURNING`. `value || ''` makes the planner expect a single row.
--- Otherwise it may read the whole table. `state || ''` keeps it from reading the index of running jobs.
+-- `value || ''` makes the planner expect a single row. Otherwise it may read the whole table. `state || ''` keeps it from
+-- reading the index of running jobs.
 UPDATE jobs
 SET state = 'done', last_error = NULL, finished_at = $2, lease_until = NULL
 FROM (
