@@ -13,11 +13,11 @@ type Cost = (&'static str, (f64, f64), (f64, f64));
 const COSTS: &[Cost] = &[
     ("brand",        (1.0, 0.0),  (1.0, 0.0)),
     ("posts",        (3.0, 0.0),  (3.0, 0.0)),
-    ("create-brand", (7.0, 1.0),  (6.0, 1.0)),
+    ("create-brand", (6.0, 1.0),  (6.0, 1.0)),
     ("draft",        (5.0, 1.0),  (4.0, 1.0)),
     ("schedule",     (6.0, 1.0),  (5.0, 1.0)),
     ("publish",      (22.0, 4.0), (19.0, 5.0)),
-    ("deliver",      (15.0, 2.0), (14.0, 3.0)),
+    ("deliver",      (14.0, 2.0), (14.0, 3.0)),
 ];
 
 fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {
