@@ -1355,7 +1355,7 @@ create index jobs_given_up on jobs (state, id) where state = 'dead' or state = '
 -- operate::list of a lane. As an expression, the lane cannot serve other statements, which would then read all jobs
 -- of the lane. Running jobs are found by `jobs_lane_running`.
 create index jobs_lane on jobs ((lane || ''), id) where lane is not null and state <> 'running';
--- lock_lanes, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, operate::lane, operate::list of a lane,
+-- lock_lanes, load_lanes.sql, lanes_to_sweep.sql, operate::lane, operate::list of a lane,
 -- workspaces::waiting_lanes.
 create index jobs_lane_running on jobs (lane) where state = 'running' and lane is not null;
 -- lock_waiting_jobs, lanes_to_sweep.sql, waited_for.sql, operate::lane, operate::overview, operate::list of ready

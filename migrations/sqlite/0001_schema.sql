@@ -1363,7 +1363,7 @@ create index jobs_workspace_running on jobs (workspace_lane) where state = 'runn
 -- workspaces::waiting_lanes, waited_for.sql.
 create index jobs_workspace_waiting on jobs (workspace_lane, lane)
     where state = 'ready' and waiting and workspace_lane is not null;
--- claim.sql, load_lanes.sql, lanes_to_sweep.sql, renotify_stale.sql, wake_lanes.sql, operate::lane, operate::list of
+-- claim.sql, load_lanes.sql, lanes_to_sweep.sql, wake_lanes.sql, operate::lane, operate::list of
 -- a lane, workspaces::waiting_lanes.
 create index jobs_lane_running on jobs (lane) where state = 'running' and lane is not null;
 -- wake_lanes.sql, lanes_to_sweep.sql, waited_for.sql, operate::lane, operate::overview, operate::list of ready jobs.

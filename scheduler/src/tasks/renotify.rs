@@ -63,8 +63,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     }
 }
 
-/// Returns the number of jobs found. Jobs that are set waiting use capacity too, so that a run of the task ends however
-/// long the backlog is.
+/// Returns the number of jobs found.
 async fn notify_again(
     s: &Scheduler,
     kind: JobKind,

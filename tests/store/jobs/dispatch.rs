@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::{JobKind, JobState, Outcome};
-use crier_store::jobs::{dispatch, lanes, operate};
+use crier_domain::job::{JobKind, JobState};
+use crier_store::jobs::{dispatch, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
 
@@ -13,8 +13,6 @@ on_both![
     concurrent_dispatchers_notify_each_job_once,
     a_dispatcher_skips_locked_jobs,
     stale_ready_jobs_are_renotified,
-    stale_jobs_without_a_slot_in_their_lane_wait,
-    a_lane_that_empties_before_its_stale_job_waits_is_woken,
     each_kind_is_notified_separately,
     the_next_due_time_is_returned,
     finished_jobs_are_deleted_in_batches_and_dead_ones_later,
@@ -134,63 +132,6 @@ async fn stale_ready_jobs_are_renotified(s: TestStore) {
     s.advance(10);
     assert_eq!(renotify_stale(10).await, 3);
     assert_eq!(s.state(scheduled).await, JobState::Scheduled);
-}
-
-async fn stale_jobs_without_a_slot_in_their_lane_wait(s: TestStore) {
-    const KIND: JobKind = JobKind::PublishTarget;
-    assert_eq!(KIND.limits().lane_cap, Some(4));
-    let mut ids = Vec::new();
-    let lanes =
-        ["account:1", "account:1", "account:1", "account:1", "account:1", "account:1", "account:2", "account:3"];
-    for (subject, lane) in (1..).zip(lanes.map(Some).into_iter().chain([Some("account:4"), None])) {
-        ids.push(s.enqueue_job(KIND, subject, lane).await);
-    }
-    s.write(async |tx| lanes::pause_lane(tx, "account:3", s.later(20)).await).await;
-    s.write(async |tx| lanes::narrow_lane(tx, "account:4", 0).await).await;
-    let held = s.claim(&ids[..1], "w").await.remove(0);
-    let renotify_stale = async |limit| {
-        s.notifier.take();
-        let before = s.now() - dispatch::RENOTIFY_AFTER;
-        s.write(async |tx| dispatch::renotify_stale(tx, KIND, before, limit).await).await
-    };
-    s.advance(10);
-
-    assert_eq!(renotify_stale(100).await, 9, "those that wait count, too");
-    assert_eq!(s.notifier.take(), [ids[1], ids[2], ids[3], ids[6], ids[9]]);
-    for (id, waits) in ids[1..].iter().zip([false, false, false, true, true, false, true, true, false]) {
-        let job = s.show(*id).await;
-        assert_eq!((job.state, job.waiting), (JobState::Ready, waits), "{:?}", job.lane);
-    }
-    assert_eq!(s.claim(&ids[1..4], "w").await.len(), 3);
-    s.advance(10);
-    assert_eq!(renotify_stale(100).await, 2, "not those that wait");
-    assert_eq!(s.notifier.take(), [ids[6], ids[9]]);
-    assert!(s.settle(&held, Outcome::Done).await);
-    assert_eq!(s.notifier.take(), [ids[4]], "the next one is woken when a job leaves the lane");
-    s.write(async |tx| dispatch::sweep_lanes(tx).await).await;
-    assert_eq!(s.notifier.take(), [ids[5], ids[7]], "the place that is free, and the lane whose pause is over");
-}
-
-/// On Postgres, the jobs of a lane can end while another job is set waiting for them.
-async fn a_lane_that_empties_before_its_stale_job_waits_is_woken(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
-    const KIND: JobKind = JobKind::PublishTarget;
-    let mut ids = Vec::new();
-    for subject in 0..5 {
-        ids.push(s.enqueue_job(KIND, subject, Some("account:1")).await);
-    }
-    let held = s.claim(&ids[..4], "w").await;
-    s.notifier.take();
-    let mut scheduler = s.begin().await.unwrap();
-    assert_eq!(dispatch::renotify_stale(&mut scheduler, KIND, s.now(), 10).await.unwrap(), 1);
-    for job in &held {
-        assert!(s.settle(job, Outcome::Done).await);
-    }
-    assert_eq!(s.notifier.take(), Vec::<i64>::new(), "no settle sees the waiting job");
-    scheduler.commit().await.unwrap();
-    assert_eq!(s.notifier.take(), ids[4..]);
 }
 
 async fn each_kind_is_notified_separately(s: TestStore) {

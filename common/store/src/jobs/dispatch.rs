@@ -1,8 +1,6 @@
 //! What the scheduler does with jobs. On Postgres, any number of schedulers may do it concurrently: each takes rows
 //! that no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
 
-use std::collections::HashSet;
-
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{ClaimedJob, JobKind, JobNotification, MAX_CRASHES};
 
@@ -34,30 +32,14 @@ pub async fn oldest_unclaimed(conn: &mut Conn) -> Result<Vec<(JobKind, DateTime<
 }
 
 /// Notifies again for ready jobs of a kind that were not claimed and were last notified by `before`. Their notification
-/// was lost: a crash between commit and notification, or a queue that was emptied, unreachable or full. Jobs whose lane
-/// has no free place are set waiting instead. Returns the number of both.
+/// was lost: a crash between commit and notification, or a queue that was emptied, unreachable or full. Returns how many.
 pub async fn renotify_stale(tx: &mut Tx, kind: JobKind, before: DateTime<Utc>, limit: i64) -> Result<usize> {
-    let (sql, now, cap) = (sql_file!(tx, "renotify_stale"), tx.now, kind.limits().lane_cap);
-    let rows: Vec<StaleRow> =
-        run!(tx, c => sqlx::query_as(sql).bind(before).bind(limit).bind(now).bind(kind).bind(cap).fetch_all(c))?;
+    let (sql, now) = (sql_file!(tx, "renotify_stale"), tx.now);
+    let rows: Vec<NotifyRow> =
+        run!(tx, c => sqlx::query_as(sql).bind(before).bind(limit).bind(now).bind(kind).fetch_all(c))?;
     let found = rows.len();
-    let (waiting, ready): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.waiting);
-    // A lane of a notified job is checked when that job leaves it, and by the sweep if more places are free then.
-    let used: HashSet<_> = ready.iter().filter_map(|row| row.lane.as_deref()).collect();
-    let full = waiting.iter().filter_map(|row| row.lane.as_deref()).filter(|lane| !used.contains(lane));
-    full.for_each(|lane| tx.found_full(lane, kind));
-    notify_in_order(tx, ready.into_iter().map(|row| row.notify).collect());
+    notify_in_order(tx, rows);
     Ok(found)
-}
-
-/// A job that no worker has claimed.
-#[derive(sqlx_macros::FromRow)]
-struct StaleRow {
-    #[sqlx(flatten)]
-    notify: NotifyRow,
-    lane: Option<String>,
-    /// Whether it was set waiting for its lane.
-    waiting: bool,
 }
 
 /// Does one index look-up per kind that this version knows.

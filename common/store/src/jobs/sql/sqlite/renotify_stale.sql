@@ -1,9 +1,8 @@
--- $1: the time before which a job was last notified. $2: the maximum number of jobs. $3: now. $4: the kind. $5: the cap
--- of its lanes. A job whose lane has no free place is set waiting.
-
--- The jobs.
-WITH stale AS MATERIALIZED (
-    SELECT id, lane, priority, run_at
+-- $1: the time before which a job was last notified. $2: the maximum number of jobs. $3: now. $4: the kind.
+UPDATE jobs
+SET dispatched_at = $3
+WHERE id IN (
+    SELECT id
     FROM jobs
     WHERE kind = $4
         AND state = 'ready'
@@ -11,30 +10,5 @@ WITH stale AS MATERIALIZED (
         AND dispatched_at <= $1
     ORDER BY dispatched_at
     LIMIT $2
-),
--- Their lanes, with the running jobs.
-load AS MATERIALIZED (
-    SELECT lane AS name,
-        (SELECT count(*) FROM jobs r WHERE r.lane = needed.lane AND r.state = 'running') AS running,
-        EXISTS (SELECT 1 FROM paused_lanes p WHERE p.lane = needed.lane AND p.paused_until > $3) AS paused,
-        (SELECT n.places FROM narrow_lanes n WHERE n.lane = needed.lane) AS places
-    FROM (SELECT DISTINCT lane FROM stale WHERE $5 IS NOT NULL) needed
-),
--- The jobs, and whether their lanes have places for them.
-placed AS MATERIALIZED (
-    SELECT stale.id AS placed_id,
-        coalesce(
-            NOT load.paused
-                AND row_number() OVER (PARTITION BY stale.lane ORDER BY stale.priority DESC, stale.run_at, stale.id)
-                    <= coalesce(load.places, $5) - load.running,
-            TRUE
-        ) AS has_place
-    FROM stale
-    LEFT JOIN load ON load.name = stale.lane
 )
-UPDATE jobs
-SET dispatched_at = $3, waiting = NOT has_place
-FROM placed
--- `placed_id + 0` keeps SQLite from scanning the table and looking up each row in `placed`.
-WHERE jobs.id = placed_id + 0
-RETURNING kind, id, priority, run_at, lane, waiting
+RETURNING kind, id, priority, run_at
