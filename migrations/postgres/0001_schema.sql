@@ -1342,14 +1342,15 @@ create table jobs (
 );
 -- Each index serves few statements, and its condition is written so that only those can use it: the plans do not
 -- depend on statistics. While few jobs run, all indexes of running jobs cost the same to the planner, so each has a
--- condition of its own. Ended jobs have no index: jobs::dispatch::purge deletes them on a walk in the order of their
--- IDs. Statements in `jobs/sql` have the name of their file.
+-- condition of its own. Statements in `jobs/sql` have the name of their file.
 
 -- operate::overview, operate::list of dead jobs.
 create index jobs_dead on jobs (kind) where state = 'dead';
 -- next_due.sql, promote_due.sql, operate::overview. It begins with the kind, so that a paused kind delays no other
 -- one.
 create index jobs_due on jobs (kind, run_at) where state = 'scheduled';
+-- jobs::dispatch::purge. It begins with the state, because dead jobs are kept longer than others.
+create index jobs_ended on jobs (state, finished_at) where finished_at is not null;
 -- operate::list of dead or cancelled jobs.
 create index jobs_given_up on jobs (state, id) where state = 'dead' or state = 'cancelled';
 -- operate::list of a lane. As an expression, the lane cannot serve other statements, which would then read all jobs
@@ -1469,8 +1470,7 @@ create index lane_holds_over on lane_holds (held_until);
 -- # Idempotency
 
 -- Responses, by API key and `Idempotency-Key`. `status` is null while an operation with external calls holds the key
--- on a lease. Expired rows are deleted on a walk through the table (idempotency::purge): an index of their age would
--- be written with each request.
+-- on a lease.
 create table idempotency_keys (
     api_key_id  bigint not null,
     key         text not null,
@@ -1491,6 +1491,8 @@ create table idempotency_keys (
     -- keys::authenticate, idempotency::read, idempotency::store; trigger delete_idempotency_keys.
     primary key (api_key_id, key)
 );
+-- idempotency::purge.
+create index idempotency_keys_age on idempotency_keys (created_at);
 -- A response that remains without its API key is deleted a day later.
 create trigger delete_idempotency_keys after delete on api_keys
     for each row execute function delete_children('idempotency_keys', 'api_key_id');

@@ -1341,8 +1341,7 @@ create table jobs (
 );
 -- Each index serves few statements, and its condition is written so that only those can use it: the plans do not
 -- depend on statistics. While few jobs run, all indexes of running jobs cost the same to the planner, so each has a
--- condition of its own. Ended jobs have no index: jobs::dispatch::purge deletes them on a walk in the order of their
--- IDs. Statements in `jobs/sql` have the name of their file.
+-- condition of its own. Statements in `jobs/sql` have the name of their file.
 
 -- operate::list of dead jobs of a kind.
 create index jobs_dead on jobs (kind) where state = 'dead';
@@ -1354,6 +1353,8 @@ create unique index jobs_subject on jobs (kind, subject_id) where state in ('sch
 create index jobs_due on jobs (kind, run_at) where state = 'scheduled';
 -- oldest_unclaimed.sql, renotify_stale.sql, misdated::correct_future_times, operate::overview, operate::list of ready jobs.
 create index jobs_ready on jobs (kind, dispatched_at) where state = 'ready' and not waiting;
+-- jobs::dispatch::purge. It begins with the state, because dead jobs are kept longer than others.
+create index jobs_ended on jobs (state, finished_at) where finished_at is not null;
 -- operate::list of dead or cancelled jobs, operate::overview.
 create index jobs_given_up on jobs (state, id) where state = 'dead' or state = 'cancelled';
 -- operate::list of scheduled jobs.
@@ -1409,8 +1410,7 @@ create index lane_holds_over on lane_holds (held_until);
 -- # Idempotency
 
 -- Responses, by API key and `Idempotency-Key`. `status` is null while an operation with external calls holds the key
--- on a lease. Expired rows are deleted on a walk through the table (idempotency::purge): an index of their age would
--- be written with each request.
+-- on a lease.
 create table idempotency_keys (
     api_key_id  bigint not null references api_keys (id) on delete cascade,
     key         text not null,
@@ -1431,6 +1431,8 @@ create table idempotency_keys (
     -- keys::authenticate, idempotency::read, idempotency::store; fk.
     primary key (api_key_id, key)
 );
+-- idempotency::purge.
+create index idempotency_keys_age on idempotency_keys (created_at);
 
 
 -- # Sandbox platform

@@ -3,7 +3,7 @@
 
 use crier_domain::access::{KeyMode, Scopes};
 use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, LEASE, Lane, NewJob, Outcome};
+use crier_domain::job::{JobKind, JobState, LEASE, Lane, NewJob, Outcome};
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetOverride, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::db::Engine;
@@ -11,7 +11,7 @@ use crier_store::deliveries::{self, AttemptRow};
 use crier_store::jobs::{self, dispatch, engine};
 use crier_store::posts::NewPost;
 use crier_store::targets::{NewAttempt, NewTarget, StartingCall, TargetOutcome, TargetUpdate};
-use crier_store::{Result, Tx, accounts, events, keys, posts, targets};
+use crier_store::{Result, Tx, accounts, events, idempotency, keys, posts, targets};
 use serde_json::json;
 
 use super::plans::{RUNS, assert_bounded, job_ids, row_count};
@@ -256,6 +256,29 @@ async fn a_request_reads_few_of_many_idempotency_keys() {
     assert_bounded(tx, "authenticate", 100, find).await;
 }
 
+/// Expired responses are found by their age, even with a plan that was made when there were none.
+#[tokio::test]
+async fn a_purge_of_responses_reads_few_of_many() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    let key = s.key(w.user).await;
+    let tx = &mut kept_transaction(&s).await;
+    let purge = async |tx: &mut Tx| idempotency::purge(tx, 100).await;
+    for _ in 0..RUNS {
+        purge(tx).await.unwrap();
+    }
+    let expired = (s.now() - idempotency::RETENTION).to_rfc3339();
+    s.sql(format!(
+        "
+        INSERT INTO idempotency_keys (api_key_id, key, fingerprint, created_at)
+        SELECT {key}, n::text, 'x', '{expired}'
+        FROM generate_series(1, {}) n",
+        row_count()
+    ))
+    .await;
+    assert_bounded(tx, "old responses", 5_000, purge).await;
+}
+
 /// Sets a job waiting for the lane of an account, and wakes it.
 async fn wake_lane(tx: &mut Tx, subject_id: i64) -> Result<()> {
     let job = NewJob::new(JobKind::PublishTarget, subject_id, tx.now);
@@ -345,7 +368,7 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
         dispatch::renotify_stale(&mut kept, JobKind::Noop, s.now(), 1_000).await.unwrap();
         engine::heartbeat(&mut kept, &[1, 2, 3], "w").await.unwrap();
         dispatch::rescue(&mut kept, 100).await.unwrap();
-        dispatch::purge(&mut kept, (s.now(), s.now()), 0, 1_000).await.unwrap();
+        dispatch::purge(&mut kept, JobState::Done, s.now(), 1_000).await.unwrap();
         targets::target_summaries(&mut kept, &[1, 2]).await.unwrap();
     }
     let now = s.now().to_rfc3339();
@@ -375,6 +398,6 @@ async fn a_plan_cached_on_an_empty_table_stays_fast() {
     })
     .await;
     assert_bounded(&mut kept, "rescue", max_entries, async |tx| dispatch::rescue(tx, 100).await).await;
-    assert_bounded(&mut kept, "purge", max_entries, async |tx| dispatch::purge(tx, (before, before), 0, 500).await)
+    assert_bounded(&mut kept, "purge", max_entries, async |tx| dispatch::purge(tx, JobState::Done, before, 500).await)
         .await;
 }

@@ -162,8 +162,8 @@ async fn assert_all_queries_are_bounded(main_state: &str) {
     let held = engine::claim(tx, &[id], "w").await.unwrap().remove(0);
     assert_bounded(tx, "settle", max_entries, async |tx| engine::settle(tx, &[(&held, Outcome::Done)]).await).await;
     assert_bounded(tx, "rescue", max_entries, async |tx| dispatch::rescue(tx, 100).await).await;
-    let before = (tx.now, tx.now - TimeDelta::days(30));
-    assert_bounded(tx, "purge", max_entries, async |tx| dispatch::purge(tx, before, 0, 500).await).await;
+    let now = tx.now;
+    assert_bounded(tx, "purge", max_entries, async |tx| dispatch::purge(tx, JobState::Done, now, 500).await).await;
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn clean_up_reads_few_of_many_scheduled_jobs() {
     }
     let mut tx = s.begin().await.unwrap();
     assert_bounded(&mut tx, "deleted posts", 5_000, async |tx| posts::purge(tx, 100).await).await;
-    let purge = async |tx: &mut Tx| idempotency::purge(tx, 0, 100).await;
+    let purge = async |tx: &mut Tx| idempotency::purge(tx, 100).await;
     assert_bounded(&mut tx, "responses, of which none is old", 100, purge).await;
     s.advance(86_400);
     let mut tx = s.begin().await.unwrap();

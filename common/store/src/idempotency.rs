@@ -362,58 +362,31 @@ pub async fn list(
     Ok(Page { rows, total })
 }
 
-/// Reads about `limit` responses, starting at the position `after`, and deletes the expired ones. Returns the position
-/// from which to continue, or `None` at the end of the table. This needs no index of ages, which each request would
-/// have to write.
-pub async fn purge(tx: &mut Tx, after: i64, limit: i64) -> Result<Option<i64>> {
-    let before = tx.now - RETENTION;
-    if tx.is_postgres() {
-        purge_pages(tx, after, limit, before).await
-    } else {
-        purge_rows(tx, after, limit, before).await
-    }
-}
-
-/// A position is the number of a page.
-async fn purge_pages(tx: &mut Tx, page: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
-    // A page has about twenty responses.
-    const ROWS: i64 = 20;
-    const SQL: &str = "
-        WITH expired AS (
-            DELETE FROM idempotency_keys
-            WHERE ctid >= format('(%s,0)', $1)::tid
-                AND ctid < format('(%s,0)', $2)::tid
-                AND created_at <= $3
+/// Deletes expired responses, at most `limit`, oldest first. Returns how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    // Postgres would otherwise compare all rows of a large table (`jobs/sql/README.md`).
+    const PG: &str = "
+        WITH expired AS MATERIALIZED (
+            SELECT api_key_id, key
+            FROM idempotency_keys
+            WHERE created_at <= $1
+            ORDER BY created_at
+            LIMIT (SELECT $2)
         )
-        SELECT pg_relation_size('idempotency_keys') / current_setting('block_size')::bigint";
-    let next = page + (limit / ROWS).max(1);
-    // Not prepared persistently: a plan that was made for a small table would read all of a large one.
-    let pages: i64 = run!(tx, c => sqlx::query_scalar(SQL).persistent(false).bind(page).bind(next).bind(before)
-        .fetch_one(c))?;
-    Ok((next < pages).then_some(next))
-}
-
-/// A position is a `rowid`. These are in the order of insertion.
-async fn purge_rows(tx: &mut Tx, after: i64, limit: i64, before: DateTime<Utc>) -> Result<Option<i64>> {
-    const LAST: &str = "
-        SELECT max(rowid)
-        FROM (
+        DELETE FROM idempotency_keys
+        WHERE (api_key_id, key) IN (SELECT api_key_id, key FROM expired WHERE api_key_id = api_key_id + 0)";
+    // By the primary key, SQLite would read all responses of an API key.
+    const SQLITE: &str = "
+        DELETE FROM idempotency_keys
+        WHERE rowid IN (
             SELECT rowid
             FROM idempotency_keys
-            WHERE rowid > $1
-            ORDER BY rowid
+            WHERE created_at <= $1
+            ORDER BY created_at
             LIMIT $2
         )";
-    const DELETE: &str = "
-        DELETE FROM idempotency_keys
-        WHERE rowid > $1
-            AND rowid <= $2
-            AND created_at <= $3";
-    let last: Option<i64> = run!(tx, c => sqlx::query_scalar(LAST).bind(after).bind(limit).fetch_one(c))?;
-    if let Some(last) = last {
-        execute!(tx, DELETE, after, last, before)?;
-    }
-    Ok(last)
+    let (sql, before) = (tx.for_engine(PG, SQLITE), tx.now - RETENTION);
+    Ok(execute!(tx, sql, before, limit)?)
 }
 
 #[cfg(test)]

@@ -7,15 +7,15 @@
 //! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
 //! takes a few milliseconds, and other writers run between batches. It continues while there are more rows.
 //!
-//! Jobs, deliveries and events are scanned in the order of their ids ([`dispatch::purge`]) up to the young ones. A scan
+//! Deliveries and events are scanned in the order of their ids ([`deliveries::purge`]) up to the young ones. A scan
 //! reads old rows that are kept, of which there may be many, only once: a tick continues the scan where the previous
-//! tick stopped. All stored responses are scanned once per hour, which avoids an index of their ages that each request
-//! would have to write.
+//! tick stopped.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
+use crier_domain::job::JobState;
 use crier_store::jobs::{dispatch, holds};
 use crier_store::{
     Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs, posts,
@@ -36,8 +36,6 @@ const DELIVERY_RETENTION: TimeDelta = TimeDelta::days(90);
 const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The time for which a URL that has expired or was used reports that.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
-/// The interval between scans of the stored responses.
-const RESPONSE_SCAN_INTERVAL: TimeDelta = TimeDelta::hours(1);
 /// The first and the maximum batch size, in rows.
 const FIRST_BATCH: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
@@ -46,8 +44,10 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 12] = [
-    PurgeKind::Jobs,
+const ALL: [PurgeKind; 14] = [
+    PurgeKind::Jobs(JobState::Done),
+    PurgeKind::Jobs(JobState::Cancelled),
+    PurgeKind::Jobs(JobState::Dead),
     PurgeKind::Imports,
     PurgeKind::Mails,
     PurgeKind::Deliveries,
@@ -65,21 +65,16 @@ const ALL: [PurgeKind; 12] = [
 /// The positions at which this process continues its scans.
 #[derive(Debug, Default)]
 pub struct PurgeCursors {
-    /// The id of the last scanned job.
-    jobs: AtomicI64,
     /// The id of the last scanned delivery.
     deliveries: AtomicI64,
     /// The id of the last scanned event.
     events: AtomicI64,
-    /// The position of [`idempotency::purge`]; 0 at the beginning.
-    responses: AtomicI64,
-    /// When the last scan of the responses began, in seconds since 1970.
-    responses_began: AtomicI64,
 }
 
 #[derive(Clone, Copy)]
 enum PurgeKind {
-    Jobs,
+    /// The jobs in a final state.
+    Jobs(JobState),
     Imports,
     Mails,
     Deliveries,
@@ -98,13 +93,14 @@ impl PurgeKind {
     async fn purge(self, s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
         let now = tx.now;
         let deleted = match self {
-            Self::Jobs => return purge_jobs(s, tx, limit).await,
+            Self::Jobs(JobState::Dead) => dispatch::purge(tx, JobState::Dead, now - DEAD_JOB_RETENTION, limit).await,
+            Self::Jobs(state) => dispatch::purge(tx, state, now - ENDED_JOB_RETENTION, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::Deliveries => return purge_deliveries(s, tx, limit).await,
             Self::Events => return purge_events(s, tx, limit).await,
             Self::MailCounts => mail_counts::purge(tx, (now - MAIL_COUNT_RETENTION).date_naive(), limit).await,
-            Self::Responses => return purge_responses(s, tx, limit).await,
+            Self::Responses => idempotency::purge(tx, limit).await,
             Self::Posts => posts::purge(tx, limit).await,
             Self::Holds => holds::purge(tx, limit).await,
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
@@ -115,14 +111,7 @@ impl PurgeKind {
     }
 }
 
-/// If the transaction is not committed, the next scan deletes its jobs.
-async fn purge_jobs(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
-    let before = (tx.now - ENDED_JOB_RETENTION, tx.now - DEAD_JOB_RETENTION);
-    let cursor = &s.purge_cursors.jobs;
-    let next = dispatch::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
-    Ok(advance(cursor, next))
-}
-
+/// If the transaction is not committed, the next scan deletes its deliveries.
 async fn purge_deliveries(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
     let (cursor, before) = (&s.purge_cursors.deliveries, tx.now - DELIVERY_RETENTION);
     let next = deliveries::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
@@ -133,20 +122,6 @@ async fn purge_events(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
     let (cursor, before) = (&s.purge_cursors.events, tx.now - DELIVERY_RETENTION);
     let next = events::purge(tx, before, cursor.load(Ordering::Relaxed), limit).await?;
     Ok(advance(cursor, next))
-}
-
-async fn purge_responses(s: &Scheduler, tx: &mut Tx, limit: i64) -> Result<bool> {
-    let PurgeCursors { responses, responses_began: began, .. } = &*s.purge_cursors;
-    let (after, now) = (responses.load(Ordering::Relaxed), tx.now.timestamp());
-    if after == 0 {
-        // A clock that was ahead must not delay the next scan.
-        if (0..RESPONSE_SCAN_INTERVAL.num_seconds()).contains(&(now - began.load(Ordering::Relaxed))) {
-            return Ok(false);
-        }
-        began.store(now, Ordering::Relaxed);
-    }
-    let next = idempotency::purge(tx, after, limit).await?;
-    Ok(advance(responses, next))
 }
 
 /// Stores where the next batch begins; `None` is the end of the scan. Returns whether there is a next batch.

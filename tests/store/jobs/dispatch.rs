@@ -171,9 +171,9 @@ async fn the_next_due_time_is_returned(s: TestStore) {
 }
 
 async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) {
-    let purge = async |after, limit| {
-        let before = (s.now() - TimeDelta::days(7), s.now() - TimeDelta::days(30));
-        s.write(async |tx| dispatch::purge(tx, before, after, limit).await).await
+    let purge = async |state, days, limit| {
+        let before = s.now() - TimeDelta::days(days);
+        s.write(async |tx| dispatch::purge(tx, state, before, limit).await).await
     };
     const REMAINING: &str = "SELECT string_agg(id || '', ',') FROM (SELECT id FROM jobs ORDER BY id) j";
     let remaining = async || s.value::<String>(REMAINING).await;
@@ -189,30 +189,23 @@ async fn finished_jobs_are_deleted_in_batches_and_dead_ones_later(s: TestStore) 
         Outcome::Cancelled("gone".to_owned()),
         Outcome::RetryAt(s.later(1), "busy".to_owned()),
     ]) {
+        s.advance(1);
         assert!(s.settle(job, outcome).await);
     }
     // The states by position: 0 is dead, 1 and 2 are done, 3 is cancelled, 4 is scheduled, 5 is running, 6 and 7 are
     // ready.
-    assert_eq!((purge(0, 2).await, remaining().await), (None, join(&ids)), "all of them are new");
+    assert_eq!((purge(JobState::Done, 7, 10).await, remaining().await), (0, join(&ids)), "all of them are new");
     s.advance(7 * 86_400);
-    s.enqueue_job(JobKind::Noop, 8, None).await;
-    assert_eq!((purge(0, 3).await, remaining().await), (Some(ids[2]), join(&[&ids[..1], &ids[3..], &[9]].concat())));
-    assert_eq!(
-        (purge(ids[2], 5).await, remaining().await),
-        (Some(ids[7]), join(&[&ids[..1], &ids[4..], &[9]].concat()))
-    );
-    assert_eq!(purge(ids[7], 1).await, None, "the next one is new");
-    s.sql("UPDATE jobs SET created_at = '2099-01-01T00:00:00.000000Z' WHERE id = 9").await;
-    assert_eq!(purge(ids[7], 1).await, Some(9), "the clock of its process was ahead");
+    let after_first = [&ids[..1], &ids[2..]].concat();
+    assert_eq!((purge(JobState::Done, 7, 1).await, remaining().await), (1, join(&after_first)), "the oldest");
+    assert_eq!((purge(JobState::Done, 7, 10).await, purge(JobState::Cancelled, 7, 10).await), (1, 1));
+    assert_eq!(purge(JobState::Dead, 30, 10).await, 0);
     s.advance(23 * 86_400);
-    assert_eq!((purge(0, 10).await, remaining().await), (None, join(&[&ids[4..], &[9]].concat())));
+    assert_eq!((purge(JobState::Dead, 30, 10).await, remaining().await), (1, join(&ids[4..])));
     s.advance(365 * 86_400);
-    assert_eq!(
-        (purge(0, 5).await, remaining().await),
-        (Some(9), join(&[&ids[4..], &[9]].concat())),
-        "they have not ended"
-    );
-    assert_eq!(purge(9, 5).await, None);
+    for state in JobState::ALL {
+        assert_eq!(purge(*state, 0, 10).await, 0, "{state}: the others have not ended");
+    }
 }
 
 fn join(ids: &[i64]) -> String {

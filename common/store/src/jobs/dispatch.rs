@@ -2,12 +2,12 @@
 //! that no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::{ClaimedJob, JobKind, JobNotification, MAX_CRASHES};
+use crier_domain::job::{ClaimedJob, JobKind, JobNotification, JobState, MAX_CRASHES};
 
 use super::super::db::{Conn, execute, run};
 use super::super::{Result, Tx};
 use super::wake::{FreeLane, wake};
-use super::{NotifyRow, id_list, known_kinds, list_sql, notify_in_order, sql_file, workspaces};
+use super::{NotifyRow, known_kinds, notify_in_order, sql_file, workspaces};
 
 /// How long after its notification a ready job that was not claimed gets another one.
 pub const RENOTIFY_AFTER: TimeDelta = TimeDelta::seconds(10);
@@ -164,36 +164,19 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
     Ok(free.len())
 }
 
-/// Reads the `limit` jobs after the id `after`, and deletes those that ended by `ended` (dead ones by `dead`). Returns
-/// the id after which to continue, or `None` if all later jobs were created after `ended`. Ids are in the order of
-/// creation, so this needs no index of ended jobs, which each settle would have to write. Jobs of a process whose clock
-/// was ahead do not end the scan.
-pub async fn purge(
-    tx: &mut Tx,
-    (ended, dead): (DateTime<Utc>, DateTime<Utc>),
-    after: i64,
-    limit: i64,
-) -> Result<Option<i64>> {
-    const FIND: &str = "
-        SELECT id, created_at > $1 AND created_at <= $5 AS is_young,
-            coalesce(
-                state IN ('done', 'dead', 'cancelled')
-                    AND finished_at <= $1
-                    AND (state <> 'dead' OR finished_at <= $2),
-                FALSE
-            ) AS is_over
-        FROM jobs
-        WHERE id > $3
-        ORDER BY id
-        LIMIT $4";
-    let now = tx.now;
-    let jobs: Vec<(i64, bool, bool)> =
-        run!(tx, c => sqlx::query_as(FIND).bind(ended).bind(dead).bind(after).bind(limit).bind(now).fetch_all(c))?;
-    let over: Vec<i64> = jobs.iter().filter(|(.., is_over)| *is_over).map(|(id, ..)| *id).collect();
-    if !over.is_empty() {
-        let sql = list_sql!(tx, "DELETE FROM jobs WHERE id", "");
-        execute!(tx, sql, id_list(&over))?;
-    }
-    let is_full = i64::try_from(jobs.len()) == Ok(limit);
-    Ok(jobs.last().filter(|(_, is_young, _)| is_full && !*is_young).map(|(id, ..)| *id))
+/// Deletes jobs in a final state that ended by `before`, at most `limit`, oldest first. Returns how many.
+pub async fn purge(tx: &mut Tx, state: JobState, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+    // Checks the state again on the row itself, because the operator may have retried the job meanwhile.
+    const SQL: &str = "
+        WITH ended AS MATERIALIZED (
+            SELECT id
+            FROM jobs
+            WHERE state = $1 AND finished_at <= $2
+            ORDER BY finished_at
+            LIMIT (SELECT $3)
+        )
+        DELETE FROM jobs
+        WHERE id IN (SELECT id FROM ended WHERE id = id + 0)
+            AND state = $1";
+    Ok(execute!(tx, SQL, state, before, limit)?)
 }
