@@ -65,20 +65,20 @@ async fn run(bench: &Bench) -> Figures {
     };
     let year: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).rev().map(day).collect();
     let since = year[0].0;
-    let days = analytics::days_of_posts(&mut store.read().await?, brand.id, &year).await?;
+    let days = analytics::days_of_posts(&mut store.read().await?, brand.id, None, &year).await?;
     if days.iter().map(|day| day.posts).sum::<i64>() != i64::from(bench.args.posts) {
         return fail("not all posts are in the series");
     }
     let mut figures = Vec::new();
     figures.extend(
         measure(bench, "a year by day", async || {
-            analytics::days_of_posts(&mut store.read().await?, brand.id, &year).await.map(drop)
+            analytics::days_of_posts(&mut store.read().await?, brand.id, None, &year).await.map(drop)
         })
         .await?,
     );
     figures.extend(
         measure(bench, "best times", async || {
-            analytics::engagements(&mut store.read().await?, brand.id, since, NEWEST).await.map(drop)
+            analytics::engagements(&mut store.read().await?, brand.id, None, since, NEWEST).await.map(drop)
         })
         .await?,
     );

@@ -5,7 +5,7 @@ use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_store::analytics;
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
     days_are_those_of_the_brand_and_add_up,
@@ -13,27 +13,40 @@ on_both_apps!(
     metrics_of_a_post_are_listed_by_time,
     best_times_need_three_posts,
     metrics_of_another_brand_are_not_found,
+    an_account_filters_the_metrics,
+    the_top_posts_are_listed_by_metric,
     a_window_is_clamped_to_the_plan,
 );
 on_one_app!(invalid_windows_are_rejected,);
 
 /// Creates a published post with metrics, on an account of the brand.
 async fn post(t: &Tenant<'_>, account: i64, at: DateTime<Utc>, metrics: &[PostMetrics]) -> i64 {
-    let body = json!({ "content": "x", "accounts": [account] });
+    post_on(t, &[account], at, metrics).await
+}
+
+/// Does the same on several accounts, with the same metrics on each.
+async fn post_on(t: &Tenant<'_>, accounts: &[i64], at: DateTime<Utc>, metrics: &[PostMetrics]) -> i64 {
+    let body = json!({ "content": "x", "accounts": accounts });
     let created = t.post(&t.path("/posts"), body).await.data(201);
-    let (post, target) = (created["id"].as_i64().unwrap(), created["targets"][0]["id"].as_i64().unwrap());
+    let post = created["id"].as_i64().unwrap();
     let time = at.to_rfc3339();
     let targets = "UPDATE post_targets SET status = 'published', published_at =";
-    t.app.sql(format!("{targets} '{time}' WHERE id = {target}")).await;
+    t.app.sql(format!("{targets} '{time}' WHERE post_id = {post}")).await;
     // Posts published before `seen_until` are not collected.
     t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
     t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
+    let targets = created["targets"].as_array().unwrap();
     for (n, metrics) in (1..).zip(metrics) {
-        let collected = analytics::CollectedMetrics { target_id: target, metrics: Some(*metrics), next_at: None };
+        let collected = |target: &Value| analytics::CollectedMetrics {
+            target_id: target["id"].as_i64().unwrap(),
+            metrics: Some(*metrics),
+            next_at: None,
+        };
+        let collected: Vec<_> = targets.iter().map(collected).collect();
         t.app
             .write(async |tx| {
                 tx.now = at + TimeDelta::hours(n);
-                analytics::record_posts(tx, std::slice::from_ref(&collected)).await
+                analytics::record_posts(tx, &collected).await
             })
             .await;
     }
@@ -174,4 +187,69 @@ async fn metrics_of_another_brand_are_not_found(app: TestApp) {
     assert_eq!(series(&other, "").await["totals"]["posts"], 0);
     let accounts = other.get(&other.path("/analytics/accounts")).await.data(200);
     assert_eq!(accounts["series"], json!([]));
+}
+
+async fn an_account_filters_the_metrics(app: TestApp) {
+    let (t, account) = zoned(&app, "UTC").await;
+    let other = t.account("other").await;
+    let at = app.store.now() - TimeDelta::days(1);
+    post(&t, account, at, &[post_metrics(10, 1)]).await;
+    post_on(&t, &[account, other], at, &[post_metrics(100, 5)]).await;
+    for (id, posts, likes) in [(account, 2, json!(6)), (other, 1, json!(5)), (MISSING_ID, 0, json!(null))] {
+        let totals = series(&t, &format!("?account_id={id}")).await["totals"].clone();
+        assert_eq!((&totals["posts"], &totals["likes"]), (&json!(posts), &likes), "{id}");
+        let times = t.get(&t.path(&format!("/analytics/best-times?account_id={id}"))).await.data(200);
+        let slots = times["slots"].as_array().unwrap();
+        let published: i64 = slots.iter().map(|slot| slot["posts"].as_i64().unwrap()).sum();
+        assert_eq!(published, posts, "{id}");
+    }
+    assert_eq!(series(&t, "").await["totals"]["posts"], 2);
+    // The account of another brand is an account without posts.
+    let stranger = app.tenant("unlimited").await;
+    for path in ["posts", "best-times", "top-posts"] {
+        let path = |query: &str| stranger.path(&format!("/analytics/{path}?{query}"));
+        let shown = stranger.get(&path(&format!("account_id={account}"))).await.data(200).to_string();
+        assert!(!shown.contains("\"likes\":5") && !shown.contains("\"posts\":1"), "{shown}");
+        assert_eq!(stranger.get(&path("account_id=x")).await.invalid_fields(), ["account_id"]);
+    }
+}
+
+async fn the_top_posts_are_listed_by_metric(app: TestApp) {
+    let (t, account) = zoned(&app, "UTC").await;
+    let other = t.account("other").await;
+    let now = app.store.now();
+    let at = |days| now - TimeDelta::days(days);
+    let both = post_on(&t, &[account, other], at(3), &[post_metrics(30, 4)]).await;
+    let shown_often = post(&t, account, at(2), &[post_metrics(50, 0)]).await;
+    let shared = PostMetrics { shares: Some(7), ..PostMetrics::default() };
+    let shared = post(&t, other, at(1), &[shared]).await;
+    post(&t, account, at(1), &[PostMetrics::default()]).await;
+    let old = post(&t, account, at(40), &[post_metrics(900, 900)]).await;
+    let top = async |query: &str| t.get(&t.path(&format!("/analytics/top-posts{query}"))).await.data(200);
+    let ids = async |query: &str| -> Vec<i64> {
+        top(query).await["posts"].as_array().unwrap().iter().map(|post| post["post_id"].as_i64().unwrap()).collect()
+    };
+    let first = top("").await;
+    assert_eq!((&first["metric"], &first["end"]), (&json!("engagements"), &json!(now.date_naive())));
+    let expected = json!({
+        "post_id": both, "text": "x", "published_at": first["posts"][0]["published_at"], "impressions": 60,
+        "reach": null, "likes": 8, "comments": null, "shares": null, "clicks": null, "engagements": 8,
+    });
+    assert_eq!(first["posts"][0], expected);
+    assert_eq!(ids("").await, [both, shared, shown_often]);
+    assert_eq!(ids("?metric=impressions").await, [both, shown_often]);
+    assert_eq!(ids(&format!("?metric=impressions&account_id={account}")).await, [shown_often, both]);
+    assert_eq!(ids("?metric=shares").await, [shared]);
+    assert!(ids("?metric=reach").await.is_empty());
+    assert_eq!(ids(&format!("?start={}", at(50).date_naive())).await, [old, both, shared, shown_often]);
+    for (query, field) in [("metric=followers", "metric"), ("start=x", "start")] {
+        let path = t.path(&format!("/analytics/top-posts?{query}"));
+        assert_eq!(t.get(&path).await.invalid_fields(), [field]);
+    }
+    t.delete(&t.path(&format!("/posts/{both}"))).await.expect(204);
+    assert_eq!(ids("").await, [shared, shown_often]);
+    for _ in 0..12 {
+        post(&t, account, at(1), &[post_metrics(1, 1)]).await;
+    }
+    assert_eq!(ids("").await.len(), 10);
 }

@@ -228,6 +228,7 @@ async fn metrics_of_a_brand(app: TestInstallation) {
     assert_record("analytics_accounts", &t.get(&t.path(&format!("/analytics/accounts{days}"))).await.data(200));
     assert_record("analytics_post", &t.get(&format!("{path}/analytics")).await.data(200));
     assert_record("best_times", &t.get(&t.path("/analytics/best-times")).await.data(200));
+    assert_record("top_posts", &t.get(&t.path(&format!("/analytics/top-posts{days}"))).await.data(200));
 }
 
 async fn a_feed_and_an_article(app: TestInstallation) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::analytics::{AccountMetrics, PostMetrics};
+use crier_domain::analytics::{AccountMetrics, PostMetric, PostMetrics};
 use crier_domain::conversation::ConversationStatus;
 use crier_domain::plan::Plans;
 use crier_domain::platform::{ConversationType, Platform};
@@ -22,7 +22,8 @@ use crier_store::conversations::{self, replies};
 use crier_store::db::Engine;
 use crier_store::nearby_posts::{self, NearbyQuery};
 use crier_store::posts::{self, PostFilter};
-use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, report_metrics};
+use crier_store::report_metrics::{self, TopPostsQuery};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -454,10 +455,14 @@ async fn analytics_statements_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("last of the account", async |tx| analytics::last_of_account(tx, account).await).await;
     measurement.check("zone", async |tx| analytics::zone_of_account(tx, account).await).await;
     measurement.check("plan", async |tx| analytics::plan_of_account(tx, account).await).await;
-    measurement.check("days of posts", async |tx| analytics::days_of_posts(tx, brand, &days).await).await;
+    for of in [None, Some(account)] {
+        measurement.check("days of posts", async |tx| analytics::days_of_posts(tx, brand, of, &days).await).await;
+        measurement.check("best times", async |tx| analytics::engagements(tx, brand, of, year, 5_000).await).await;
+        let query = TopPostsQuery { brand_id: brand, account_id: of, range: (year, now), metric: PostMetric::Likes };
+        measurement.check("top posts", async |tx| report_metrics::top_posts(tx, query, 10).await).await;
+    }
     measurement.check("accounts", async |tx| analytics::of_accounts(tx, &[account], (year, now)).await).await;
     measurement.check("a post", async |tx| analytics::of_post(tx, post, year).await).await;
-    measurement.check("best times", async |tx| analytics::engagements(tx, brand, year, 5_000).await).await;
     let time = (year, now);
     measurement.check("newest posts", async |tx| report_metrics::newest(tx, brand, time, 50, 100).await).await;
     measurement.check("best posts", async |tx| report_metrics::most_engaging(tx, brand, time, 50, 100).await).await;

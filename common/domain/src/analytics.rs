@@ -20,6 +20,21 @@ crier_base::text_enum! {
     }
 }
 
+crier_base::text_enum! {
+    /// A metric by which posts are ranked.
+    #[derive(Default)]
+    pub enum PostMetric {
+        #[default]
+        Engagements = "engagements",
+        Impressions = "impressions",
+        Reach = "reach",
+        Likes = "likes",
+        Comments = "comments",
+        Shares = "shares",
+        Clicks = "clicks",
+    }
+}
+
 /// The metrics of a post on one account, since it was published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]

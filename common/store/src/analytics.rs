@@ -373,11 +373,12 @@ pub struct DayOfPosts {
     pub metrics: PostMetrics,
 }
 
-/// Sums up the posts of a brand by the days on which they were published. Leaves out days without posts. A day is a
-/// pair of its start and its end, which is exclusive.
+/// Sums up the posts of a brand, or only those on one of its accounts, by the days on which they were published. Leaves
+/// out days without posts. A day is a pair of its start and its end, which is exclusive.
 pub async fn days_of_posts(
     conn: &mut Conn,
     brand_id: i64,
+    account_id: Option<i64>,
     days: &[(DateTime<Utc>, DateTime<Utc>)],
 ) -> Result<Vec<DayOfPosts>> {
     // The join starts with the day, so that its posts are a range of the index: with LATERAL on Postgres, and on SQLite
@@ -394,6 +395,7 @@ pub async fn days_of_posts(
             WHERE brand_id = $1
                 AND published_at >= (day.value ->> 0)::timestamptz
                 AND published_at < (day.value ->> 1)::timestamptz
+                AND ($3 = 0 OR account_id = $3)
         ) sums
         WHERE sums.posts > 0",
         "
@@ -405,11 +407,13 @@ pub async fn days_of_posts(
             ON a.brand_id = $1
             AND a.published_at >= day.value ->> 0
             AND a.published_at < day.value ->> 1
+            AND ($3 = 0 OR a.account_id = $3)
         GROUP BY day.key",
     );
     let days =
         Value::from_iter(days.iter().map(|(start, end)| json!([time_text(*start), time_text(*end)]))).to_string();
-    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).fetch_all(c))?)
+    let account_id = account_id.unwrap_or_default();
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).bind(account_id).fetch_all(c))?)
 }
 
 /// An account's metrics at one time.
@@ -466,11 +470,12 @@ pub struct PostEngagement {
     pub engagements: Option<i64>,
 }
 
-/// Returns the engagements of the brand's newest posts since a time. `limit` is the maximum number of targets; those of
-/// a post are summed.
+/// Returns the engagements of the brand's newest posts since a time, or of those on one of its accounts. `limit` is the
+/// maximum number of targets; those of a post are summed.
 pub async fn engagements(
     conn: &mut Conn,
     brand_id: i64,
+    account_id: Option<i64>,
     since: DateTime<Utc>,
     limit: i64,
 ) -> Result<Vec<PostEngagement>> {
@@ -486,9 +491,12 @@ pub async fn engagements(
             FROM target_analytics
             WHERE brand_id = $1
                 AND published_at >= $2
+                AND ($4 = 0 OR account_id = $4)
             ORDER BY published_at DESC
             LIMIT $3
         ) newest
         GROUP BY post_id";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(since).bind(limit).fetch_all(c))?)
+    let account_id = account_id.unwrap_or_default();
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(since).bind(limit).bind(account_id)
+        .fetch_all(c))?)
 }

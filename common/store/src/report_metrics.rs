@@ -1,7 +1,8 @@
-//! The metrics of posts and accounts that reports show. `analytics::days_of_posts` reads the days of a period.
+//! The metrics of posts and accounts that reports and the list of top posts show. `analytics::days_of_posts` reads the
+//! days of a period.
 
 use chrono::{DateTime, Utc};
-use crier_domain::analytics::PostMetrics;
+use crier_domain::analytics::{PostMetric, PostMetrics};
 use crier_domain::platform::Platform;
 
 use super::db::run;
@@ -68,6 +69,75 @@ pub async fn most_engaging(
     );
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(start).bind(end).bind(limit)
         .bind(text).fetch_all(c))?)
+}
+
+/// A published post and the sums of its newest metrics on all accounts, or on one account.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct TopPost {
+    pub post_id: i64,
+    /// The first time at which it was published on one of these accounts.
+    pub published_at: DateTime<Utc>,
+    /// The first 200 characters of the post's text.
+    pub text: String,
+    #[sqlx(flatten)]
+    pub metrics: PostMetrics,
+}
+
+/// Selects the posts that [`top_posts`] returns.
+#[derive(Clone, Copy, Debug)]
+pub struct TopPostsQuery {
+    pub brand_id: i64,
+    /// Only posts on this account.
+    pub account_id: Option<i64>,
+    pub range: TimeRange,
+    pub metric: PostMetric,
+}
+
+/// Lists the posts of a brand that were published in a period, at most `limit`, by a metric, highest first. Leaves out
+/// posts of which the metric is not known.
+pub async fn top_posts(conn: &mut Conn, query: TopPostsQuery, limit: i64) -> Result<Vec<TopPost>> {
+    // A post is looked up by its key, and the text only of the posts that are returned. Engagements are null for a post
+    // without any of their metrics: `coalesce(…) - coalesce(…)` is null then, otherwise 0.
+    const SQL: &str = "
+        SELECT post_id, published_at, (SELECT substr(p.content, 1, 200) FROM posts p WHERE p.id = best.post_id) AS text,
+            impressions, reach, likes, comments, shares, clicks
+        FROM (
+            SELECT *
+            FROM (
+                SELECT sums.*,
+                    CASE $5
+                        WHEN 'impressions' THEN impressions
+                        WHEN 'reach' THEN reach
+                        WHEN 'likes' THEN likes
+                        WHEN 'comments' THEN comments
+                        WHEN 'shares' THEN shares
+                        WHEN 'clicks' THEN clicks
+                        ELSE coalesce(likes, comments, shares, clicks) - coalesce(likes, comments, shares, clicks)
+                            + coalesce(likes, 0) + coalesce(comments, 0) + coalesce(shares, 0) + coalesce(clicks, 0)
+                    END AS score
+                FROM (
+                    SELECT post_id, min(published_at) AS published_at, CAST(sum(impressions) AS bigint) AS impressions,
+                        CAST(sum(reach) AS bigint) AS reach, CAST(sum(likes) AS bigint) AS likes,
+                        CAST(sum(comments) AS bigint) AS comments, CAST(sum(shares) AS bigint) AS shares,
+                        CAST(sum(clicks) AS bigint) AS clicks
+                    FROM target_analytics
+                    WHERE brand_id = $1
+                        AND published_at >= $2
+                        AND published_at < $3
+                        AND ($4 = 0 OR account_id = $4)
+                    GROUP BY post_id
+                ) AS sums
+            ) AS scored
+            WHERE score IS NOT NULL
+                AND (SELECT p.deleted_at FROM posts p WHERE p.id = scored.post_id) IS NULL
+            ORDER BY score DESC, published_at DESC, post_id DESC
+            LIMIT $6
+        ) AS best
+        ORDER BY score DESC, published_at DESC, post_id DESC";
+    let (start, end) = query.range;
+    let account_id = query.account_id.unwrap_or_default();
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(query.brand_id).bind(start).bind(end).bind(account_id)
+        .bind(query.metric.as_str()).bind(limit).fetch_all(c))?)
 }
 
 /// Counts what a brand published in a period, up to `limit`.

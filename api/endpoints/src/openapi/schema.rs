@@ -165,6 +165,7 @@ text_enums! {
     PlanDestination in crier_domain::content_plan::Destination,
     PlanItemStatus in crier_domain::content_plan::ItemStatus,
     Platform in crier_domain::platform::Platform,
+    PostMetric in crier_domain::analytics::PostMetric,
     PostSort in crier_domain::post::PostSort,
     PostStatus in crier_domain::post::PostStatus,
     ReportDeliveryStatus in crier_domain::report::ReportDeliveryStatus,

@@ -48,14 +48,14 @@ pub struct PeriodTotals {
 
 impl PeriodTotals {
     pub async fn read(conn: &mut Conn, scope: &ExportScope) -> Result<Self> {
-        let days = analytics::days_of_posts(conn, scope.brand_id, &scope.bounds()).await?;
+        let days = analytics::days_of_posts(conn, scope.brand_id, None, &scope.bounds()).await?;
         let sum = |days: &[DayOfPosts]| {
             days.iter()
                 .fold((0, PostMetrics::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.metrics)))
         };
         let (posts, metrics) = sum(&days);
         let before = match scope.range_before() {
-            Some(range) => Some(sum(&analytics::days_of_posts(conn, scope.brand_id, &[range]).await?)),
+            Some(range) => Some(sum(&analytics::days_of_posts(conn, scope.brand_id, None, &[range]).await?)),
             None => None,
         };
         Ok(Self { days, posts, metrics, before, accounts: read_accounts(conn, scope).await? })

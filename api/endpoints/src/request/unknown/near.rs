@@ -47,6 +47,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
             "pictures",
         ],
     ),
+    ("metric", &["order_by", "sort", "sort_by"]),
     ("name", &["title"]),
     ("options", &["params", "settings"]),
     ("page", &["page_number"]),

@@ -1,6 +1,7 @@
 //! `GET /brands/{brand}/analytics/best-times`
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use chrono::{Datelike, Timelike};
 use crier_domain::access::Scope;
@@ -8,10 +9,11 @@ use crier_store::{Conn, analytics};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FEATURES, TAG, Window};
+use super::{FEATURES, RequestedAccount, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
+use crate::request::Parsed;
 use crate::response::{One, Reply};
 
 /// The maximum number of targets that the statistics include, newest first.
@@ -40,18 +42,19 @@ pub struct BestTimes {
     pub slots: Vec<Slot>,
 }
 
-pub fn endpoint() -> Endpoint<(), One<BestTimes>> {
+pub fn endpoint() -> Endpoint<RequestedAccount, One<BestTimes>> {
     Endpoint::get("/brands/{brand}/analytics/best-times", "getBestTimes", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get a brand's best times to publish")
         .features(FEATURES)
         .extension()
-        .reads(show)
+        .checks_then_reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<BestTimes>> {
+async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedAccount>>) -> Result<Reply<BestTimes>> {
+    let account = parsed.valid()?.account_id;
     let window = Window::of_plan(cx);
-    let posts = analytics::engagements(conn, cx.brand()?.id, window.starts_at(), MAX_TARGETS).await?;
+    let posts = analytics::engagements(conn, cx.brand()?.id, account, window.starts_at(), MAX_TARGETS).await?;
     // The number of posts, the number with known metrics, and the sum of their engagements.
     let mut slots: BTreeMap<(u32, u32), (i64, i64, i64)> = BTreeMap::new();
     for post in posts {

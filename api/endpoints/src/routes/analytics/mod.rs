@@ -16,6 +16,7 @@ pub mod accounts;
 pub mod best_times;
 pub mod post;
 pub mod posts;
+pub mod top_posts;
 
 pub const TAG: &str = "Analytics";
 pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
@@ -34,6 +35,23 @@ pub struct RequestedDays {
     /// The last day, but not after today. Default: today.
     #[field(date())]
     pub end: Option<NaiveDate>,
+}
+
+/// The posts to include, by their account.
+#[derive(Clone, Copy, Debug, Default, Request)]
+pub struct RequestedAccount {
+    /// Only posts on this account.
+    #[field(id(), extension)]
+    pub account_id: Option<i64>,
+}
+
+/// The posts to include, by their account and the days on which they were published.
+#[derive(Clone, Debug, Default, Request)]
+pub struct RequestedPosts {
+    #[field(flatten)]
+    pub days: RequestedDays,
+    #[field(flatten)]
+    pub account: RequestedAccount,
 }
 
 /// The days of a series, both included.
@@ -95,5 +113,6 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         accounts::endpoint().erase(),
         post::endpoint().erase(),
         best_times::endpoint().erase(),
+        top_posts::endpoint().erase(),
     ]
 }

@@ -9,7 +9,7 @@ use crier_store::{Conn, analytics};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{FEATURES, RequestedDays, TAG, Window};
+use super::{FEATURES, RequestedPosts, TAG, Window};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
@@ -60,7 +60,7 @@ pub struct PostSeries {
     pub totals: PostTotals,
 }
 
-pub fn endpoint() -> Endpoint<RequestedDays, One<PostSeries>> {
+pub fn endpoint() -> Endpoint<RequestedPosts, One<PostSeries>> {
     Endpoint::get("/brands/{brand}/analytics/posts", "getPostAnalytics", Scope::AnalyticsRead)
         .tag(TAG)
         .summary("Get the metrics of a brand's posts by publication day")
@@ -68,11 +68,12 @@ pub fn endpoint() -> Endpoint<RequestedDays, One<PostSeries>> {
         .checks_then_reads(show)
 }
 
-async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedDays>>) -> Result<Reply<PostSeries>> {
-    let window = Window::of(cx, parsed.valid()?)?;
+async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedPosts>>) -> Result<Reply<PostSeries>> {
+    let RequestedPosts { days, account } = parsed.valid()?;
+    let window = Window::of(cx, days)?;
     let days = window.days();
     let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
-    let found = analytics::days_of_posts(conn, cx.brand()?.id, &bounds).await?;
+    let found = analytics::days_of_posts(conn, cx.brand()?.id, account.account_id, &bounds).await?;
     let mut by_day = vec![(0, PostMetrics::default()); days.len()];
     let (mut posts, mut totals) = (0, PostMetrics::default());
     for day in found {
