@@ -1,9 +1,12 @@
 //! The page of a post, and its actions.
 
+use chrono::TimeDelta;
 use crier_domain::access::Role;
+use crier_domain::analytics::PostMetrics;
+use crier_store::analytics::{self, CollectedMetrics};
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, on_one_app};
+use crate::support::app::{BARE, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
 on_one_app!("unlimited" => only_managers_approve, contributors_are_offered_drafts_only);
@@ -16,6 +19,7 @@ on_one_app!(console "unlimited" =>
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
 );
+on_one_app!(metrics_are_shown_for_each_account, a_plan_limits_the_metrics);
 
 fn page_of(t: &Tenant<'_>, id: i64) -> String {
     format!("/brands/{}/posts/{id}", t.brand)
@@ -171,4 +175,73 @@ async fn an_unknown_outcome_is_confirmed_first(t: Tenant<'_>, person: ConsoleUse
     assert_eq!(read_post(&t, id).await["status"], "failed");
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+}
+
+/// Creates a post that was published on these accounts some days ago. Returns its ID and those of its targets.
+async fn create_published_post(t: &Tenant<'_>, accounts: &[i64], days: i64) -> (i64, Vec<i64>) {
+    let created = t.post(&t.path("/posts"), json!({ "content": "Bread", "accounts": accounts })).await.data(201);
+    let id = created["id"].as_i64().unwrap();
+    t.app.end_post(id, "published", &vec!["published"; accounts.len()]).await;
+    let at = (t.app.now() - TimeDelta::days(days)).to_rfc3339();
+    t.app.sql(format!("UPDATE post_targets SET published_at = '{at}' WHERE post_id = {id}")).await;
+    // Posts published before `seen_until` are not collected.
+    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
+    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
+    let targets = created["targets"].as_array().unwrap().iter().map(|target| target["id"].as_i64().unwrap());
+    (id, targets.collect())
+}
+
+/// Records a reading of a target's metrics, an hour after the previous one.
+async fn record_metrics(app: &TestApp, target_id: i64, metrics: PostMetrics) {
+    app.clock.advance(TimeDelta::hours(1));
+    let collected = [CollectedMetrics { target_id, metrics: Some(metrics), next_at: None }];
+    app.write(async |tx| analytics::record_posts(tx, &collected).await).await;
+}
+
+async fn metrics_are_shown_for_each_account(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let accounts = [t.account("demo").await, t.account("second").await];
+    let draft = create_post(&t, json!({ "content": "Later", "accounts": accounts })).await;
+    let (id, targets) = create_published_post(&t, &accounts, 2).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    assert!(!person.get(&page_of(&t, draft)).await.has("id=\"metrics\""), "no account has published the draft");
+    let page = person.get(&page_of(&t, id)).await;
+    page.expect(200, "id=\"metrics\"");
+    assert_eq!(page.text.matches("Not read yet.").count(), 2, "{}", page.text);
+
+    // Of each metric, the newest known value is shown.
+    let first = PostMetrics { impressions: Some(12_000), likes: Some(3), ..PostMetrics::default() };
+    record_metrics(&app, targets[0], first).await;
+    record_metrics(&app, targets[0], PostMetrics { likes: Some(4), ..PostMetrics::default() }).await;
+    let page = person.get(&page_of(&t, id)).await;
+    page.expect(200, "Impressions: <strong>12,000</strong> · Likes: <strong>4</strong> · Engagements");
+    page.expect(200, "<span class=\"muted\">Read <time");
+    page.expect(200, "Not read yet.");
+    assert!(!page.has("All accounts") && !page.has("Reach"), "{}", page.text);
+
+    record_metrics(&app, targets[1], PostMetrics::default()).await;
+    person.get(&page_of(&t, id)).await.expect(200, "Sandbox reports no metrics of this post.");
+    record_metrics(&app, targets[1], PostMetrics { likes: Some(30), ..PostMetrics::default() }).await;
+    person.get(&page_of(&t, id)).await.expect(200, "All accounts").expect(200, "Likes: <strong>34</strong>");
+
+    app.sql("DELETE FROM target_metrics").await;
+    for (platform, note) in [
+        ("wordpress", "WordPress reports no metrics of posts."),
+        ("telegram", "Telegram reports no metrics of posts."),
+        ("twitter", "This installation does not read the metrics of X."),
+    ] {
+        app.sql(format!("UPDATE post_targets SET platform = '{platform}' WHERE id = {}", targets[0])).await;
+        person.get(&page_of(&t, id)).await.expect(200, note).expect(200, "Not read yet.");
+    }
+}
+
+async fn a_plan_limits_the_metrics(app: TestApp) {
+    for (plan, note) in [("free", Some("This post is older than the metrics that your plan shows.")), (BARE, None)] {
+        let t = app.tenant(plan).await;
+        let account = t.account("demo").await;
+        let (id, _) = create_published_post(&t, &[account], 40).await;
+        let page = ConsoleUser::sign_in(&t).await.get(&page_of(&t, id)).await;
+        page.expect(200, note.unwrap_or("Bread"));
+        assert_eq!(page.has("id=\"metrics\""), note.is_some(), "{}", page.text);
+    }
 }

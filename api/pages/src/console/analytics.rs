@@ -1,10 +1,11 @@
-//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD`: the metrics of the brand's posts and accounts, and the
-//! best times to post.
+//! `/brands/{brand}/analytics?start=YYYY-MM-DD&end=YYYY-MM-DD&account=&metric=`: the metrics of the brand's posts and
+//! accounts, or those of one account, the top posts by a metric, and the best times to post.
 
 use std::collections::HashMap;
 
 use askama::Template;
 use chrono::{Datelike, Days, NaiveDate};
+use crier_domain::analytics::PostMetric;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::analytics::accounts::{AccountPoint, AccountSeries};
 use crier_endpoints::routes::analytics::posts::{DayOfPosts, PostSeries, PostTotals};
@@ -12,8 +13,11 @@ use crier_endpoints::routes::analytics::{self, RequestedDays};
 use crier_store::accounts;
 use http::StatusCode;
 
+use super::analytics_filter::Filter;
+use super::analytics_top::{self, TopPosts};
+use super::analytics_totals::{Comparison, Total, totals};
 use super::best_times::{self, Hour};
-use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series, metric};
+use super::charts::{Chart, ChartKind, MAX_COLUMNS, MAX_POINTS, Series};
 use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Platform};
@@ -34,6 +38,9 @@ struct Analytics {
     /// Errors of `start` and `end`.
     errors: FieldErrors,
     ranges: Vec<Choice>,
+    /// The choices of the filter `account`. The first one is "All", with an empty value.
+    choices: Vec<Choice>,
+    metric: PostMetric,
     start: NaiveDate,
     end: NaiveDate,
     /// The first day that the plan permits.
@@ -42,6 +49,9 @@ struct Analytics {
     latest: NaiveDate,
     days: String,
     totals: Vec<Total>,
+    /// The period with which the totals are compared, or why there is none.
+    comparison: String,
+    top: TopPosts,
     posts: Vec<Chart>,
     /// Over the last 30 days.
     accounts: Vec<Chart>,
@@ -50,11 +60,6 @@ struct Analytics {
     hours: Vec<Hour>,
     /// The best times, the best first.
     best: Vec<String>,
-}
-
-struct Total {
-    label: &'static str,
-    value: String,
 }
 
 impl Analytics {
@@ -68,38 +73,55 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    let mut days = visit.query.fields();
-    days.retain(|_, day| *day != "");
-    match visit.call().read(analytics::posts::endpoint(), visit.parse(&days)).await {
-        Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), posts).await,
+    let accounts = visit.call().read(analytics::accounts::endpoint(), ()).await?.series;
+    let filter = Filter::read(visit, &accounts);
+    let mut fields = visit.query.fields();
+    fields.retain(|name, day| matches!(name.as_str(), "start" | "end") && *day != "");
+    fields.extend(filter.account_id.map(|id| ("account_id".to_owned(), id.into())));
+    match visit.call().read(analytics::posts::endpoint(), visit.parse(&fields)).await {
+        Ok(posts) => render(visit, StatusCode::OK, FieldErrors::default(), &filter, (posts, accounts)).await,
         Err(error) => {
             let errors = form_errors(error)?;
             // Show the default range. An error that does not depend on the range occurs again.
-            let posts = visit.call().read(analytics::posts::endpoint(), RequestedDays::default()).await?;
-            render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, posts).await
+            let default = filter.posts(RequestedDays::default());
+            let posts = visit.call().read(analytics::posts::endpoint(), default).await?;
+            render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, &filter, (posts, accounts)).await
         }
     }
 }
 
-async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, posts: PostSeries) -> Result<PageReply> {
-    let accounts = visit.call().read(analytics::accounts::endpoint(), ()).await?;
-    let times = visit.call().read(analytics::best_times::endpoint(), ()).await?;
-    let names = names(visit, &accounts.series).await?;
+async fn render(
+    visit: &Visit,
+    status: StatusCode,
+    errors: FieldErrors,
+    filter: &Filter,
+    (posts, mut accounts): (PostSeries, Vec<AccountSeries>),
+) -> Result<PageReply> {
     let latest = visit.now.with_timezone(&visit.zone()).date_naive();
     let earliest = latest - Days::new(posts.retention_days.saturating_sub(1));
+    let comparison = Comparison::read(visit, filter, &posts, earliest).await?;
+    let times = visit.call().read(analytics::best_times::endpoint(), filter.account()).await?;
+    let names = names(visit, &accounts).await?;
+    let choices = filter.accounts(&accounts, &names);
+    accounts.retain(|one| filter.includes(one.account_id));
     let shell = visit.shell(Section::Analytics, "Analytics");
+    let path = shell.at("analytics");
     let view = Analytics {
         errors,
-        ranges: ranges(&shell.at("analytics"), &posts, earliest, latest),
+        ranges: ranges(&path, filter, &posts, earliest, latest),
+        choices,
+        metric: filter.metric,
         start: posts.start,
         end: posts.end,
         earliest,
         latest,
         days: format!("{} to {}", posts.start.format("%-d %b %Y"), posts.end.format("%-d %b %Y")),
-        totals: totals(&posts.totals),
+        totals: totals(&posts.totals, comparison.totals.as_ref()),
+        comparison: comparison.text,
+        top: analytics_top::read(visit, &path, filter, (posts.start, posts.end)).await?,
         posts: post_charts(&posts.series),
-        remarks: remarks(&accounts.series, &names),
-        accounts: account_charts(accounts.series, &names),
+        remarks: remarks(&accounts, &names),
+        accounts: account_charts(accounts, &names),
         best: best_times::best(&times),
         hours: best_times::hours(&times),
         shell,
@@ -120,28 +142,13 @@ async fn names(visit: &Visit, series: &[AccountSeries]) -> Result<HashMap<i64, S
 }
 
 /// Returns the ranges that the plan permits completely.
-fn ranges(path: &str, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate) -> Vec<Choice> {
+fn ranges(path: &str, filter: &Filter, posts: &PostSeries, earliest: NaiveDate, latest: NaiveDate) -> Vec<Choice> {
     let choice = |(days, label): (u64, &str)| {
         let start = latest - Days::new(days - 1);
-        let href = format!("{path}?start={start}&end={latest}");
+        let href = filter.href(path, (start, latest));
         (start >= earliest).then(|| Choice::new(&href, label, (posts.start, posts.end) == (start, latest)))
     };
     RANGES.into_iter().filter_map(choice).collect()
-}
-
-fn totals(all: &PostTotals) -> Vec<Total> {
-    let total = |label, value| Total { label, value: metric(value) };
-    let metrics = &all.metrics;
-    vec![
-        total("Posts", Some(all.posts)),
-        total("Impressions", metrics.impressions),
-        total("Reach", metrics.reach),
-        total("Likes", metrics.likes),
-        total("Comments", metrics.comments),
-        total("Shares", metrics.shares),
-        total("Clicks", metrics.clicks),
-        total("Engagements", metrics.engagements),
-    ]
 }
 
 /// The time that a point of a chart covers.
@@ -247,7 +254,7 @@ fn post_charts(days: &[DayOfPosts]) -> Vec<Chart> {
     vec![
         chart("c-engagements", "Engagements", "By date of publication.", engagements),
         chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
-        chart("c-posts", "Published posts", "Across all accounts.", published),
+        chart("c-posts", "Published posts", "A post on several accounts counts once.", published),
     ]
 }
 

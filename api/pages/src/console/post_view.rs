@@ -13,6 +13,7 @@ use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
+use super::post_metrics::{self, MetricsRow};
 use super::post_options::{label_and_hint, value_text};
 use super::post_rows::{beginning, chip, image};
 use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
@@ -42,6 +43,7 @@ struct PostPage {
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
+    metrics: Vec<MetricsRow>,
     /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
     times: Vec<(&'static str, Time)>,
     author: Option<String>,
@@ -143,6 +145,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         _ => None,
     };
     drop(conn);
+    let metrics = post_metrics::rows(visit, &stored, &chips).await?;
     let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
     let is_draft = post.status == PostStatus::Draft;
     let page = PostPage {
@@ -159,6 +162,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             .collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
+        metrics,
         times: times(visit, post),
         author: post.author_name.clone(),
         rejection: rejection.filter(|reason| !reason.is_empty()),
