@@ -92,7 +92,7 @@ pub fn endpoint() -> Endpoint<ValidatePostRequest, One<Validation>> {
              Writes nothing, so a test key works too, and no `Idempotency-Key` is needed.",
         )
         .extension()
-        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(&new.post)))
+        .ignores(|cx, new: &ValidatePostRequest| PostChange::ignored(cx, &PostChange::from(&new.post)))
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_reads(validate)
 }
