@@ -33,14 +33,12 @@ mod batch;
 mod run;
 mod run_end;
 mod successors;
-mod workspace_runs;
 
 use batch::{EndedRun, Settled, claim_batch, settle_batch};
 pub use run::Run;
 use run::{Active, JobSlot, Queued, RunPermit};
 use run_end::{Fallback, NoResult, RunEnd};
 use successors::LaneSuccessors;
-use workspace_runs::WorkspaceRuns;
 
 /// The maximum number of batches of claims that run concurrently. Jobs that arrive meanwhile enlarge the next batch:
 /// one large transaction costs the database less than several small concurrent ones.
@@ -68,7 +66,6 @@ struct Inner {
     held: Mutex<HashSet<(i64, i64)>>,
     /// By kind: a permit for each run that waits without a slot.
     waiting: HashMap<JobKind, Arc<Semaphore>>,
-    workspace_runs: WorkspaceRuns,
     /// The number of calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
     /// Read-locked by normal runs, write-locked by an exclusive run.
@@ -99,7 +96,6 @@ impl Engine {
                 worker,
                 held: Mutex::default(),
                 waiting,
-                workspace_runs: WorkspaceRuns::default(),
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),
                 queued: Mutex::default(),
@@ -238,7 +234,8 @@ impl Engine {
                 failed("panicked")
             }
         };
-        run.release_slot_for_settle();
+        // The next claim does not wait until this result is on the disk.
+        run.release_slot();
         self.settle(&job, end, started, &traced).await;
     }
 

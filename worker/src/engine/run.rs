@@ -67,21 +67,8 @@ impl Run {
     }
 
     /// Releases the slot for another job, unless too many runs already wait without one.
-    fn release_slot(&self) {
+    pub(super) fn release_slot(&self) {
         if let Some(slot) = &self.slot {
-            slot.release_if_allowed();
-        }
-    }
-
-    /// Releases the slot while the run is settled, so that the next claim does not wait for the disk. Keeps the slot if
-    /// the workspace has so many runs that the next job would probably exceed its limit and be set waiting.
-    pub(super) fn release_slot_for_settle(&self) {
-        let Some(slot) = &self.slot else { return };
-        let workers = i64::from(slot.inner.store.workers().get());
-        // A quarter of this worker's share of the limit; the rest is for the runs in slots.
-        let limit = self.job.kind.limits().workspace_cap.map(|cap| cap / workers / 4);
-        let runs = self.job.workspace_lane.as_deref().map(|lane| slot.inner.workspace_runs.count(lane));
-        if limit.zip(runs).is_none_or(|(limit, runs)| runs <= limit) {
             slot.release_if_allowed();
         }
     }
@@ -160,7 +147,6 @@ pub(super) struct JobSlot {
     /// The job's id and fence. The fence is needed because a frozen run of a job may end while the rescued one runs.
     key: (i64, i64),
     kind: JobKind,
-    workspace_lane: Option<String>,
     busy: AtomicBool,
     /// The permit that replaces the slot until the job is settled, so that slow settles slow down the claims.
     waiting: OnceLock<OwnedSemaphorePermit>,
@@ -186,12 +172,9 @@ impl JobSlot {
         waiting: OnceLock<OwnedSemaphorePermit>,
         released: Arc<Notify>,
     ) -> Self {
-        let (key, workspace_lane) = ((job.id, job.fence), job.workspace_lane.clone());
+        let key = (job.id, job.fence);
         insert(&inner.held, key);
-        if let Some(lane) = &workspace_lane {
-            inner.workspace_runs.add(lane);
-        }
-        Self { inner: inner.clone(), key, kind: job.kind, workspace_lane, busy, waiting, released }
+        Self { inner: inner.clone(), key, kind: job.kind, busy, waiting, released }
     }
 
     /// Releases the slot for another job, unless too many runs already wait without one.
@@ -214,9 +197,6 @@ impl JobSlot {
 impl Drop for JobSlot {
     fn drop(&mut self) {
         remove(&self.inner.held, &self.key);
-        if let Some(lane) = &self.workspace_lane {
-            self.inner.workspace_runs.remove(lane);
-        }
         self.mark_free();
     }
 }
