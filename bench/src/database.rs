@@ -113,6 +113,15 @@ pub async fn run_maintenance(db: &Db) -> Result<()> {
     Ok(())
 }
 
+/// Disables SQLite's automatic checkpoints, so that [`log_position`] includes all pages: after a checkpoint, the log
+/// starts again.
+pub async fn disable_checkpoints(db: &Db) -> Result<()> {
+    if let Db::Sqlite { writer, .. } = db {
+        sqlx::raw_sql("PRAGMA wal_autocheckpoint = 0").execute(&mut *writer.acquire().await?).await?;
+    }
+    Ok(())
+}
+
 /// Returns the number of jobs that are due or running.
 pub async fn count_pending_jobs(db: &Db) -> Result<i64> {
     read_uncounted(db, "SELECT count(*) FROM jobs WHERE state IN ('ready', 'running')").await

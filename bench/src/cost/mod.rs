@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::api::listen;
-use super::database::{count_pending_jobs, count_used_keys, log_position, run_maintenance};
+use super::database::{count_pending_jobs, count_used_keys, disable_checkpoints, log_position, run_maintenance};
 use super::environment::BenchEnvironment;
 use super::figure::Figure;
 use super::roles::{self, BenchRoles};
@@ -83,6 +83,7 @@ impl Service {
         }
         self.repeat(&operation, 1..WARM_UP_RUNS).await?;
         run_maintenance(db).await?;
+        disable_checkpoints(db).await?;
         let (log, before) = (log_position(db).await?, cost::total());
         self.repeat(&operation, WARM_UP_RUNS..WARM_UP_RUNS + times).await?;
         let (after, end) = (cost::total(), log_position(db).await?);

@@ -18,7 +18,6 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::Semaphore;
 
-use super::checkpoints::{Checkpoints, MAX_LOG_PAGES};
 use super::cost;
 use super::error::StoreError;
 use super::pool::{Pool, Pooled};
@@ -53,8 +52,6 @@ pub enum Db {
         /// Writers take turns with this semaphore: SQLite's own lock is unfair, and could starve a waiter under full
         /// load, such as the heartbeat's connection.
         write_permit: Arc<Semaphore>,
-        /// Only in the `Db` that first opened the file in this process.
-        checkpoints: Option<Checkpoints>,
     },
 }
 
@@ -186,11 +183,7 @@ impl Db {
 
     /// Opens the SQLite file at `path`, and creates it if it is missing.
     pub async fn sqlite(path: &Path) -> Result<Self, StoreError> {
-        let mut opened = Self::open_sqlite(path, Arc::new(Semaphore::new(1))).await?;
-        if let Self::Sqlite { checkpoints, .. } = &mut opened {
-            *checkpoints = Some(Checkpoints::start(sqlite_pool(1), sqlite_options(path)));
-        }
-        Ok(opened)
+        Self::open_sqlite(path, Arc::new(Semaphore::new(1))).await
     }
 
     /// Opens a few more connections to the same database, for a thread with its own runtime.
@@ -210,7 +203,7 @@ impl Db {
             .connect_lazy_with(options.read_only(true).create_if_missing(false));
         let readers = Pool::new(readers);
         let log = WalSync::start(path).map_err(sqlx::Error::Io)?;
-        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit, checkpoints: None })
+        Ok(Self::Sqlite { path: path.to_owned(), writer, readers, log, write_permit })
     }
 
     /// Returns a read connection, outside any transaction.
@@ -330,10 +323,7 @@ impl Db {
     pub async fn close(&self) {
         match self {
             Self::Pg(pool) => pool.close().await,
-            Self::Sqlite { writer, readers, checkpoints, .. } => {
-                if let Some(checkpoints) = checkpoints {
-                    checkpoints.close().await;
-                }
+            Self::Sqlite { writer, readers, .. } => {
                 readers.close().await;
                 writer.close().await;
             }
@@ -352,14 +342,13 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> Pool<Postgres> {
     Pool::new(pool)
 }
 
-pub(super) fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         // `Db::sync` waits for the disk after the commit, together with other commits.
         .synchronous(SqliteSynchronous::Normal)
-        .pragma("wal_autocheckpoint", MAX_LOG_PAGES)
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .statement_cache_capacity(256)

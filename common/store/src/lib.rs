@@ -32,7 +32,6 @@ pub mod bio_pages;
 pub mod brands;
 pub mod calendar;
 pub mod calls;
-mod checkpoints;
 pub mod content_plans;
 pub mod conversations;
 pub mod cost;
