@@ -515,19 +515,22 @@ create table posts (
     listed_at     timestamptz not null
         generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::list, posts::search, calendar::list, calendar::between (posts without a time),
--- nearby_posts::find; trigger delete_posts.
+-- posts::list, posts::search, calendar::list, nearby_posts::find; trigger delete_posts.
 create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
--- posts::list, posts::search, calendar::list and calendar::upcoming with a status, sandbox::failed.
+-- posts::list, posts::search, calendar::list with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- posts::search in the order of `scheduled_at`, calendar::between. Contains every column of a filter, so that a search
+-- posts::search in the order of `scheduled_at`. Contains every column of a filter, so that a search
 -- reads only the index. nearby_posts::find.
 create index posts_planned on posts (brand_id, scheduled_at, id, status, listed_at) where deleted_at is null;
 -- posts::search in the order of `published_at`, likewise.
 create index posts_published on posts (brand_id, published_at desc nulls last, id desc, status, listed_at)
     where deleted_at is null;
+-- calendar::between.
+create index posts_listed on posts (brand_id, listed_at, id) where deleted_at is null;
+-- calendar::upcoming, and calendar::list of the scheduled posts.
+create index posts_scheduled on posts (brand_id, scheduled_at, id) where status = 'scheduled' and deleted_at is null;
 create trigger delete_posts after delete on brands
     for each row execute function delete_children('posts', 'brand_id');
 

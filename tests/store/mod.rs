@@ -10,6 +10,7 @@ mod accounts;
 mod ai_credits;
 mod attempts;
 mod bio_pages;
+mod calendar_plans;
 mod content_plans;
 mod conversations;
 mod deliveries;

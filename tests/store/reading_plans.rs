@@ -37,7 +37,7 @@ on_both![
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
 const RUNS: usize = 7;
-const OTHER_ROWS: i64 = 100_000;
+pub(super) const OTHER_ROWS: i64 = 100_000;
 /// The number of rows of the brand that is queried.
 const OWN_ROWS: i64 = 300;
 /// The maximum number of index entries that one run may read on Postgres.
@@ -78,7 +78,7 @@ async fn count_steps(tx: &mut Tx) -> Arc<AtomicI64> {
 }
 
 /// A transaction, and a measurement of what functions read in it.
-struct Measurement {
+pub(super) struct Measurement {
     tx: Tx,
     steps: Arc<AtomicI64>,
     /// The functions that read too much.
@@ -96,7 +96,7 @@ impl Measurement {
     }
 
     /// Runs a function [`RUNS`] times, and records it if a run reads too much.
-    async fn check<T>(&mut self, what: &str, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
+    pub(super) async fn check<T>(&mut self, what: &str, mut work: impl AsyncFnMut(&mut Tx) -> Result<T>) {
         for run in 1..=RUNS {
             let ((scans, entries), steps) = (reads(&mut self.tx).await, self.steps.load(Ordering::Relaxed));
             work(&mut self.tx).await.unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -110,31 +110,31 @@ impl Measurement {
         }
     }
 
-    fn finish(self) {
+    pub(super) fn finish(self) {
         assert!(self.excesses.is_empty(), "too much is read: {:#?}", self.excesses);
     }
 }
 
 /// A brand with some rows, and another workspace with many.
-struct LargeTables {
-    s: TestStore,
-    own: World,
+pub(super) struct LargeTables {
+    pub(super) s: TestStore,
+    pub(super) own: World,
     others: World,
-    account: i64,
+    pub(super) account: i64,
     busy: i64,
     /// The number of rows of the other workspace.
     rows: i64,
 }
 
 impl LargeTables {
-    async fn new(s: TestStore, rows: i64) -> Self {
+    pub(super) async fn new(s: TestStore, rows: i64) -> Self {
         let (own, others) = (s.create_world().await, s.world_of("bob@example.com").await);
         let (account, busy) = (s.account(own, "demo", "t").await.id, s.account(others, "busy", "t").await.id);
         Self { s, own, others, account, busy, rows }
     }
 
     /// The numbers from 1 to `last`, as a table. Those above `rows` belong to the brand that is queried.
-    fn numbers(&self, last: i64) -> String {
+    pub(super) fn numbers(&self, last: i64) -> String {
         match self.s.is_postgres() {
             true => format!("generate_series(1, {last}) AS s (n)"),
             false => format!(
@@ -144,7 +144,7 @@ impl LargeTables {
     }
 
     /// A time some seconds from now, as an SQL expression.
-    fn time_expression(&self, seconds: &str) -> String {
+    pub(super) fn time_expression(&self, seconds: &str) -> String {
         let now = self.s.now().to_rfc3339();
         match self.s.is_postgres() {
             true => format!("'{now}'::timestamptz + ({seconds}) * interval '1 s'"),
@@ -157,7 +157,7 @@ impl LargeTables {
         format!("CASE WHEN n > {} THEN {own} ELSE {others} END", self.rows)
     }
 
-    async fn sql(&self, sql: String) {
+    pub(super) async fn sql(&self, sql: String) {
         if self.s.is_postgres() && sql.trim_start().starts_with("INSERT INTO ") {
             let table = sql.split_whitespace().nth(2).unwrap();
             self.s.sql(format!("ALTER TABLE {table} SET (autovacuum_enabled = false)")).await;
@@ -321,7 +321,7 @@ impl LargeTables {
         }
     }
 
-    async fn measure(&self) -> Measurement {
+    pub(super) async fn measure(&self) -> Measurement {
         Measurement::new(self.s.begin().await.unwrap()).await
     }
 }

@@ -14,13 +14,12 @@ const COLUMNS: &str = "
 
 /// Returns a brand's next scheduled posts.
 pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {
-    // `listed_at` is the scheduled time. There is no index in its order, so that the one with the status is used.
     let sql = sql!(
         "
         SELECT {COLUMNS}
         FROM posts p
         WHERE p.brand_id = $1 AND p.status = 'scheduled' AND p.deleted_at IS NULL
-        ORDER BY p.listed_at, p.id
+        ORDER BY p.scheduled_at, p.id
         LIMIT $2",
         COLUMNS
     );
@@ -36,22 +35,26 @@ pub struct PostFilter {
     pub account_id: Option<i64>,
 }
 
-/// Lists a brand's posts, newest first.
+/// Lists a brand's posts, newest first. Scheduled posts are in the order of their times.
 pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
     // Each filter has its own text (see [`super::sql`]).
-    let status = if filter.status.is_some() { "p.status = $2" } else { "$2 = ''" };
+    let status = filter.status.map_or_else(String::new, |status| format!("AND p.status = '{status}'"));
     let account = match filter.account_id {
-        Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $3)",
-        None => "$3 = 0",
+        Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $2)",
+        None => "$2 = 0",
     };
-    let which = format!("FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {status} AND {account}");
-    let rows = format!("SELECT {COLUMNS} {which} ORDER BY p.id DESC LIMIT $4 OFFSET $5");
+    let order = match filter.status {
+        Some(PostStatus::Scheduled) => "p.scheduled_at, p.id",
+        _ => "p.id DESC",
+    };
+    let which = format!("FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {status} AND {account}");
+    let rows = format!("SELECT {COLUMNS} {which} ORDER BY {order} LIMIT $3 OFFSET $4");
     let total = format!("SELECT count(*) {which}");
-    let (word, account_id) = (filter.status.map_or("", PostStatus::as_str), filter.account_id.unwrap_or_default());
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(filter.brand_id).bind(word)
-        .bind(account_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(filter.brand_id).bind(word)
-        .bind(account_id).fetch_one(c))?;
+    let account_id = filter.account_id.unwrap_or_default();
+    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(filter.brand_id).bind(account_id)
+        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(filter.brand_id).bind(account_id)
+        .fetch_one(c))?;
     Ok(Page { rows, total })
 }
 
@@ -67,34 +70,26 @@ pub struct CalendarQuery {
     pub account_id: Option<i64>,
 }
 
-/// Returns a brand's posts that are scheduled for a time in the range, or that were published immediately and created
-/// in the range, in the order of these times.
+/// Returns a brand's posts whose time is in the range, in the order of these times: the scheduled time, or else the time
+/// of publication, or else the time of creation. Leaves out drafts without a time.
 pub async fn between(conn: &mut Conn, query: &CalendarQuery, limit: i64) -> Result<Vec<Post>> {
-    // Each half has its own index.
-    const FILTER: &str = "
+    let sql = sql!(
+        "
+        SELECT {COLUMNS}
+        FROM posts p
+        WHERE p.brand_id = $1
             AND p.deleted_at IS NULL
+            AND (p.scheduled_at IS NOT NULL OR p.status <> 'draft')
+            AND p.listed_at >= $2
+            AND p.listed_at < $3
             AND ($4 = '' OR p.status = $4)
             AND (
                 $5 = 0
                 OR EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $5)
-            )";
-    let sql = sql!(
-        "
-        SELECT *
-        FROM (
-            SELECT {COLUMNS}
-            FROM posts p
-            WHERE p.brand_id = $1 AND p.scheduled_at >= $2 AND p.scheduled_at < $3 {FILTER}
-            UNION ALL
-            SELECT {COLUMNS}
-            FROM posts p
-            WHERE p.brand_id = $1 AND p.scheduled_at IS NULL AND p.status <> 'draft' AND p.created_at >= $2
-                AND p.created_at < $3 {FILTER}
-        ) AS planned
-        ORDER BY coalesce(scheduled_at, created_at), id
+            )
+        ORDER BY p.listed_at, p.id
         LIMIT $6",
-        COLUMNS,
-        FILTER
+        COLUMNS
     );
     let (status, account) = (query.status.map_or("", PostStatus::as_str), query.account_id.unwrap_or_default());
     Ok(run!(conn, c => sqlx::query_as(sql).bind(query.brand_id).bind(query.from).bind(query.to)
