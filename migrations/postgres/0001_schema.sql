@@ -521,8 +521,8 @@ create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is 
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
--- posts::search in the order of `scheduled_at`. Contains every column of a filter, so that a search
--- reads only the index. nearby_posts::find.
+-- posts::search in the order of `scheduled_at`. Contains every column of a filter, so that a
+-- search reads only the index. nearby_posts::find.
 create index posts_planned on posts (brand_id, scheduled_at, id, status, listed_at) where deleted_at is null;
 -- posts::search in the order of `published_at`, likewise.
 create index posts_published on posts (brand_id, published_at desc nulls last, id desc, status, listed_at)

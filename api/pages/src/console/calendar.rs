@@ -7,17 +7,19 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use crier_domain::post::{Post, PostStatus};
-use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::fields::PatchField;
 use crier_endpoints::fields::time::in_zone;
 use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::update;
 use crier_store::calendar::{self, CalendarQuery};
 use crier_store::{Conn, posts};
+use http::StatusCode;
 
 use super::calendar_period::{Period, View, parse_date};
+use super::error::message;
 use super::paging;
 use super::post_filters::PostFilters;
 use super::post_rows::{Related, beginning};
@@ -50,6 +52,8 @@ struct Calendar {
     statuses: Vec<Choice>,
     accounts: Vec<Choice>,
     is_filtered: bool,
+    /// The reason why a post was not moved.
+    problem: Option<String>,
     /// Whether the period has more posts than [`MAX_POSTS`].
     is_truncated: bool,
     /// Weeks from Monday to Sunday. The list has a single week, with all days that have entries.
@@ -76,7 +80,7 @@ struct Day {
     /// Whether the day is in the month that is shown. Always true in the other views.
     is_in_period: bool,
     is_today: bool,
-    /// Whether the day has passed, so that posts cannot be moved to it.
+    /// Whether the day has passed, so that no post can be planned for it.
     is_past: bool,
     entries: Vec<Entry>,
     /// The number of posts that are not shown.
@@ -105,16 +109,27 @@ impl Calendar {
 pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/calendar", show),
-        PageRoute::post("/brands/{brand}/posts/{post}/move", move_post),
+        PageRoute::post("/brands/{brand}/posts/{post}/move", submit_move),
     ]
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
+    let date = visit.query.get("date").and_then(parse_date);
+    render(visit, date, StatusCode::OK, None).await
+}
+
+/// Returns the calendar at a date, or at today. `problem` is the reason why a post was not moved.
+async fn render(
+    visit: &Visit,
+    date: Option<NaiveDate>,
+    status: StatusCode,
+    problem: Option<String>,
+) -> Result<PageReply> {
     let shell = visit.shell(Section::Calendar, "Calendar");
-    let today = visit.now.with_timezone(&visit.zone()).date_naive();
+    let today = today(visit);
     let view = visit.query.get("view").and_then(|word| View::ALL.into_iter().find(|view| view.slug() == word));
     let view = view.unwrap_or(View::Month);
-    let date = visit.query.get("date").and_then(parse_date).unwrap_or(today);
+    let date = date.unwrap_or(today);
     let period = Period::of(view, date);
     let mut conn = visit.app.store.read().await?;
     let filters = PostFilters::load(visit, &mut conn).await?;
@@ -139,6 +154,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         today: href(view, today),
         views: View::ALL.map(|of| Choice::new(&href(of, date), of.label(), of == view)).into(),
         is_filtered: filters.is_filtered(),
+        problem,
         is_truncated,
         weeks: days.weeks(&period, today, |date| href(View::List, date)),
         pages: match view {
@@ -149,7 +165,11 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         accounts: filters.accounts.clone(),
         shell,
     };
-    visit.page(&page)
+    visit.page_with(status, &page)
+}
+
+fn today(visit: &Visit) -> NaiveDate {
+    visit.now.with_timezone(&visit.zone()).date_naive()
 }
 
 /// Returns the posts of a period in order, and whether there are more than [`MAX_POSTS`].
@@ -231,7 +251,7 @@ impl DayEntries {
 
 /// Returns the time at which a post is shown.
 fn time_of(post: &Post) -> DateTime<Utc> {
-    post.scheduled_at.unwrap_or(post.created_at)
+    post.scheduled_at.or(post.published_at).unwrap_or(post.created_at)
 }
 
 fn local_date(visit: &Visit, post: &Post) -> NaiveDate {
@@ -256,9 +276,19 @@ impl Entry {
     }
 }
 
-/// Moves a post to another day, and keeps its local time of day.
-async fn move_post(visit: &Visit) -> Result<PageReply> {
+/// Moves a post. If this fails, the script gets the reason as text, and a form the calendar with the reason.
+async fn submit_move(visit: &Visit) -> Result<PageReply> {
     let date = parse_date(visit.form.get("date").trim());
+    match move_post(visit, date).await {
+        Err(error) if !visit.is_fetch && error.code.status().is_client_error() && error.code != ErrorCode::NotFound => {
+            render(visit, date, error.code.status(), Some(message(&error))).await
+        }
+        reply => reply,
+    }
+}
+
+/// Moves a post to another day, and keeps its local time of day.
+async fn move_post(visit: &Visit, date: Option<NaiveDate>) -> Result<PageReply> {
     let no_date = || ApiError::field("date", "Choose a date, such as 2026-05-01.");
     let date = date.ok_or_else(no_date)?;
     let post_id = visit.id("post").unwrap_or_default();
@@ -271,6 +301,9 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
         .ok_or_else(|| ApiError::field("date", "This post has no time yet. Open the post and choose one."))?;
     let local = date.and_time(at.with_timezone(&visit.zone()).time());
     let at = in_zone(local, visit.zone()).ok_or_else(no_date)?;
+    if at <= visit.now {
+        return Err(ApiError::field("date", past_problem(local, today(visit))));
+    }
     let change = PostChange { scheduled_at: PatchField::Value(at), ..PostChange::default() };
     visit.call().write(update::endpoint(), change).await?;
     if !visit.is_fetch {
@@ -278,4 +311,17 @@ async fn move_post(visit: &Visit) -> Result<PageReply> {
     }
     let text = format!("Post moved to {}.", at.with_timezone(&visit.zone()).format("%A %-d %B, %H:%M"));
     Ok(PageReply::Text(http::StatusCode::OK, text))
+}
+
+/// Returns why a post cannot be moved to a time that has passed.
+fn past_problem(local: NaiveDateTime, today: NaiveDate) -> String {
+    if local.date() < today {
+        let day = local.format("%A %-d %B");
+        return format!("The post was not moved. {day} is in the past. Choose today or a later day.");
+    }
+    let time = local.format("%H:%M");
+    format!(
+        "The post was not moved. It is planned for {time}, which has passed today. Choose a later day, or open the post \
+         and choose another time."
+    )
 }

@@ -9,6 +9,7 @@
 //! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
 //! script sends `attach:ID`, so that unsaved input is kept.
 
+use chrono::{NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::posts::create::CreatePostRequest;
@@ -18,6 +19,7 @@ use crier_endpoints::routes::{media, snippets};
 use crier_endpoints::runner::call::Written;
 use http::StatusCode;
 
+use super::calendar_period::parse_date;
 use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, load_accounts, show};
@@ -98,9 +100,13 @@ impl Button {
     }
 }
 
-/// Shows a new post, with the image in the query if there is one.
+/// Shows a new post, with the image and a time on the date in the query if there are any.
 async fn show_new(visit: &Visit) -> Result<PageReply> {
     let mut input = ComposerInput::default();
+    let now = visit.now.with_timezone(&visit.zone()).naive_local();
+    if let Some(at) = visit.query.get("date").and_then(parse_date).and_then(|date| suggested_time(date, now)) {
+        input.scheduled_at = at.format("%Y-%m-%dT%H:%M").to_string();
+    }
     attach_uploaded(visit, &mut input);
     show(visit, None, input, FieldErrors::default(), Contents::Stored).await
 }
@@ -111,6 +117,14 @@ async fn show_edit(visit: &Visit) -> Result<PageReply> {
     let mut input = ComposerInput::of_post(&stored, visit.zone());
     attach_uploaded(visit, &mut input);
     show(visit, Some(&stored), input, FieldErrors::default(), Contents::Stored).await
+}
+
+/// Returns the time that the composer suggests for a post on a date: 9:00 or, if that has passed, the next full hour of
+/// the day. `None` if the day has no later full hour.
+fn suggested_time(date: NaiveDate, now: NaiveDateTime) -> Option<NaiveDateTime> {
+    let nine = date.and_hms_opt(9, 0, 0)?;
+    let next_hour = now.date().and_hms_opt(now.hour(), 0, 0)? + TimeDelta::hours(1);
+    [nine, next_hour].into_iter().find(|at| *at > now && at.date() == date)
 }
 
 fn attach_uploaded(visit: &Visit, input: &mut ComposerInput) {
@@ -263,6 +277,17 @@ mod tests {
         ] {
             assert_eq!(button(form), wanted, "{form}");
         }
+    }
+
+    #[test]
+    fn a_post_for_a_day_is_planned_in_the_morning_or_soon() {
+        let now: NaiveDateTime = "2026-06-09T12:13:20".parse().unwrap();
+        let suggested = |date: &str, now| suggested_time(date.parse().unwrap(), now).map(|at| at.to_string());
+        assert_eq!(suggested("2026-07-01", now).as_deref(), Some("2026-07-01 09:00:00"));
+        assert_eq!(suggested("2026-06-09", now).as_deref(), Some("2026-06-09 13:00:00"));
+        assert_eq!(suggested("2026-06-09", now - TimeDelta::hours(4)).as_deref(), Some("2026-06-09 09:00:00"));
+        assert_eq!(suggested("2026-06-08", now), None, "the day has passed");
+        assert_eq!(suggested("2026-06-09", now + TimeDelta::hours(11)), None, "no full hour is left");
     }
 
     #[test]

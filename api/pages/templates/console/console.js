@@ -246,9 +246,9 @@
       const item = entry.closest('li');
       const status = document.getElementById('move-status');
       const tell = (text, tone) => {
-        status.hidden = false;
         status.className = `notice notice-${tone}`;
         status.textContent = text;
+        if (tone === 'bad') status.scrollIntoView({ block: 'nearest' });
       };
       cell.querySelector('.entries').append(item);
       tell('Moving the post …', 'info');
