@@ -8,10 +8,12 @@
 //! the post for an account), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
 //! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
 //! script sends `attach:ID`, so that unsaved input is kept.
+//!
+//! After a failure, `now` also saves the changes, and publishes the post again on the failed accounts only.
 
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use crier_domain::snippet::parts_with;
-use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::posts::create::CreatePostRequest;
 use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::{self, create, update};
@@ -27,6 +29,9 @@ use super::form::Form;
 use super::route::PageRoute;
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
+
+const UNKNOWN_OUTCOME: &str = "The post may already be published on some of the failed accounts. Save the changes. Then \
+     choose “Retry failed accounts” on the post's page, which shows which accounts to check first.";
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
@@ -111,10 +116,14 @@ async fn show_new(visit: &Visit) -> Result<PageReply> {
     show(visit, None, input, FieldErrors::default(), Contents::Stored).await
 }
 
+/// Shows a post, with the focus in the text for the account in the query if there is one.
 async fn show_edit(visit: &Visit) -> Result<PageReply> {
     let stored = Stored::load(visit, visit.id("post").unwrap_or_default()).await?;
     check_editable(&stored)?;
     let mut input = ComposerInput::of_post(&stored, visit.zone());
+    if let Some(account_id) = visit.query.get("account").and_then(|id| id.parse().ok()) {
+        input.focus_on(account_id);
+    }
     attach_uploaded(visit, &mut input);
     show(visit, Some(&stored), input, FieldErrors::default(), Contents::Stored).await
 }
@@ -167,6 +176,7 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
     };
     match save(visit, stored.as_ref(), &input, mode).await {
         Ok(id) if button == Button::Submit => submit(visit, id, input).await,
+        Ok(id) if mode == SaveMode::Now && input.has_begun() => visit.to(&format!("posts/{id}"), "post-retried"),
         Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
         Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
     }
@@ -184,6 +194,9 @@ async fn insert_snippet(visit: &Visit, input: &mut ComposerInput) -> Result<()> 
 
 /// Creates or updates the post, and returns its ID.
 async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
+    if mode == SaveMode::Now && stored.is_some_and(Stored::may_be_published) {
+        return Err(ApiError::new(ErrorCode::PostNotEditable, UNKNOWN_OUTCOME));
+    }
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, input).await?;
     drop(conn);

@@ -40,6 +40,17 @@ impl Stored {
         }
     }
 
+    /// Returns whether the post can be saved and published again on the failed accounts in one step. If it may already be
+    /// published on one of them, a person must check that account first.
+    pub fn can_save_and_retry(&self) -> bool {
+        matches!(self.post.status, PostStatus::Failed | PostStatus::PartiallyPublished) && !self.may_be_published()
+    }
+
+    /// Returns whether the post may be on a platform although it has failed there.
+    pub fn may_be_published(&self) -> bool {
+        self.targets.iter().any(Target::may_be_published)
+    }
+
     /// Returns the scheduled time in the format of the form. Empty if there is none.
     pub fn local_time(&self, zone: Tz) -> String {
         let at = self.post.scheduled_at.map(|at| at.with_timezone(&zone));
@@ -121,6 +132,8 @@ pub struct ComposerInput {
     pub library_page: i64,
     /// The account for which the user is choosing images.
     pub picking: Option<i64>,
+    /// The account whose text has the focus when the page opens.
+    pub focused: Option<i64>,
     /// The accounts of the post when the page was rendered.
     known_accounts: Vec<i64>,
     /// The scheduled time of the post when the page was rendered.
@@ -153,6 +166,7 @@ impl ComposerInput {
             overrides: overrides_of(form),
             library_page: form.get("_library").parse().unwrap_or_default(),
             picking: form.get("_picking").parse().ok(),
+            focused: None,
             known_accounts,
             known_time: form.get("_time").to_owned(),
             omit_accounts,
@@ -179,6 +193,22 @@ impl ComposerInput {
 
     pub fn override_for(&self, account_id: i64) -> Option<&AccountOverride> {
         self.overrides.iter().find(|account_override| account_override.account_id == account_id)
+    }
+
+    /// Returns whether publishing had begun when the page was rendered.
+    pub fn has_begun(&self) -> bool {
+        self.omit_accounts == OmitAccounts::Always
+    }
+
+    /// Starts writing a text for an account. The initial text is that of the post.
+    pub fn focus_on(&mut self, account_id: i64) {
+        self.focused = Some(account_id);
+        let content = self.content.clone();
+        if let Some(account_override) = self.override_mut(account_id)
+            && account_override.content.is_empty()
+        {
+            account_override.content = content;
+        }
     }
 
     /// Starts choosing images for an account. The initial choice is the images of the post.

@@ -43,7 +43,7 @@ pub struct Composer {
     /// The ID of the post that is edited. `None` for a new post.
     post: Option<i64>,
     /// The reason why parts of the post can no longer be changed.
-    locked: Option<&'static str>,
+    locked: Option<String>,
     accounts: Vec<ComposerAccount>,
     /// Whether some accounts have no section in the form.
     has_more_parts: bool,
@@ -85,6 +85,8 @@ pub struct Buttons {
     pub draft: Option<&'static str>,
     /// Saves the post and keeps its status.
     pub save: bool,
+    /// Saves the post and publishes it again on the failed accounts.
+    pub retry: bool,
     pub submit: bool,
 }
 
@@ -105,6 +107,8 @@ struct ComposerAccount {
     has_part: bool,
     /// Whether the section is open, because it has values.
     is_open: bool,
+    /// Whether the text has the focus when the page opens.
+    has_focus: bool,
 }
 
 /// The images of an account.
@@ -182,6 +186,7 @@ impl ComposerAccount {
             images: offered.for_account(account_override, input),
             options: options::of(account.platform).iter().map(option).collect(),
             is_open: !account_override.is_empty(),
+            has_focus: input.focused == Some(account.id),
         }
     }
 }
@@ -204,7 +209,10 @@ impl Buttons {
                 Self { schedule: Some("Save changes"), publish: true, draft: Some("Return to draft"), ..base }
             }
             Some(PostStatus::PendingApproval) => Self { save: true, ..base },
-            Some(_) => Self { save: true, time: false, ..base },
+            Some(_) => {
+                let retry = can_publish && stored.is_some_and(Stored::can_save_and_retry);
+                Self { save: true, retry, time: false, ..base }
+            }
         }
     }
 }
@@ -340,17 +348,23 @@ async fn snippets(visit: &Visit) -> Result<Vec<Choice>> {
     Ok(choices)
 }
 
-/// Returns a notice about what cannot be changed if publishing has begun.
-fn lock_notice(stored: &Stored) -> Option<&'static str> {
+/// Returns a notice about what cannot be changed if publishing has begun, and what to do.
+fn lock_notice(stored: &Stored) -> Option<String> {
     let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
-    match stored.post.status {
-        PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => None,
-        _ if published => Some(
+    let what = match stored.post.status {
+        PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => return None,
+        _ if published => {
             "This post is already published on some accounts and cannot be changed there. Change the text for the \
-             other accounts below, save, and retry them from the post's page.",
-        ),
-        _ => Some("The accounts and time of this post can no longer be changed. Save, and retry from the post's page."),
-    }
+             other accounts below."
+        }
+        _ => "The accounts and time of this post can no longer be changed.",
+    };
+    let then = if stored.can_save_and_retry() {
+        "“Save and retry” publishes the post again on the failed accounts only."
+    } else {
+        "Save, and retry from the post's page."
+    };
+    Some(format!("{what} {then}"))
 }
 
 /// Returns an error if the post can no longer be edited.

@@ -84,6 +84,8 @@ struct TargetRow {
     error: Option<String>,
     /// The link "Reconnect".
     fix: Option<Link>,
+    /// The URL of the composer with the focus in the text for this account, if it can be changed and retried.
+    edit: Option<String>,
     /// The beginning of the text for this account, if it has one.
     content: Option<String>,
     /// The signature that is appended to the text.
@@ -147,7 +149,6 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     drop(conn);
     let metrics = post_metrics::rows(visit, &stored, &chips).await?;
     let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
-    let is_draft = post.status == PostStatus::Draft;
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
@@ -158,7 +159,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             .targets
             .iter()
             .take(MAX_TARGETS)
-            .map(|t| TargetRow::new(visit, &shell, &chips, is_draft, t))
+            .map(|t| TargetRow::new(visit, &shell, &chips, &stored, t))
             .collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
@@ -251,10 +252,12 @@ fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
 }
 
 impl TargetRow {
-    fn new(visit: &Visit, shell: &Shell, chips: &Chips, is_draft: bool, target: &post::Target) -> Self {
+    fn new(visit: &Visit, shell: &Shell, chips: &Chips, stored: &Stored, target: &post::Target) -> Self {
+        let is_draft = stored.post.status == PostStatus::Draft;
         let failed = target.status == TargetStatus::Failed;
-        let needs_access =
-            |error: &&Failure| failed && matches!(error.category, Category::AuthExpired | Category::Account);
+        let is_access = |error: &Failure| matches!(error.category, Category::AuthExpired | Category::Account);
+        let needs_access = failed && target.error.as_ref().is_some_and(is_access);
+        let may_edit = failed && !needs_access && visit.can_publish() && stored.can_save_and_retry();
         let connect = shell.at(&format!("accounts/connect/{}", target.platform));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
         let option = |(name, value): (&String, &serde_json::Value)| {
@@ -270,7 +273,8 @@ impl TargetRow {
             },
             url: target.url.clone().filter(is_web),
             error: target.error.as_ref().map(|error| error.message.clone()),
-            fix: target.error.as_ref().filter(needs_access).map(|_| Link::new("Reconnect", &connect)),
+            fix: needs_access.then(|| Link::new("Reconnect", &connect)),
+            edit: may_edit.then(|| format!("{}?account={}", shell.post(stored.post.id, "edit"), target.account_id)),
             content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
             signature: target.signature.as_ref().map(|signature| beginning(signature, MAX_OWN_TEXT)),
             options: target.options.iter().map(option).collect(),
