@@ -1,11 +1,17 @@
 //! The calendar, and moving posts in it.
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_one_app!(only_the_brands_posts_are_moved);
+on_one_app!(
+    posts_without_a_time_are_on_the_day_of_their_creation,
+    a_day_that_has_not_passed_starts_a_post,
+    a_form_gets_the_calendar_with_the_reason,
+    only_the_brands_posts_are_moved,
+);
 on_one_app!(console "unlimited" =>
     a_post_is_on_its_local_day,
     a_crowded_day_leads_to_the_list,
@@ -30,10 +36,15 @@ fn cell<'p>(page: &'p Page, date: &str) -> &'p str {
     rest.split("</td>").next().unwrap_or_default()
 }
 
+/// Returns the token of the calendar's forms.
+fn csrf(page: &Page) -> &str {
+    page.text.split("data-csrf=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default()
+}
+
 /// Moves a post as the page's script does; returns the status and the body.
 async fn move_to(app: &TestApp, person: &ConsoleUser<'_>, brand: i64, id: i64, date: &str) -> (u16, String) {
     let page = person.get(&format!("/brands/{brand}/calendar")).await;
-    let csrf = page.text.split("data-csrf=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    let csrf = csrf(&page);
     let url = format!("{}/brands/{brand}/posts/{id}/move", app.url);
     let request = app.visit("POST", &url).header("cookie", &person.cookie).header("x-requested-with", "fetch");
     let request = request.raw(format!("_csrf={csrf}&_key={}&date={date}", app.fresh_key()));
@@ -58,6 +69,45 @@ async fn a_post_is_on_its_local_day(t: Tenant<'_>, person: ConsoleUser<'_>) {
     assert!(!list.has("The last minute"), "{}", list.text);
     let other = person.get(&format!("{path}?date=2026-07-15&status=failed")).await;
     other.expect(200, "No posts in this period match");
+}
+
+async fn posts_without_a_time_are_on_the_day_of_their_creation(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    schedule_post(&t, account, "In the morning", "2026-06-10T09:30").await;
+    app.clock.advance(TimeDelta::days(1));
+    for (content, schedule_type) in [("Without a time", "now"), ("No date yet", "draft")] {
+        let body = json!({ "content": content, "schedule_type": schedule_type, "accounts": [account] });
+        t.post(&t.path("/posts"), body).await.expect(201);
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&format!("/brands/{}/calendar", t.brand)).await;
+    let day = cell(&page, "2026-06-10");
+    let (planned, created) = (day.find("In the morning"), day.find("Without a time"));
+    assert!(planned.is_some() && planned < created, "{day}");
+    assert!(!page.has("No date yet"), "{}", page.text);
+}
+
+async fn a_day_that_has_not_passed_starts_a_post(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/calendar", t.brand);
+    let page = person.get(&path).await;
+    assert!(!cell(&page, "2026-06-08").contains("New post"), "{}", page.text);
+    for (date, time) in [("2026-06-09", "13:00"), ("2026-06-10", "09:00")] {
+        let link = format!("/brands/{}/posts/new?date={date}", t.brand);
+        assert!(cell(&page, date).contains(&format!("href=\"{link}\"")), "{date}: {}", page.text);
+        let composer = person.get(&link).await;
+        composer.expect(200, &format!("name=\"scheduled_at\" value=\"{date}T{time}\""));
+    }
+    for date in ["2026-06-08", "x", ""] {
+        let composer = person.get(&format!("/brands/{}/posts/new?date={date}", t.brand)).await;
+        composer.expect(200, "name=\"scheduled_at\" value=\"\"");
+    }
+    schedule_post(&t, account, "Fresh bread", "2026-07-01T09:30").await;
+    let list = person.get(&format!("{path}?view=list&date=2026-07-01")).await;
+    list.expect(200, "posts/new?date=2026-07-01").expect(200, "New post on Wednesday 1 July");
 }
 
 async fn a_crowded_day_leads_to_the_list(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -109,9 +159,14 @@ async fn moving_keeps_the_local_time_of_day(t: Tenant<'_>, person: ConsoleUser<'
 async fn moving_to_the_past_changes_nothing(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
     let id = schedule_post(&t, account, "x", "2026-07-01T09:30").await;
-    for (date, words) in [("2026-06-01", "Must be in the future."), ("x", "Choose a date"), ("", "Choose a date")] {
+    for (date, words) in [
+        ("2026-06-08", "Monday 8 June is in the past. Choose today or a later day."),
+        ("2026-06-09", "It is planned for 09:30, which has passed today."),
+        ("x", "Choose a date"),
+        ("", "Choose a date"),
+    ] {
         let (status, text) = move_to(t.app, &person, t.brand, id, date).await;
-        assert!(status == 422 && text.starts_with(words), "{date}: {status} {text}");
+        assert!(status == 422 && text.contains(words) && !text.contains('<'), "{date}: {status} {text}");
     }
     assert_eq!(read_schedule(&t, id).await, "2026-07-01T07:30:00Z");
     t.app.end_post(id, "published", &["published"]).await;
@@ -119,6 +174,22 @@ async fn moving_to_the_past_changes_nothing(t: Tenant<'_>, person: ConsoleUser<'
     let untimed = t.post(&t.path("/posts"), json!({ "content": "d" })).await.data(201)["id"].as_i64().unwrap();
     let (status, text) = move_to(t.app, &person, t.brand, untimed, "2026-07-02").await;
     assert!(status == 422 && text.contains("has no time yet"), "{text}");
+}
+
+async fn a_form_gets_the_calendar_with_the_reason(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = schedule_post(&t, account, "Fresh bread", "2026-06-20T09:30").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let page = person.get(&format!("/brands/{}/calendar", t.brand)).await;
+    let (path, key) = (format!("/brands/{}/posts/{id}/move", t.brand), app.fresh_key());
+    let fields = [("_csrf", csrf(&page)), ("_key", key.as_str()), ("date", "2026-06-08")];
+    let rejected = person.post(&path, &fields).await;
+    rejected.expect(422, "role=\"status\" class=\"notice notice-bad\">The post was not moved. Monday 8 June");
+    assert!(cell(&rejected, "2026-06-20").contains("Fresh bread"), "{}", rejected.text);
+    let fields = [("_csrf", csrf(&rejected)), ("_key", key.as_str()), ("date", "2026-06-21")];
+    assert_eq!(person.post(&path, &fields).await.status, 303);
+    assert_eq!(read_schedule(&t, id).await, "2026-06-21T07:30:00Z");
 }
 
 async fn only_the_brands_posts_are_moved(app: TestApp) {

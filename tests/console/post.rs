@@ -19,7 +19,11 @@ on_one_app!(console "unlimited" =>
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
 );
-on_one_app!(metrics_are_shown_for_each_account, a_plan_limits_the_metrics);
+on_one_app!(
+    a_failed_account_is_edited_and_retried_in_one_step,
+    metrics_are_shown_for_each_account,
+    a_plan_limits_the_metrics,
+);
 
 fn page_of(t: &Tenant<'_>, id: i64) -> String {
     format!("/brands/{}/posts/{id}", t.brand)
@@ -47,6 +51,7 @@ async fn a_post_shows_its_accounts(t: Tenant<'_>, person: ConsoleUser<'_>) {
     page.expect(200, "Bread").expect(200, "demo").expect(200, "The oven is cold.").expect(200, "Reconnect");
     page.expect(200, "2 attempts").expect(200, "Ann").expect(200, "Retry failed accounts");
     assert!(!page.has("Publish now") && !page.has("It was not published"), "{}", page.text);
+    assert!(!page.has("Edit and retry"), "the account must be reconnected: {}", page.text);
     t.app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
     assert!(!person.get(&page_of(&t, id)).await.has("javascript:"));
     t.app.sql("UPDATE post_targets SET options = '{\"link_url\":\"https://a.example\",\"sensitive\":true}'").await;
@@ -166,6 +171,36 @@ async fn failed_accounts_are_tried_again_once(t: Tenant<'_>, person: ConsoleUser
     page.expect(409, "has not failed on any account");
 }
 
+async fn a_failed_account_is_edited_and_retried_in_one_step(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let (published, failed) = (t.account("demo").await, t.account("second").await);
+    let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [published, failed] });
+    let id = create_post(&t, body).await;
+    app.end_post(id, "partially_published", &["published", "failed"]).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let (path, edit) = (page_of(&t, id), format!("{}/edit", page_of(&t, id)));
+    let link = format!("{edit}?account={failed}");
+    let page = person.get(&path).await;
+    page.expect(200, &format!("href=\"{link}\"")).expect(200, "Edit and retry");
+    assert_eq!(page.text.matches("Edit and retry").count(), 1, "only the failed account: {}", page.text);
+
+    let composer = person.get(&link).await;
+    let index = composer.text.split_once(&format!(".account_id\" value=\"{failed}\"")).expect("its part").0;
+    let index = index.rsplit_once("overrides.").expect("its index").1;
+    let field = format!("overrides.{index}.content");
+    composer.expect(200, &format!("name=\"{field}\" rows=\"3\" dir=\"auto\" autofocus")).expect(200, "Save and retry");
+    assert_eq!(composer.text.matches(">\nBread</textarea>").count(), 2, "the text starts with that of the post");
+    let fields = [("content", "Bread"), (field.as_str(), "Short bread"), ("schedule_type", "now")];
+    for _ in 0..2 {
+        person.submit_from(&composer, &edit, &fields).await.expect(200, "Retrying the failed accounts.");
+    }
+    let post = read_post(&t, id).await;
+    let targets = ["content", "status"].map(|name| [&post["targets"][0][name], &post["targets"][1][name]]);
+    assert_eq!(post["status"], "publishing");
+    assert_eq!(targets, [[&Value::Null, &json!("Short bread")], [&json!("published"), &json!("pending")]]);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+}
+
 async fn an_unknown_outcome_is_confirmed_first(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_failed_post(&t, "outcome_unknown").await;
     let (home, retry) = (format!("/brands/{}", t.brand), format!("{}/retry", page_of(&t, id)));
@@ -173,6 +208,15 @@ async fn an_unknown_outcome_is_confirmed_first(t: Tenant<'_>, person: ConsoleUse
     let page = person.submit(&home, &retry, &[]).await;
     page.expect(409, "may already be published on some").expect(409, "Check there first").expect(409, "demo (Sandbox)");
     assert_eq!(read_post(&t, id).await["status"], "failed");
+    // Nor is it published again with changes.
+    assert!(!person.get(&page_of(&t, id)).await.has("Edit and retry"));
+    let edit = format!("{}/edit", page_of(&t, id));
+    let composer = person.get(&edit).await;
+    assert!(composer.status == 200 && !composer.has("Save and retry"), "{}", composer.text);
+    let page = person.submit_from(&composer, &edit, &[("content", "Rolls"), ("schedule_type", "now")]).await;
+    page.expect(422, "may already be published on some");
+    let post = read_post(&t, id).await;
+    assert_eq!((&post["status"], &post["content"]), (&json!("failed"), &json!("Bread")));
     person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
 }

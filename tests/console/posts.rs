@@ -7,6 +7,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!(
     posts_are_listed_and_filtered,
+    scheduled_posts_are_in_the_order_of_their_times,
     a_list_has_pages,
     an_empty_list_says_what_to_do,
     only_the_brands_posts_are_listed
@@ -38,6 +39,22 @@ async fn posts_are_listed_and_filtered(app: TestApp) {
         assert_eq!((page.has("<i>First</i>"), page.has(">Second<")), (has_first, has_second), "{query}: {}", page.text);
     }
     person.get(&format!("{path}?status=failed")).await.expect(200, "No matching posts");
+}
+
+async fn scheduled_posts_are_in_the_order_of_their_times(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    for day in ["03", "01", "02"] {
+        let body = json!({ "content": format!("Day {day}"), "schedule_type": "scheduled",
+            "scheduled_at": format!("2026-07-{day}T09:30"), "accounts": [account] });
+        t.post(&t.path("/posts"), body).await.expect(201);
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    for query in ["status=scheduled".to_owned(), format!("status=scheduled&account={account}")] {
+        let page = person.get(&format!("/brands/{}/posts?{query}", t.brand)).await;
+        let places = ["Day 01", "Day 02", "Day 03"].map(|text| page.text.find(text));
+        assert!(places[0].is_some() && places.is_sorted(), "{query}: {}", page.text);
+    }
 }
 
 async fn a_list_has_pages(app: TestApp) {

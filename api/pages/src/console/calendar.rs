@@ -321,7 +321,7 @@ fn past_problem(local: NaiveDateTime, today: NaiveDate) -> String {
     }
     let time = local.format("%H:%M");
     format!(
-        "The post was not moved. It is planned for {time}, which has passed today. Choose a later day, or open the post \
-         and choose another time."
+        "The post was not moved. It is planned for {time}, which has passed today. Choose a later day, or open the \
+         post and choose another time."
     )
 }

@@ -30,8 +30,8 @@ use super::route::PageRoute;
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
 
-const UNKNOWN_OUTCOME: &str = "The post may already be published on some of the failed accounts. Save the changes. Then \
-     choose “Retry failed accounts” on the post's page, which shows which accounts to check first.";
+const UNKNOWN_OUTCOME: &str = "The post may already be published on some of the failed accounts. Save the changes. \
+     Then choose “Retry failed accounts” on the post's page, which shows which accounts to check first.";
 
 pub fn routes() -> Vec<PageRoute> {
     vec![

@@ -40,8 +40,8 @@ impl Stored {
         }
     }
 
-    /// Returns whether the post can be saved and published again on the failed accounts in one step. If it may already be
-    /// published on one of them, a person must check that account first.
+    /// Returns whether the post can be saved and published again on the failed accounts in one step. If it may already
+    /// be published on one of them, a person must check that account first.
     pub fn can_save_and_retry(&self) -> bool {
         matches!(self.post.status, PostStatus::Failed | PostStatus::PartiallyPublished) && !self.may_be_published()
     }
