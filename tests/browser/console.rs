@@ -3,8 +3,10 @@
 
 use chrono::{NaiveDate, TimeDelta};
 use crier_base::clock::Clock;
+use serde_json::json;
 
 use super::driver::Driver;
+use super::{DESKTOP, PHONE};
 use crate::support::client::until;
 use crate::support::images;
 use crate::support::process::Installation;
@@ -62,7 +64,7 @@ async fn test_console(crier: Installation) {
     browser.save_screenshots("accounts").await;
 
     a_post_with_an_image_is_scheduled_moved_and_published(&browser, &crier).await;
-    a_failure_is_fixed(&browser).await;
+    a_failure_is_fixed(&browser, &crier).await;
     a_snippet_is_inserted_at_the_cursor(&browser).await;
     a_key_is_created_and_used(&browser, &crier).await;
     a_webhook_is_added_and_replayed(&browser).await;
@@ -101,9 +103,11 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     browser.save_screenshots("calendar-month").await;
     browser.assert_tab_order("calendar").await;
     let date = a_post_is_dragged(browser, crier).await;
+    a_post_stays_out_of_the_past(browser, crier).await;
     browser.open(&format!("/brands/1/calendar?view=week&date={date}")).await;
     browser.wait_for_text("Sunday bread").await;
     browser.save_screenshots("calendar-week").await;
+    a_day_starts_a_post(browser, in_two_days.date_naive()).await;
 
     open_post(browser, "Sunday bread").await;
     let later = in_two_days + TimeDelta::days(1);
@@ -120,13 +124,14 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     assert!(crier.page("demo").await.contains("Sunday bread") && crier.page("second").await.contains("A loaf"));
 }
 
+async fn scheduled_at(crier: &Installation) -> String {
+    let post = crier.read("/brands/1/posts/1").await.unwrap();
+    post["data"]["scheduled_at"].as_str().unwrap().to_owned()
+}
+
 /// Drags the only post of the calendar to the next day, or to the previous one; returns that day.
 async fn a_post_is_dragged(browser: &Driver, crier: &Installation) -> NaiveDate {
-    let scheduled_at = async || {
-        let post = crier.read("/brands/1/posts/1").await.unwrap();
-        post["data"]["scheduled_at"].as_str().unwrap().to_owned()
-    };
-    let before = scheduled_at().await;
+    let before = scheduled_at(crier).await;
     let day: NaiveDate = before[..10].parse().unwrap();
     // At the edge of the calendar, one of these days may not be shown.
     let days = [day.succ_opt().unwrap(), day.pred_opt().unwrap()];
@@ -135,7 +140,7 @@ async fn a_post_is_dragged(browser: &Driver, crier: &Installation) -> NaiveDate 
     let (to, cell) = if is_shown { (days[0], &selectors[0]) } else { (days[1], &selectors[1]) };
     browser.drag("[data-post]", cell).await;
     browser.wait_for_text("Post moved to").await;
-    assert_eq!(scheduled_at().await, before.replace(&before[..10], &to.to_string()));
+    assert_eq!(scheduled_at(crier).await, before.replace(&before[..10], &to.to_string()));
     // After a reload, the post is still on that day.
     let path = browser.path().await;
     browser.open(&format!("{path}?date={to}")).await;
@@ -143,7 +148,33 @@ async fn a_post_is_dragged(browser: &Driver, crier: &Installation) -> NaiveDate 
     to
 }
 
-async fn a_failure_is_fixed(browser: &Driver) {
+/// Drops the only post of the calendar on a day of the past; asserts that it stays, and that the page says why.
+async fn a_post_stays_out_of_the_past(browser: &Driver, crier: &Installation) {
+    let before = scheduled_at(crier).await;
+    // The page may show no day of the past, so the day beside the post becomes one.
+    let script = "const day = document.querySelector('[data-post]').closest('td'); \
+         (day.nextElementSibling ?? day.previousElementSibling).dataset.date = '2020-01-06'";
+    browser.script(script).await;
+    let cell = "[data-date=\"2020-01-06\"]";
+    browser.drag("[data-post]", cell).await;
+    browser.wait_for_text("The post was not moved. Monday 6 January is in the past.").await;
+    assert!(!browser.text_of(cell).await.contains("Sunday bread"));
+    assert_eq!(scheduled_at(crier).await, before);
+    browser.save_screenshots("calendar-not-moved").await;
+}
+
+/// Opens the composer with the "+" of a day.
+async fn a_day_starts_a_post(browser: &Driver, date: NaiveDate) {
+    for size in [PHONE, DESKTOP] {
+        browser.resize(size).await;
+        browser.open(&format!("/brands/1/calendar?date={date}")).await;
+        browser.press(&format!("New post on {}", date.format("%A %-d %B"))).await;
+        let time = browser.script("return document.getElementsByName('scheduled_at')[0].value").await;
+        assert_eq!(time, json!(format!("{date}T09:00")));
+    }
+}
+
+async fn a_failure_is_fixed(browser: &Driver, crier: &Installation) {
     let post = async |text: &str, button: &str| {
         browser.open("/brands/1/posts/new").await;
         browser.fill("content", text).await;
@@ -170,6 +201,19 @@ async fn a_failure_is_fixed(browser: &Driver) {
     browser.toggle("Publish now").await;
     browser.press_inner("Publish now").await;
     reload_until(browser, "Published").await;
+
+    post("[fail] Tuesday bread", "Publish now").await;
+    reload_until(browser, "Failed").await;
+    browser.press("Edit and retry").await;
+    let field = until("the text for the account has the focus", || async {
+        let name = browser.script("return document.activeElement.name").await;
+        name.as_str().filter(|name| name.starts_with("overrides.")).map(str::to_owned)
+    })
+    .await;
+    browser.fill(&field, "Tuesday bread").await;
+    browser.save_screenshots("composer-retry").await;
+    browser.press("Save and retry").await;
+    until("it is published", || async { crier.page("demo").await.contains("Tuesday bread").then_some(()) }).await;
 }
 
 async fn a_snippet_is_inserted_at_the_cursor(browser: &Driver) {

@@ -265,6 +265,11 @@ impl Driver {
         self.find(Locator::Css(css)).await.text().await.unwrap()
     }
 
+    /// Sets the size of the window.
+    pub async fn resize(&self, (width, height): (u32, u32)) {
+        self.client.set_window_size(width, height).await.unwrap();
+    }
+
     /// Saves screenshots of the page and checks it: on a phone with the light color scheme and on a desktop with the
     /// dark one. Full runs use both schemes on both.
     pub async fn save_screenshots(&self, name: &str) {
@@ -273,7 +278,7 @@ impl Driver {
         let schemes_of_full_run: &[&str] = &["light", "dark"];
         let (phone, desktop) = sized((schemes_of_full_run, schemes_of_full_run), (&["light"], &["dark"]));
         for (size, width, height, schemes) in [("phone", 390, 844, phone), ("desktop", 1280, 900, desktop)] {
-            self.client.set_window_size(width, height).await.unwrap();
+            self.resize((width, height)).await;
             for scheme in schemes {
                 self.emulate(scheme).await.unwrap();
                 let is_too_wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
@@ -336,10 +341,14 @@ impl Driver {
     async fn assert_no_messages(&self, name: &str) {
         let log = ChromeCommand("se/log", json!({ "type": "browser" }));
         let mut messages = self.client.issue_cmd(log).await.unwrap();
-        // The browser logs the status of an error page; this is not an error in the page.
+        // The browser logs the status of an error page, and that of a response that rejects the script's input. Neither
+        // is an error in the page.
         let status_message = format!("{} - Failed to load resource", self.client.current_url().await.unwrap());
         if let Some(messages) = messages.as_array_mut() {
-            messages.retain(|message| !message["message"].as_str().unwrap_or_default().starts_with(&status_message));
+            messages.retain(|message| {
+                let text = message["message"].as_str().unwrap_or_default();
+                !text.starts_with(&status_message) && !text.contains("status of 422")
+            });
         }
         assert_eq!(messages, json!([]), "{name}: messages of the browser");
     }
