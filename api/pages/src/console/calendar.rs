@@ -310,7 +310,7 @@ async fn move_post(visit: &Visit, date: Option<NaiveDate>) -> Result<PageReply> 
         return visit.to(&format!("calendar?date={date}"), "post-moved");
     }
     let text = format!("Post moved to {}.", at.with_timezone(&visit.zone()).format("%A %-d %B, %H:%M"));
-    Ok(PageReply::Text(http::StatusCode::OK, text))
+    Ok(PageReply::Text(StatusCode::OK, text))
 }
 
 /// Returns why a post cannot be moved to a time that has passed.
