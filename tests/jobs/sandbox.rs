@@ -231,6 +231,7 @@ fn outgoing(text: &str, key: &str) -> OutgoingPost {
         target_id: 1,
         text: text.to_owned(),
         images: Vec::new(),
+        card: None,
         options: serde_json::Map::new(),
         marker: Marker::from_iter([("key".to_owned(), json!(key))]),
         attempt: 1,

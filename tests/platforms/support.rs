@@ -85,6 +85,7 @@ pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
         target_id: 7,
         text: text.to_owned(),
         images,
+        card: None,
         options,
         marker: marker(connector),
         attempt: 1,

@@ -304,6 +304,14 @@ pub struct TargetOverride {
     pub signature: Option<String>,
 }
 
+impl TargetOverride {
+    /// Returns the images of the override, and that of its link card.
+    pub fn all_media(&self) -> impl Iterator<Item = i64> {
+        let card = self.options.get("link_card").and_then(|card| card.get("media_id")?.as_i64());
+        self.media.iter().flatten().copied().chain(card)
+    }
+}
+
 /// An attempt at a target.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]

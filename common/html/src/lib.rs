@@ -1,4 +1,4 @@
-//! Converts untrusted HTML to short, safe HTML or to text, and finds its first image.
+//! Converts untrusted HTML to short, safe HTML or to text, and finds its first image and the metadata of a page.
 //!
 //! A summary is created in two steps. The first step walks the tokens, keeps the allowed tags, resolves URLs and stops
 //! at the maximum length. Its result is small and flat, and so is the tree that the second step builds. (HTML reopens
@@ -12,9 +12,13 @@ use std::sync::LazyLock;
 use ammonia::{Builder, UrlRelative};
 use url::Url;
 
+mod decode;
+mod metadata;
 mod stray;
 mod tokens;
 
+pub use decode::decode;
+pub use metadata::PageMetadata;
 pub use stray::escape_stray_tags;
 pub use tokens::{Attributes, HtmlToken, walk};
 

@@ -1,7 +1,7 @@
 //! Reads HTML as a sequence of tags and texts with html5ever's tokenizer, in time linear to its length for any input.
 //! (A tree parser is not linear: a few kilobytes of `<p><b a><b b>…` become a tree of gigabytes. Nor is the tokenizer
 //! for a tag with thousands of attributes, because it compares all of them with each other: reading stops there.) The
-//! content of scripts, styles and similar elements is skipped.
+//! content of scripts, styles and similar elements is skipped, and that of a `<title>` is separate from other text.
 
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -17,6 +17,8 @@ pub enum HtmlToken<'a> {
     Close(&'a str),
     /// With character references resolved.
     Text(&'a str),
+    /// A part of the text of a `<title>`, with character references resolved.
+    Title(&'a str),
 }
 
 /// The attributes of a tag.
@@ -116,7 +118,11 @@ impl<F: FnMut(HtmlToken<'_>) -> ControlFlow<()>> TokenSink for Sink<F> {
                 }
                 self.emit(HtmlToken::Open(&tag.name, Attributes(&tag)));
             }
-            Token::CharacterTokens(text) if self.hidden.get().is_none() => self.emit(HtmlToken::Text(&text)),
+            Token::CharacterTokens(text) => match self.hidden.get() {
+                None => self.emit(HtmlToken::Text(&text)),
+                Some("title") => self.emit(HtmlToken::Title(&text)),
+                Some(_) => {}
+            },
             _ => {}
         }
         TokenSinkResult::Continue
@@ -139,10 +145,11 @@ mod tests {
                 }
                 HtmlToken::Close(name) => format!("</{name}>"),
                 HtmlToken::Text(text) => text.to_owned(),
+                HtmlToken::Title(text) => format!("[{text}]"),
             };
             ControlFlow::Continue(())
         });
-        assert_eq!(seen, "a&<b Some(\"1\")>b</b>c<img Some(\"i/\")>");
+        assert_eq!(seen, "a&<b Some(\"1\")>b</b>[t]c<img Some(\"i/\")>");
         let mut count = 0;
         let mut counted = |html: &str, limit| {
             count = 0;

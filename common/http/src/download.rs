@@ -6,8 +6,8 @@
 //! that was called over TLS chose the target itself.
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{ACCEPT, LOCATION};
+use http::{HeaderName, StatusCode};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -108,6 +108,16 @@ impl Download {
         };
         self.remaining = self.remaining.checked_sub(chunk.len() as u64).ok_or(DownloadError::TooLarge)?;
         Ok(Some(chunk))
+    }
+
+    /// Returns the URL after all redirects.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Returns a header of the response. `None` if it is missing or not text.
+    pub fn header(&self, name: HeaderName) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
     }
 
     /// Returns the file name: the last path segment of the URL, after all redirects.

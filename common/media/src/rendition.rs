@@ -4,6 +4,9 @@
 //! installation serves the rendition for that platform for a day. The URL is sealed with the installation's key, so any
 //! replica serves it without a lookup, and nobody else can create one.
 
+use std::io::Cursor;
+
+use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::link::{self, LinkError};
 use crier_base::secrets::{Cipher, SecretError, SecretLocation};
@@ -14,12 +17,15 @@ use crier_http::{Guard, SchemePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::budget::MemoryPermit;
-use super::images::{self, FittedImage, ImageRules, Refusal};
+use super::images::{self, CheckedImage, FittedImage, ImageRules, Limits, Refusal};
 use super::storage::StorageError;
 use super::{Library, kind_of};
 
 /// How long a platform may download an image: during a publish, its retries, and the processing at the platform.
 const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
+
+/// The maximum number of pixels of an image from outside the library.
+const MAX_OUTSIDE_PIXELS: u64 = 25_000_000;
 
 const PLACE: SecretLocation<'_> = SecretLocation { table: "media", row: "", column: "fetch_link" };
 
@@ -87,6 +93,35 @@ impl Library {
         let media = media.clone();
         let fitted = self.budget().run(move || images::fit_to_rules(bytes, kind, &image_rules(&media))).await;
         Ok(fitted.ok_or(RenditionError::Failed)??)
+    }
+
+    /// Checks an image from outside the library, and converts it for a platform.
+    pub async fn convert(&self, bytes: Bytes, media: &MediaRules) -> Result<FittedImage, RenditionError> {
+        let media = media.clone();
+        let fit = move |checked: CheckedImage| images::fit_to_rules(checked.bytes, checked.kind, &image_rules(&media));
+        self.examine_outside(bytes, fit).await
+    }
+
+    /// Checks an image from outside the library, and returns its thumbnail.
+    pub async fn thumbnail_of(&self, bytes: Bytes) -> Result<(ImageType, Bytes), RenditionError> {
+        self.examine_outside(bytes, |checked| Ok((checked.thumbnail_kind, checked.thumbnail))).await
+    }
+
+    async fn examine_outside<T: Send + 'static>(
+        &self,
+        bytes: Bytes,
+        then: impl FnOnce(CheckedImage) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, RenditionError> {
+        let limits = Limits { max_pixels: self.limits().max_pixels.min(MAX_OUTSIDE_PIXELS), ..*self.limits() };
+        let probed = images::probe(Cursor::new(&bytes), &limits)?;
+        let pixels = u64::from(probed.width) * u64::from(probed.height);
+        let share = self.budget().share(bytes.len() as u64 * 2 + probed.memory.max(pixels * 16)).await;
+        let work = move || {
+            // Held until the work ends, also if the caller no longer waits for it.
+            let _share = share;
+            images::examine(bytes, &limits).and_then(then)
+        };
+        Ok(self.budget().run(work).await.ok_or(RenditionError::Failed)??)
     }
 
     /// Returns whether platforms can download from this installation: whether its URL is https and has no private

@@ -22,6 +22,7 @@ pub mod grant;
 pub mod images;
 pub mod inbox;
 mod instagram;
+pub mod link_card;
 mod linkedin;
 mod mastodon;
 mod meta;
@@ -60,6 +61,7 @@ use serde_json::{Map, Value};
 pub use analytics::AnalyticsConnector;
 pub use grant::Revocation;
 pub use inbox::InboxConnector;
+pub use link_card::LinkCard;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
 
@@ -241,6 +243,8 @@ pub struct OutgoingPost {
     pub target_id: i64,
     pub text: String,
     pub images: Vec<Image>,
+    /// The link card, for platforms where the client makes it. The worker sets it before it publishes.
+    pub card: Option<LinkCard>,
     /// Platform-specific options, by the names in the platform's descriptor.
     pub options: Map<String, Value>,
     /// The value returned by [`Connector::marker`], stored before the first call.

@@ -8,7 +8,7 @@ use crier_domain::platform::Platform;
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::{CallError, OutgoingPost};
+use super::{CallError, OutgoingPost, link_card};
 
 /// One option of a platform's posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub enum OptionKind {
     Subreddit,
     OneOf(&'static [&'static str]),
     Boolean,
+    /// Whether the first link becomes a card, or an object with the fields of the card ([`link_card`]).
+    LinkCard,
 }
 
 /// The maximum length of a content warning, equal to that of a post.
@@ -50,6 +52,7 @@ const fn boolean(name: &'static str) -> PostOption {
 }
 
 const LANGUAGE: PostOption = PostOption { name: "language", kind: OptionKind::Language };
+const LINK_CARD: PostOption = PostOption { name: link_card::OPTION, kind: OptionKind::LinkCard };
 const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 
 /// Crier's names for who may see a TikTok post.
@@ -109,12 +112,8 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                 ]
             }
         }
-        Platform::Telegram
-        | Platform::Bluesky
-        | Platform::Woocommerce
-        | Platform::Sandbox
-        | Platform::Instagram
-        | Platform::Twitter => &[],
+        Platform::Bluesky => &[LINK_CARD],
+        Platform::Telegram | Platform::Woocommerce | Platform::Sandbox | Platform::Instagram | Platform::Twitter => &[],
     }
 }
 
@@ -141,6 +140,8 @@ impl OptionKind {
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Boolean, value) => value.is_boolean(),
+            (Self::LinkCard, Value::Bool(_)) => true,
+            (Self::LinkCard, Value::Object(card)) => card.iter().all(|(name, value)| is_card_field(name, value)),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
             // Empty means omitted.
             (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
@@ -164,8 +165,26 @@ impl OptionKind {
             Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
             Self::OneOf(values) => format!("one of {}", values.join(", ")),
             Self::Boolean => "true or false".to_owned(),
+            Self::LinkCard => format!(
+                "true, false, or an object with `url` (an http or https URL of at most {MAX_LINK} characters), `title` \
+                 and `description` (texts of at most {} and {} characters) and `media_id` (the ID of an image)",
+                link_card::MAX_TITLE,
+                link_card::MAX_DESCRIPTION
+            ),
         }
     }
+}
+
+/// Returns whether a link card may have this field. Unknown fields are ignored.
+fn is_card_field(name: &str, value: &Value) -> bool {
+    value.is_null()
+        || match name {
+            "url" => OptionKind::Link.takes(value),
+            "title" => OptionKind::Text(link_card::MAX_TITLE).takes(value),
+            "description" => OptionKind::Text(link_card::MAX_DESCRIPTION).takes(value),
+            "media_id" => value.as_i64().is_some_and(|id| id > 0),
+            _ => true,
+        }
 }
 
 /// The languages with a two-letter code (ISO 639-1), and former codes that are still in use.
@@ -251,6 +270,33 @@ mod tests {
         }
         assert!(rejected(Platform::Facebook, json!({ "link": "https://a.example/é" })).is_empty());
         assert_eq!(rejected(Platform::Pinterest, json!({ "board": 12 })), ["board"]);
+    }
+
+    #[test]
+    fn a_link_card_is_off_or_has_fields_of_the_right_form() {
+        let card = |value: Value| rejected(Platform::Bluesky, json!({ "link_card": value }));
+        for right in [
+            json!(false),
+            json!(true),
+            json!(null),
+            json!({}),
+            json!({ "url": "https://a.example", "title": "", "description": "é".repeat(1_000), "media_id": 7 }),
+            json!({ "url": null, "media_id": null, "other": [1] }),
+        ] {
+            assert!(card(right.clone()).is_empty(), "{right}");
+        }
+        for wrong in [
+            json!("no"),
+            json!([false]),
+            json!({ "url": "ftp://a.example" }),
+            json!({ "url": "" }),
+            json!({ "title": "x".repeat(301) }),
+            json!({ "description": 5 }),
+            json!({ "media_id": "7" }),
+            json!({ "media_id": 0 }),
+        ] {
+            assert_eq!(card(wrong.clone()), ["link_card"], "{wrong}");
+        }
     }
 
     #[test]

@@ -22,7 +22,6 @@ use url::Url;
 mod atom_in_rss;
 mod dates;
 mod deadline;
-mod decode;
 pub mod diff;
 pub mod discover;
 mod json;
@@ -74,7 +73,7 @@ pub fn parse(
     base: &Url,
     deadline: &Deadline<'_>,
 ) -> Result<Parsed, FeedError> {
-    let text = decode::decode(bytes, content_type);
+    let text = crier_html::decode(bytes, content_type);
     let mut parsed = match text.trim_start().chars().next() {
         None => Err(FeedError::Empty),
         Some('{') => json::parse(&text, base, deadline),

@@ -11,6 +11,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
+use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
 use crier_store::{posts, targets};
 use serde_json::{Map, Value, json};
@@ -114,6 +115,27 @@ impl AccountOverride {
         self.options.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
     }
 
+    /// Returns a field of the link card. Empty if it is read from the page.
+    pub fn link_card_field(&self, field: &str) -> &str {
+        self.option(&format!("{}.{field}", link_card::OPTION))
+    }
+
+    /// Returns the value of the option `link_card`: off, or the fields that replace those of the page.
+    pub fn link_card(&self) -> Option<Value> {
+        if self.option(link_card::OPTION) == "false" {
+            return Some(Value::Bool(false));
+        }
+        let mut card = Map::new();
+        for field in ["url", "title", "description", "media_id"] {
+            let value = self.link_card_field(field);
+            let id = value.parse::<i64>().ok().filter(|_| field == "media_id");
+            if !value.is_empty() {
+                card.insert(field.to_owned(), id.map_or_else(|| json!(value), Value::from));
+            }
+        }
+        (!card.is_empty()).then_some(Value::Object(card))
+    }
+
     pub fn is_empty(&self) -> bool {
         self.content.is_empty() && self.media.is_none() && self.options.iter().all(|(_, value)| value.is_empty())
     }
@@ -174,12 +196,11 @@ impl ComposerInput {
     }
 
     pub fn of_post(stored: &Stored, zone: Tz) -> Self {
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let account_override = |target: &Target| AccountOverride {
             account_id: target.account_id,
             content: target.content.clone().unwrap_or_default(),
             media: target.media.clone(),
-            options: target.options.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
+            options: target.options.iter().flat_map(|(name, value)| fields_of(name, value)).collect(),
         };
         Self {
             content: stored.post.content.clone(),
@@ -329,6 +350,18 @@ impl ComposerInput {
     }
 }
 
+/// Returns the form's fields for a stored option, with their values: `NAME`, or `NAME.FIELD` for each field of an object.
+fn fields_of(name: &str, value: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            fields.map(|(field, value)| (format!("{name}.{field}"), text(value))).collect()
+        }
+        value => vec![(name.to_owned(), text(value))],
+    }
+}
+
 /// Sets the options for which the form has a field.
 fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
     for option in options::of(account.platform) {
@@ -337,6 +370,10 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
             OptionKind::Boolean if value == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
             }
+            OptionKind::LinkCard => match account_override.link_card() {
+                Some(card) => _ = options.insert(option.name.to_owned(), card),
+                None => _ = options.remove(option.name),
+            },
             OptionKind::Boolean => {
                 if let Some(value) = options.get_mut(option.name) {
                     *value = Value::Bool(false);
@@ -412,6 +449,22 @@ mod tests {
         assert_eq!((begun.get("accounts"), begun.get("scheduled_at")), (None, None));
         let draft = body("_accounts=2,1&accounts=1&accounts=2", SaveMode::Draft);
         assert_eq!(draft["accounts"], json!([2, 1]), "a draft always names its accounts, in their order");
+    }
+
+    #[test]
+    fn a_link_card_is_off_or_replaces_parts_of_the_page() {
+        let card = |form: &str| {
+            let form = format!("overrides.0.account_id=1&{}", form.replace("CARD", "overrides.0.options.link_card"));
+            ComposerInput::of_form(&Form::parse(form.as_bytes())).overrides[0].link_card()
+        };
+        assert_eq!(card("CARD=&CARD.title=&CARD.media_id="), None);
+        assert_eq!(card("CARD=false&CARD.title=x"), Some(json!(false)));
+        let fields = json!({ "title": "Mine", "media_id": 7, "url": "https://a.example" });
+        assert_eq!(card("CARD.title=Mine&CARD.media_id=7&CARD.url=https://a.example"), Some(fields.clone()));
+        let read = AccountOverride { options: fields_of("link_card", &fields), ..AccountOverride::default() };
+        assert_eq!(read.link_card(), Some(fields));
+        let off = AccountOverride { options: fields_of("link_card", &json!(false)), ..AccountOverride::default() };
+        assert_eq!(off.link_card(), Some(json!(false)));
     }
 
     #[test]

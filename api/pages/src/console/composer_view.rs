@@ -11,6 +11,7 @@ use crier_domain::post::{PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::snippets::{self, Snippet};
+use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
 use crier_store::media::{self, MediaFilter};
 use crier_store::{Conn, PageRequest, accounts};
@@ -141,6 +142,39 @@ enum OptionValue {
     /// The first choice is the default, with an empty value.
     OneOf(Vec<Choice>),
     Boolean(bool),
+    LinkCard(LinkCardFields),
+}
+
+/// The fields of a link card. Those that are empty are read from the page.
+struct LinkCardFields {
+    /// Whether the post has a card.
+    modes: Vec<Choice>,
+    url: String,
+    title: String,
+    description: String,
+    images: Vec<Choice>,
+}
+
+impl LinkCardFields {
+    fn new(account_override: &AccountOverride, offered: &Offered) -> Self {
+        let is_off = account_override.option(link_card::OPTION) == "false";
+        let field = |name| account_override.link_card_field(name).to_owned();
+        let chosen = field("media_id");
+        let from_page = Choice::new("", "Image of the page", chosen.is_empty());
+        let id: Vec<i64> = chosen.parse::<i64>().into_iter().collect();
+        let images = offered.chosen.of(&id).into_iter().chain(offered.library_without(&id));
+        let image = |image: Image| {
+            let value = image.id.to_string();
+            Choice::new(&value, image.label(), value == chosen)
+        };
+        Self {
+            modes: vec![Choice::new("", "For the first link", !is_off), Choice::new("false", "No link card", is_off)],
+            url: field("url"),
+            title: field("title"),
+            description: field("description"),
+            images: [from_page].into_iter().chain(images.map(image)).collect(),
+        }
+    }
 }
 
 impl ComposerAccount {
@@ -165,6 +199,7 @@ impl ComposerAccount {
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
+                OptionKind::LinkCard => OptionValue::LinkCard(LinkCardFields::new(account_override, offered)),
                 OptionKind::OneOf(words) => {
                     let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
                     let none = Choice::new("", "Platform or account default", value.is_empty());
@@ -233,7 +268,8 @@ pub struct Chosen(HashMap<i64, Image>);
 impl Chosen {
     pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
         let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
-        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().take(MAX_CHOSEN).collect();
+        let cards = input.overrides.iter().filter_map(|own| own.link_card_field("media_id").parse::<i64>().ok());
+        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().chain(cards).take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
         Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))

@@ -18,6 +18,7 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
         "brand_organic" => ("Promotes your own brand", ""),
         "action" => ("Button", ""),
         "nsfw" => ("Not safe for work", ""),
+        "link_card" => ("Link card", "Shown below a post without images, with the title and the image of the page."),
         other => return (choice_label(other), ""),
     };
     (label.to_owned(), hint)
@@ -40,6 +41,11 @@ pub fn value_text(platform: Platform, name: &str, value: &Value) -> String {
     let kind = options::of(platform).iter().find(|option| option.name == name).map(|option| option.kind);
     match (kind, value) {
         (Some(OptionKind::OneOf(_)), Value::String(word)) => choice_label(word),
+        (Some(OptionKind::LinkCard), Value::Object(card)) => {
+            let texts = ["title", "description", "url"].iter().filter_map(|field| card.get(*field)?.as_str());
+            let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
+            if texts.is_empty() { "Yes".to_owned() } else { texts.join(" · ") }
+        }
         (_, Value::String(text)) => text.clone(),
         (_, Value::Bool(true)) => "Yes".to_owned(),
         (_, Value::Bool(false)) => "No".to_owned(),
@@ -58,6 +64,9 @@ mod tests {
         let text =
             |platform, name: &str, value| format!("{}: {}", label_and_hint(name).0, value_text(platform, name, &value));
         assert_eq!(text(Platform::Threads, "reply_control", json!("followers_only")), "Who can reply: Followers only");
+        let card = json!({ "title": "Bread", "description": "", "media_id": 7 });
+        assert_eq!(text(Platform::Bluesky, "link_card", card), "Link card: Bread");
+        assert_eq!(text(Platform::Bluesky, "link_card", json!({ "media_id": 7 })), "Link card: Yes");
         assert_eq!(text(Platform::Mastodon, "sensitive", json!(true)), "Sensitive images: Yes");
         assert_eq!(text(Platform::Wordpress, "title", json!("our_bread")), "Title: our_bread");
         assert_eq!(text(Platform::Sandbox, "link_url", json!("https://a.example")), "Link URL: https://a.example");

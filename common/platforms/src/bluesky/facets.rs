@@ -84,6 +84,14 @@ pub fn find(text: &str) -> Vec<FacetMatch> {
     found
 }
 
+/// Returns the URL of the first link.
+pub fn first_link(text: &str) -> Option<String> {
+    find(text).into_iter().find_map(|found| match found.feature {
+        FacetFeature::Link(url) => Some(url),
+        FacetFeature::Tag(_) | FacetFeature::Mention(_) => None,
+    })
+}
+
 /// Returns the length and the URL of the link at the start of `text`, which is at `at`. Sets `searched` to the end of
 /// the run, because a run contains at most one link.
 fn link(text: &str, searched: &mut usize, at: usize) -> Option<(usize, FacetFeature)> {

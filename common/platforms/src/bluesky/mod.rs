@@ -5,11 +5,12 @@
 //! an unknown outcome can be repeated, and `getRecord` returns whether the post exists.
 //!
 //! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
-//! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
+//! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.embed.external` (a thumb of at most 1,000,000 bytes),
+//! `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
 
 mod analytics;
 mod chats;
-mod facets;
+pub(super) mod facets;
 mod identity;
 mod inbox;
 mod tid;
@@ -35,8 +36,8 @@ use super::call::{Effect, PlatformClient, connect_error};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets,
-    marker_field,
+    InboxConnector, LinkCard, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens,
+    Revocation, Secrets, marker_field,
 };
 
 const COLLECTION: &str = "app.bsky.feed.post";
@@ -89,12 +90,14 @@ impl Bluesky {
         Ok(credentials.with(&[("service", &service)]))
     }
 
-    /// Builds the record of a post. The same post with the same marker yields the same record.
+    /// Builds the record of a post. The same post with the same marker and the same link card yields the same record.
     async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = self.text_record(server, &post.text, at).await;
         if !images.is_empty() {
             record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
+        } else if let Some(card) = &post.card {
+            record["embed"] = json!({ "$type": "app.bsky.embed.external", "external": external(card) });
         }
         Ok(record)
     }
@@ -129,8 +132,9 @@ impl Bluesky {
         let request = server.post("com.atproto.repo.putRecord").bearer_auth(access.expose_secret()).json(&body);
         match server.call::<Written>(Effect::Publishes, request).await {
             Ok(written) => Ok(published(account, rkey, written.uri)),
-            // A different record exists under the key: an earlier call succeeded, and the text was edited or a handle
-            // resolved differently since. If it has the marker's time, it is this post and must not be published twice.
+            // A different record exists under the key: an earlier call succeeded, and since then the text was edited, a
+            // handle resolved differently, or the page of the link card changed. If it has the marker's time, it is this
+            // post and must not be published twice.
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
                 _ => Err(CallError::Permanent(
@@ -290,7 +294,7 @@ impl Connector for Bluesky {
         let record = self.record(&self.server(&account.secrets), post, at).await?;
         match self.put_record(account, &post.marker, record).await {
             Ok(published) => Ok(published),
-            Err(failed) if !post.images.is_empty() && failed.is_blob_gone() => {
+            Err(failed) if has_uploads(post) && failed.is_blob_gone() => {
                 let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
                 Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
             }
@@ -353,6 +357,19 @@ fn embed(image: &Image) -> Result<Value, CallError> {
         embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
     }
     Ok(embedded)
+}
+
+/// Returns a link card in the lexicon's format.
+fn external(card: &LinkCard) -> Value {
+    let mut external = json!({ "uri": card.url, "title": card.title, "description": card.description });
+    if let Some(blob) = &card.image {
+        external["thumb"] = blob.clone();
+    }
+    external
+}
+
+fn has_uploads(post: &OutgoingPost) -> bool {
+    !post.images.is_empty() || post.card.as_ref().is_some_and(|card| card.image.is_some())
 }
 
 /// Returns the secrets with a session's tokens. An empty token never replaces an existing one.

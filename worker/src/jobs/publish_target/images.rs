@@ -6,6 +6,8 @@
 //! One image at a time is in memory, or all images of a post if they are part of the publish call, always within the
 //! library's memory budget. A run acquires all its memory in one step, which prevents deadlocks.
 
+use std::time::Duration;
+
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{Asset, ImageType};
 use crier_domain::platform::MediaRules;
@@ -74,11 +76,13 @@ impl PublishTarget {
         }
     }
 
-    /// Transfers the images again, after the platform reported that the uploads no longer exist.
+    /// Transfers the images again, also that of the link card, after the platform reported that the uploads no longer
+    /// exist.
     pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Step<()> {
         p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
         self.store_uploads(run, p).await?;
-        self.prepare_images(run, p).await
+        self.prepare_images(run, p).await?;
+        self.prepare_card(run, p).await
     }
 
     async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Step<()> {
@@ -97,19 +101,37 @@ impl PublishTarget {
         Ok(())
     }
 
-    /// Uploads one image. Refreshes an expired access token once.
+    /// Uploads one image.
     async fn upload(&self, run: &Run, p: &mut Prepared, image: &Image) -> Step<Value> {
-        let mut uploaded = self.upload_once(run, p, image).await;
-        if let Err(CallError::AuthExpired(failure)) = uploaded {
-            self.refresh(run, p, failure).await?;
-            uploaded = self.upload_once(run, p, image).await;
-        }
+        // An upload may be several requests, each with the platform's timeout, like a publish.
+        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+        let uploaded = self.try_upload(run, p, image, deadline).await?;
         uploaded.map_err(|error| self.fail(p, unknown_to_transient(error)))
     }
 
-    async fn upload_once(&self, run: &Run, p: &Prepared, image: &Image) -> Result<Value, CallError> {
-        // An upload may be several requests, each with the platform's timeout, like a publish.
-        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+    /// Uploads one image. Refreshes an expired access token once. Stops only if the refresh fails.
+    pub(super) async fn try_upload(
+        &self,
+        run: &Run,
+        p: &mut Prepared,
+        image: &Image,
+        deadline: Duration,
+    ) -> Step<Result<Value, CallError>> {
+        let mut uploaded = self.upload_once(run, p, image, deadline).await;
+        if let Err(CallError::AuthExpired(failure)) = uploaded {
+            self.refresh(run, p, failure).await?;
+            uploaded = self.upload_once(run, p, image, deadline).await;
+        }
+        Ok(uploaded)
+    }
+
+    async fn upload_once(
+        &self,
+        run: &Run,
+        p: &Prepared,
+        image: &Image,
+        deadline: Duration,
+    ) -> Result<Value, CallError> {
         let upload = p.session.connector.upload(&p.session.connector_account, &p.outgoing, image);
         match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
@@ -172,7 +194,7 @@ impl PublishTarget {
     }
 }
 
-fn rules_of(p: &Prepared) -> MediaRules {
+pub(super) fn rules_of(p: &Prepared) -> MediaRules {
     p.session.descriptor().into_owned().capabilities.media
 }
 

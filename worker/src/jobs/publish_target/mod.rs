@@ -7,8 +7,8 @@
 //!    platform first. If the post exists, the target is published. If it does not exist, and the earlier call's
 //!    deadline has passed, calls again. If the platform cannot tell, the target ends as `outcome_unknown` and a user
 //!    decides.
-//! 3. *Stage.* Loads and uploads images that the platform does not have yet, and creates other objects that it needs
-//!    before the call (`stage.rs`).
+//! 3. *Stage.* Loads and uploads images that the platform does not have yet, makes the link card (`card.rs`), and
+//!    creates other objects that the platform needs before the call (`stage.rs`).
 //! 4. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries
 //!    the platform as after an unknown outcome.
 //! 5. *Settle*, in the transaction that settles the job, shared by runs that end together: writes the target, the
@@ -31,6 +31,7 @@ use crier_domain::media::Asset;
 use crier_domain::post::Target;
 use crier_media::Library;
 use crier_media::budget::MemoryPermit;
+use crier_platforms::link_card::{CardReader, CardRequest};
 use crier_platforms::{CallError, ConnectorRegistry, OutgoingPost};
 use crier_store::jobs::engine as rows;
 use crier_store::{Batcher, Result, Store, Tx, posts, targets};
@@ -43,6 +44,7 @@ use super::{Deps, FinishedRun, Job, RunError, Stop};
 use crate::engine::Run;
 
 mod call;
+mod card;
 mod daily_cap;
 mod images;
 mod outcome;
@@ -59,6 +61,7 @@ pub struct PublishTarget {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
     library: Library,
+    cards: CardReader,
     prepares: Batcher<Run, Option<Step<Prepared>>>,
     preparation: Preparation,
     /// The maximum duration of all requests of a call. A post that does not exist after that will not be published.
@@ -68,13 +71,16 @@ pub struct PublishTarget {
 /// Everything that the call needs.
 struct Prepared {
     /// `call_started_at` is the start of the current call, or of a call that an earlier run left open; `None` if images
-    /// must be uploaded first.
+    /// must be uploaded or a link card made first.
     target: Target,
     started_at: DateTime<Utc>,
     session: AccountSession,
     outgoing: OutgoingPost,
     /// The post's images in the media library.
     assets: Vec<Asset>,
+    /// The link card to make, and its image if that is from the media library.
+    card: Option<CardRequest>,
+    card_image: Option<Asset>,
     /// The permit for the memory of the images, if they are part of the call.
     memory: Option<MemoryPermit>,
     /// Whether the outcome of an earlier call is unknown.
@@ -93,6 +99,7 @@ impl PublishTarget {
             store: deps.store.clone(),
             platforms: deps.platforms.clone(),
             library: deps.library.clone(),
+            cards: CardReader::new(deps.guard.clone()),
             prepares: preparation.start_batches(),
             publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
             preparation,
@@ -107,6 +114,7 @@ impl PublishTarget {
         }
         if p.target.call_started_at.is_none() {
             self.prepare_images(run, &mut p).await?;
+            self.prepare_card(run, &mut p).await?;
             self.stage(run, &mut p).await?;
             self.store_call_marker(run, &mut p, true).await?;
         }

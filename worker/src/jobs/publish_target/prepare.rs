@@ -11,6 +11,7 @@ use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_media::Library;
+use crier_platforms::link_card::CardRequest;
 use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, RunTarget, StartingCall};
@@ -67,7 +68,8 @@ struct Starts {
 /// A run that may make its call.
 struct Ready {
     prepared: Prepared,
-    /// Whether the call begins now. Otherwise images must be uploaded first, or an earlier call is open.
+    /// Whether the call begins now. Otherwise images must be uploaded or a link card made first, or an earlier call is
+    /// open.
     is_marked: bool,
 }
 
@@ -216,9 +218,13 @@ impl Preparation {
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout);
         let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
-        // The call begins now only if no images must be uploaded first.
+        let card = CardRequest::of(target.platform, &outgoing.text, !assets.is_empty(), &outgoing.options);
+        let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
+        let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
+        // The call begins now only if no images must be uploaded and no page must be read first.
         let connector = &session.connector;
         let begins = !connector.has_stages()
+            && card.is_none()
             && !outgoing.images.iter().any(|image| images::needs_bytes(connector.image_transfer(), image));
         let is_marked = self.start(tx, &mut target, &outgoing.marker, begins, starts).await?;
         let prepared = Prepared {
@@ -227,6 +233,8 @@ impl Preparation {
             session,
             outgoing,
             assets,
+            card,
+            card_image,
             memory: None,
             has_open_call,
             skip_reason,
@@ -248,6 +256,7 @@ impl Preparation {
             target_id: target.id,
             text: target.text(post),
             images: self.images(assets, &session.descriptor(), &uploads)?,
+            card: None,
             options: target.options.clone(),
             marker: target.marker.clone().unwrap_or_else(|| {
                 let random = crier_base::random::u64();

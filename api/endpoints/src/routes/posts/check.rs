@@ -9,7 +9,8 @@ use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_domain::snippet::parts_with;
-use crier_platforms::{images, options, text};
+use crier_platforms::options::OptionKind;
+use crier_platforms::{images, link_card, options, text};
 use crier_store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
@@ -335,7 +336,7 @@ pub fn check_target(
         let message = format!("Account {} ({name}): {}", account.id, problem.message);
         problems.push(TargetProblem::new(target, text::ContentProblem { message, ..problem }));
     }
-    problems.extend(check_options(account, target));
+    problems.extend(check_options(account, target, lookup));
     let alt_texts: Vec<_> = media.iter().map(|id| lookup.assets.get(id)?.alt_text.as_deref()).collect();
     let warnings = images::alt_text_warnings(descriptor, &alt_texts).into_iter();
     Some(TargetCheck {
@@ -349,7 +350,7 @@ pub fn check_target(
 }
 
 /// Checks the options of a target: whether the required ones are set, and the values of those that the platform knows.
-fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<TargetProblem> {
+fn check_options(account: &AccountSummary, target: &DesiredTarget, lookup: &LookupContext) -> Vec<TargetProblem> {
     let (descriptor, options) = (descriptor(account.platform), &target.target_override.options);
     let problem = |option: &str, code, message: String| {
         let field =
@@ -364,7 +365,18 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget) -> Vec<Target
     let invalid = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
         problem(option, "option_invalid", format!("The option `{option}` of {} must be {accepted}.", descriptor.name))
     });
-    missing.chain(invalid).collect()
+    let card_image = card_image(account.platform, target).filter(|id| !lookup.assets.contains_key(id)).map(|id| {
+        let message = format!("Media asset {id} of the link card does not exist in this brand.");
+        problem(link_card::OPTION, "option_invalid", message)
+    });
+    missing.chain(invalid).chain(card_image).collect()
+}
+
+/// Returns the image that the option `link_card` sets. `None` for a published target, whose image may be deleted.
+fn card_image(platform: Platform, target: &DesiredTarget) -> Option<i64> {
+    let is_known = options::of(platform).iter().any(|option| option.kind == OptionKind::LinkCard);
+    let option = target.target_override.options.get(link_card::OPTION).filter(|_| is_known && !target.published)?;
+    option.get("media_id")?.as_i64()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crier_domain::account::AccountSummary;
 use crier_domain::catalogue;
 use crier_domain::post::{MAX_LABEL, MAX_LABELS, Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
 use crier_domain::snippet::signature_for;
+use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -93,6 +94,18 @@ fn schema_of(kind: OptionKind) -> Value {
         OptionKind::Link => json!({ "type": "string", "format": "uri" }),
         OptionKind::Text(_) | OptionKind::OneOf(_) | OptionKind::Language | OptionKind::Subreddit => {
             json!({ "type": "string" })
+        }
+        OptionKind::LinkCard => {
+            let card = json!({
+                "type": "object",
+                "properties": {
+                    "url": { "type": "string", "format": "uri" },
+                    "title": { "type": "string", "maxLength": link_card::MAX_TITLE },
+                    "description": { "type": "string", "maxLength": link_card::MAX_DESCRIPTION },
+                    "media_id": { "type": "integer" },
+                },
+            });
+            json!({ "anyOf": [{ "type": "boolean" }, card] })
         }
     }
 }
@@ -291,7 +304,7 @@ impl DesiredPost {
 /// Returns the images of a post and its overrides, without duplicates.
 pub fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
     let mut all = media.to_vec();
-    all.extend(overrides.flat_map(|own| own.media.iter().flatten()));
+    all.extend(overrides.flat_map(TargetOverride::all_media));
     all.sort_unstable();
     all.dedup();
     all

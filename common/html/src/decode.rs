@@ -5,6 +5,8 @@ use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252
 
 /// The number of bytes that are searched for an XML declaration.
 const HEAD_BYTES: usize = 200;
+/// The number of bytes that are searched for the `charset` of a `<meta>`, as in browsers.
+const META_BYTES: usize = 1_024;
 
 /// Returns the text without a byte-order mark and without characters that are invalid in XML.
 pub fn decode(bytes: &[u8], content_type: Option<&str>) -> String {
@@ -23,7 +25,8 @@ fn guess(bytes: &[u8], content_type: Option<&str>) -> &'static Encoding {
         [b'<' | b'{', 0, ..] => return UTF_16LE,
         _ => {}
     }
-    let declared = declared_in_xml(bytes).or_else(|| content_type.and_then(charset));
+    let declared =
+        declared_in_xml(bytes).or_else(|| content_type.and_then(charset)).or_else(|| declared_in_meta(bytes));
     // The only encoding in use whose bytes are all ASCII, and therefore valid UTF-8.
     if declared == Some(ISO_2022_JP) {
         return ISO_2022_JP;
@@ -55,6 +58,14 @@ fn declared_in_xml(bytes: &[u8]) -> Option<&'static Encoding> {
     Encoding::for_label(value[1..].split(quote).next()?.as_bytes())
 }
 
+/// Returns the encoding in `<meta charset="…">` or `<meta … content="text/html; charset=…">`.
+fn declared_in_meta(bytes: &[u8]) -> Option<&'static Encoding> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(META_BYTES)]).to_ascii_lowercase();
+    let value = head.split("<meta").skip(1).find_map(|tag| tag.split('>').next()?.split("charset=").nth(1))?;
+    let is_end = |c: char| c.is_ascii_whitespace() || matches!(c, '"' | '\'' | ';' | '/');
+    Encoding::for_label(value.trim_start_matches(['"', '\'']).split(is_end).next()?.as_bytes())
+}
+
 /// Returns the charset parameter of a `Content-Type`.
 fn charset(content_type: &str) -> Option<&'static Encoding> {
     content_type.split(';').skip(1).find_map(|parameter| {
@@ -80,6 +91,12 @@ mod tests {
         assert_eq!(decode(b"<a>caf\xe9</a>", Some("text/xml; charset=utf-8")), "<a>café</a>", "it is not UTF-8");
         assert_eq!(decode("<a>é è ü".as_bytes().split_last().unwrap().1, None), "<a>é è \u{fffd}", "it was cut");
         assert_eq!(decode(b"<a>x</a>", Some("text/xml; charset=no-such")), "<a>x</a>");
+        for meta in
+            ["<meta charset=shift_jis>", "<META content='text/html; Charset=Shift_JIS'>", "<meta charset=\"sjis\"/>"]
+        {
+            let page = [meta.as_bytes(), b"\x82\xb1"].concat();
+            assert!(decode(&page, Some("text/html")).ends_with('こ'), "{meta}");
+        }
     }
 
     #[test]
