@@ -9,6 +9,7 @@ use crier_http::Guard;
 use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::ConnectorRegistry;
+use crier_platforms::link_card::CardReader;
 use crier_store::keys::{self, Caller};
 use crier_store::{Store, StoreError};
 use ipnet::IpNet;
@@ -51,6 +52,8 @@ pub struct App {
     pub mailer: Option<Arc<Mailer>>,
     /// Checks the URLs that users enter.
     pub guard: Guard,
+    /// Reads the pages of link cards.
+    pub cards: CardReader,
     /// The public base URL, without a trailing slash.
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
@@ -92,6 +95,7 @@ impl App {
             library,
             ai,
             mailer,
+            cards: CardReader::new(guard.clone()),
             guard,
             public_url,
             limiter,

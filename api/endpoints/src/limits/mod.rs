@@ -27,6 +27,8 @@ pub enum RateLimitSubject {
     /// A visitor of the pages for signing in and connecting, grouped like [`Self::Address`]: requests with wrong keys from
     /// the same address do not use up this allowance.
     Visitor(IpAddr),
+    /// A user for whom pages on the web are read, by id.
+    PageReader(i64),
 }
 
 impl RateLimitSubject {
@@ -55,6 +57,7 @@ impl std::fmt::Display for RateLimitSubject {
             Self::Key(id) => write!(f, "key:{id}"),
             Self::Address(ip) => write!(f, "address:{ip}"),
             Self::Visitor(ip) => write!(f, "visitor:{ip}"),
+            Self::PageReader(id) => write!(f, "page-reader:{id}"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check` and
-//! `/brands/{brand}/posts/upload`.
+//! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check`,
+//! `/brands/{brand}/posts/card` and `/brands/{brand}/posts/upload`.
 //!
 //! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled` or `now`. `_action` is `save`
 //! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
@@ -22,6 +22,7 @@ use crier_endpoints::runner::call::Written;
 use http::StatusCode;
 
 use super::calendar_period::parse_date;
+use super::composer_card::show_card;
 use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, load_accounts, show};
@@ -40,6 +41,7 @@ pub fn routes() -> Vec<PageRoute> {
         PageRoute::get("/brands/{brand}/posts/{post}/edit", show_edit),
         PageRoute::post("/brands/{brand}/posts/{post}/edit", submit_form),
         PageRoute::post("/brands/{brand}/posts/check", check),
+        PageRoute::post("/brands/{brand}/posts/card", show_card),
         PageRoute::post("/brands/{brand}/posts/upload", upload),
     ]
 }

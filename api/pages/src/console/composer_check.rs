@@ -8,6 +8,7 @@ use crier_endpoints::fields::time;
 use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
 use serde_json::json;
 
+use super::composer_card::card_request;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
 use super::post_rows::chip;
@@ -42,6 +43,17 @@ struct CheckRow {
     /// The beginning of the text for this account.
     text: String,
     images: Vec<Image>,
+    card: Option<CardSlot>,
+}
+
+/// The place of a link card, which the script fills.
+struct CardSlot {
+    /// The link of the card.
+    link: String,
+    /// The path that returns the card.
+    path: String,
+    /// Changes whenever the card may look different.
+    key: String,
 }
 
 impl Check {
@@ -104,6 +116,7 @@ pub async fn check(
         }
         Err(error) => return Err(error),
     };
+    let brand = visit.brand()?.0.id;
     let rows = found.targets.into_iter().filter_map(|target| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
         let account_override = input.override_for(account.id);
@@ -120,6 +133,11 @@ pub async fn check(
             warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
             text: preview(own.unwrap_or(&input.content), target.signature.as_deref()),
             images: chosen.of(media),
+            card: card_request(&input, account).map(|card| CardSlot {
+                path: format!("/brands/{brand}/posts/card?account={}", account.id),
+                key: format!("{card:?}"),
+                link: card.url,
+            }),
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })

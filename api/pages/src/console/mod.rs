@@ -41,6 +41,7 @@ mod calendar;
 mod calendar_period;
 mod charts;
 mod composer;
+mod composer_card;
 mod composer_check;
 mod composer_input;
 mod composer_view;

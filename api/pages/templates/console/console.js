@@ -127,6 +127,19 @@
     text.addEventListener('input', show);
     show();
 
+    // Reading the page of a link card takes longer than the check, so it has a request of its own.
+    const cards = new Map();
+    const showCards = async (body, signal) => {
+      for (const slot of all('[data-card]', panel)) {
+        const { card, key } = slot.dataset;
+        try {
+          if (!cards.has(key)) cards.set(key, await send(card, body, signal));
+          slot.innerHTML = cards.get(key);
+        } catch { /* The link stays visible. */ }
+      }
+    };
+    showCards(new URLSearchParams(new FormData(form)));
+
     let timer;
     let running;
     const check = async () => {
@@ -134,8 +147,11 @@
       running = new AbortController();
       panel.setAttribute('aria-busy', 'true');
       try {
-        panel.innerHTML = await send(form.dataset.composer, new URLSearchParams(new FormData(form)), running.signal);
+        const { signal } = running;
+        const body = new URLSearchParams(new FormData(form));
+        panel.innerHTML = await send(form.dataset.composer, body, signal);
         panel.removeAttribute('aria-busy');
+        showCards(body, signal);
       } catch (error) {
         if (error.name !== 'AbortError') panel.removeAttribute('aria-busy');
       }
