@@ -21,6 +21,7 @@ mod idempotency;
 mod large_responses;
 mod leftovers;
 mod limits;
+mod link_cards;
 mod link_in_bio;
 mod lists;
 mod media;

@@ -12,6 +12,7 @@ mod feeds;
 mod home;
 mod inbox;
 mod keys;
+mod link_cards;
 mod long_lists;
 mod media;
 mod operator;

@@ -19,6 +19,7 @@ mod inbox_random;
 mod inbox_sandbox;
 mod invalid_results;
 mod lateness;
+mod link_cards;
 mod notices;
 mod pacing;
 mod publish;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::{CallError, ConnectError, ConnectorAccount, OutgoingPost, ReconcileResult};
+use crier_platforms::{CallError, ConnectError, ConnectorAccount, LinkCard, OutgoingPost, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::matchers::{bearer_token, body_bytes, body_json, header, method, path, query_param};
 use wiremock::{Match, Mock, MockServer, Request, Respond, ResponseTemplate};
@@ -250,6 +250,68 @@ async fn images_are_uploaded_and_embedded() {
     let embed = repo.0.lock().unwrap()[0]["record"]["embed"].clone();
     let image = json!({ "image": blob, "alt": "a <cat>", "aspectRatio": { "width": 400, "height": 300 } });
     assert_eq!(embed, json!({ "$type": "app.bsky.embed.images", "images": [image] }));
+}
+
+#[tokio::test]
+async fn a_link_card_is_embedded_unless_the_post_has_images() {
+    let blob = json!({ "$type": "blob", "ref": { "$link": "bafkrei" }, "mimeType": "image/png", "size": 12 });
+    let external = json!({ "uri": "https://a.example", "title": "Fish & Chips", "description": "" });
+    let mut with_thumb = external.clone();
+    with_thumb["thumb"] = blob.clone();
+    for (thumb, external) in [(None, external), (Some(blob.clone()), with_thumb)] {
+        let (server, repo) = pds().await;
+        let bluesky = connector(Platform::Bluesky, &server.uri());
+        let mut outgoing = post(bluesky.as_ref(), "See https://a.example");
+        outgoing.card = Some(LinkCard { image: thumb, ..card() });
+        bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+        let embed = repo.0.lock().unwrap()[0]["record"]["embed"].clone();
+        assert_eq!(embed, json!({ "$type": "app.bsky.embed.external", "external": external }));
+    }
+    let (server, repo) = pds().await;
+    respond(&server, "com.atproto.repo.uploadBlob", ResponseTemplate::new(200).set_body_json(json!({ "blob": blob })))
+        .await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let mut outgoing = OutgoingPost { images: vec![image("cat")], card: Some(card()), ..post(bluesky.as_ref(), "Cat") };
+    publish(bluesky.as_ref(), &bluesky_account(), &mut outgoing).await.unwrap();
+    assert_eq!(repo.0.lock().unwrap()[0]["record"]["embed"]["$type"], json!("app.bsky.embed.images"));
+}
+
+fn card() -> LinkCard {
+    LinkCard {
+        url: "https://a.example".to_owned(),
+        title: "Fish & Chips".to_owned(),
+        description: String::new(),
+        image: None,
+    }
+}
+
+#[tokio::test]
+async fn a_missing_image_of_a_link_card_requires_a_new_upload() {
+    let server = MockServer::start().await;
+    respond(&server, "com.atproto.repo.putRecord", error(400, "BlobNotFound", "Could not find blob: bafkrei")).await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    for (image, is_missing) in [(Some(json!({ "$type": "blob" })), true), (None, false)] {
+        let outgoing = OutgoingPost {
+            card: Some(LinkCard { image, ..card() }),
+            ..post(bluesky.as_ref(), "See https://a.example")
+        };
+        let error = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap_err();
+        assert_eq!(matches!(error, CallError::UploadsMissing(_)), is_missing, "{error:?}");
+    }
+}
+
+/// A page may change between two calls.
+#[tokio::test]
+async fn a_record_with_another_link_card_counts_as_published() {
+    let (server, repo) = pds().await;
+    let bluesky = connector(Platform::Bluesky, &server.uri());
+    let outgoing = OutgoingPost { card: Some(card()), ..post(bluesky.as_ref(), "See https://a.example") };
+    let first = bluesky.publish(&bluesky_account(), &outgoing).await.unwrap();
+    for card in [None, Some(LinkCard { title: "Another".to_owned(), ..card() })] {
+        let again = OutgoingPost { card, attempt: 2, has_earlier_attempt: true, ..outgoing.clone() };
+        assert_eq!(bluesky.publish(&bluesky_account(), &again).await.unwrap(), first);
+    }
+    assert_eq!(repo.0.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]

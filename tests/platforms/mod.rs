@@ -13,6 +13,7 @@ mod google_business_inbox;
 mod guarded;
 mod instagram;
 mod instagram_inbox;
+mod link_cards;
 mod linkedin;
 mod linkedin_inbox;
 mod lost_responses;
