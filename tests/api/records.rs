@@ -256,8 +256,7 @@ async fn a_link_in_bio_page(app: TestInstallation) {
     assert_record("link_in_bio", &t.post(&t.path("/link-in-bio"), body).await.data(201));
 }
 
-async fn a_snippet(s: TestStore) {
-    let app = installation(s).await;
+async fn a_snippet(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "name": "Closing", "kind": "signature", "content": "— Café Löwe" });
     assert_record("snippet", &t.post(&t.path("/snippets"), body).await.data(201));

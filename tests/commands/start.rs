@@ -71,8 +71,10 @@ impl Machine {
     }
 
     async fn wait_until_key_is_recorded(&self) {
-        until("the key is recorded as shown", || async { (self.count_rows("first_key").await == 0).then_some(()) })
-            .await;
+        until("the key is recorded as shown", || async {
+            (self.number("SELECT count(*) FROM first_key").await == 0).then_some(())
+        })
+        .await;
     }
 
     fn read(&self, name: &str) -> String {

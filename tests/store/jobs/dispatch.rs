@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::job::{JobKind, JobState};
+use crier_domain::job::{JobKind, JobState, Outcome};
 use crier_store::jobs::{dispatch, operate};
 
 use crate::support::store::{TestStore, on_both, run_concurrently};
