@@ -159,3 +159,22 @@ async fn large_images_are_not_read() {
     respond(&server, "/large.png", ResponseTemplate::new(200).set_body_raw(large, "image/png")).await;
     assert!(reader().image(&format!("{}/large.png", server.uri())).await.is_none());
 }
+
+#[tokio::test]
+async fn the_reads_of_a_workspace_leave_room_for_others() {
+    let server = MockServer::start().await;
+    respond(&server, "/image.png", ResponseTemplate::new(200).set_body_raw("x", "image/png")).await;
+    let url = format!("{}/image.png", server.uri());
+    let reader = CardReader::with_timeout(guard(), Duration::from_millis(500));
+    let (own, other) = (reader.of_workspace(1), reader.of_workspace(2));
+    // An image counts as a read until it is dropped.
+    let mut held = Vec::new();
+    while let Some(image) = own.image(&url).await {
+        held.push(image);
+    }
+    assert_eq!(held.len(), 8);
+    assert!(reader.of_workspace(1).image(&url).await.is_none(), "the workspace has no more reads");
+    assert!(other.image(&url).await.is_some());
+    held.pop();
+    assert!(own.image(&url).await.is_some());
+}

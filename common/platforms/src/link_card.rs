@@ -7,7 +7,8 @@
 //! The page is hostile: it is read with the guarded client, within limits of time, size and concurrency, and its texts
 //! are cut and contain no control characters. The caller must check the image.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -36,6 +37,8 @@ const MAX_PAGE_BYTES: usize = 1 << 20;
 const MAX_IMAGE_BYTES: u64 = 5 << 20;
 /// The maximum number of concurrent reads, which bounds their memory.
 const MAX_READS: usize = 32;
+/// The maximum number of concurrent reads of a workspace, so that its slow pages leave room for those of others.
+const MAX_READS_OF_WORKSPACE: usize = 8;
 
 /// The card to make for a post. Fields that are `None` are read from the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,14 +116,20 @@ fn is_invisible(c: char) -> bool {
 #[derive(Debug)]
 pub struct PageImage {
     pub bytes: Bytes,
-    _permit: OwnedSemaphorePermit,
+    _permits: ReadPermits,
 }
 
-/// Reads pages and their images. Cheap to clone; clones share the limit of concurrent reads.
+/// The permits of a read: one of the workspace, and one of all workspaces.
+type ReadPermits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+/// Reads pages and their images for a workspace. Cheap to clone; clones share the limits of concurrent reads.
 #[derive(Clone, Debug)]
 pub struct CardReader {
     client: HttpClient,
     permits: Arc<Semaphore>,
+    workspace_permits: Arc<Semaphore>,
+    /// The permits of the workspaces that are reading.
+    by_workspace: Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>,
     timeout: Duration,
 }
 
@@ -132,7 +141,26 @@ impl CardReader {
     /// Creates a reader with another maximum time for a page, and for its image.
     pub fn with_timeout(guard: Guard, timeout: Duration) -> Self {
         let client = HttpClient::guarded(guard, timeout, MAX_PAGE_BYTES);
-        Self { client, permits: Arc::new(Semaphore::new(MAX_READS)), timeout }
+        Self {
+            client,
+            permits: Arc::new(Semaphore::new(MAX_READS)),
+            workspace_permits: Arc::new(Semaphore::new(MAX_READS_OF_WORKSPACE)),
+            by_workspace: Arc::default(),
+            timeout,
+        }
+    }
+
+    /// Returns a reader for a workspace.
+    pub fn of_workspace(&self, workspace_id: i64) -> Self {
+        let mut by_workspace = self.by_workspace.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = by_workspace.get(&workspace_id).and_then(Weak::upgrade);
+        let workspace_permits = found.unwrap_or_else(|| {
+            by_workspace.retain(|_, permits| permits.strong_count() > 0);
+            let permits = Arc::new(Semaphore::new(MAX_READS_OF_WORKSPACE));
+            by_workspace.insert(workspace_id, Arc::downgrade(&permits));
+            permits
+        });
+        Self { workspace_permits, ..self.clone() }
     }
 
     /// Returns the metadata of a page. `None` if it cannot be read or is not HTML.
@@ -142,20 +170,21 @@ impl CardReader {
 
     /// Returns an image, which is not checked. `None` if it cannot be read.
     pub async fn image(&self, url: &str) -> Option<PageImage> {
-        let (bytes, permit) = self.limited(self.read_image(url)).await?;
-        Some(PageImage { bytes, _permit: permit })
+        let (bytes, permits) = self.limited(self.read_image(url)).await?;
+        Some(PageImage { bytes, _permits: permits })
     }
 
-    /// Returns what was read, and its place among the concurrent reads.
+    /// Returns what was read, and the permits of the read.
     async fn limited<T>(
         &self,
         read: impl Future<Output = Result<Option<T>, DownloadError>>,
-    ) -> Option<(T, OwnedSemaphorePermit)> {
+    ) -> Option<(T, ReadPermits)> {
         let limited = async {
-            // The semaphore is never closed.
-            let permit = self.permits.clone().acquire_owned().await.ok()?;
+            // The semaphores are never closed.
+            let of_workspace = self.workspace_permits.clone().acquire_owned().await.ok()?;
+            let permits = (of_workspace, self.permits.clone().acquire_owned().await.ok()?);
             match read.await {
-                Ok(found) => found.map(|found| (found, permit)),
+                Ok(found) => found.map(|found| (found, permits)),
                 Err(error) => {
                     tracing::debug!(%error, "failed to read the page or the image of a link card");
                     None

@@ -8,7 +8,7 @@ use crier_domain::account::SocialAccount;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::limits::RateLimitSubject;
 use crier_platforms::LinkCard;
-use crier_platforms::link_card::{self, CardRequest};
+use crier_platforms::link_card::{self, CardReader, CardRequest};
 use crier_store::{accounts, media};
 use serde_json::Map;
 use url::Url;
@@ -53,6 +53,7 @@ pub async fn show_card(visit: &Visit) -> Result<PageReply> {
     let chosen: Vec<i64> = request.media_id.into_iter().collect();
     let chosen = media::find_many(&mut conn, brand, &chosen).await?.pop().map(|asset| image(visit, asset).src);
     drop(conn);
+    let cards = visit.app.cards.of_workspace(account.workspace_id);
     let page = match request.needs_page() {
         true => {
             let subject = RateLimitSubject::PageReader(visit.user_id());
@@ -60,13 +61,13 @@ pub async fn show_card(visit: &Visit) -> Result<PageReply> {
             if !decision.allowed {
                 return Err(ApiError::rate_limited(decision.retry_after));
             }
-            visit.app.cards.page(&request.url).await
+            cards.page(&request.url).await
         }
         false => None,
     };
     let card = request.card(page.as_ref());
     let image = match (&card, request.media_id) {
-        (Some(_), None) => page_image(visit, page.and_then(|page| page.image)).await,
+        (Some(_), None) => page_image(visit, &cards, page.and_then(|page| page.image)).await,
         _ => chosen,
     };
     let host = Url::parse(&request.url).ok().and_then(|url| Some(url.host_str()?.to_owned())).unwrap_or_default();
@@ -74,8 +75,8 @@ pub async fn show_card(visit: &Visit) -> Result<PageReply> {
 }
 
 /// Returns a thumbnail of the page's image as a `data:` URL, because the browser must not load it from the page.
-async fn page_image(visit: &Visit, url: Option<String>) -> Option<String> {
-    let image = visit.app.cards.image(&url?).await?;
+async fn page_image(visit: &Visit, cards: &CardReader, url: Option<String>) -> Option<String> {
+    let image = cards.image(&url?).await?;
     let (kind, thumbnail) = visit.app.library.thumbnail_of(image.bytes.clone()).await.ok()?;
     Some(format!("data:{kind};base64,{}", STANDARD.encode(&thumbnail)))
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crier_media::images::FittedImage;
 use crier_media::rendition::estimate_conversion_bytes;
-use crier_platforms::link_card::{CardRequest, READ_TIMEOUT};
+use crier_platforms::link_card::{CardReader, CardRequest, READ_TIMEOUT};
 use crier_platforms::{Image, LinkCard};
 use serde_json::Value;
 use tokio::time::timeout;
@@ -48,21 +48,22 @@ impl PublishTarget {
 
     /// Returns the card without its image, and the image for the platform. `None` if there is no card.
     async fn read_card(&self, p: &Prepared, request: &CardRequest) -> Option<(LinkCard, Option<Image>)> {
-        let page = if request.needs_page() { self.cards.page(&request.url).await } else { None };
+        let cards = self.cards.of_workspace(p.session.account.workspace_id);
+        let page = if request.needs_page() { cards.page(&request.url).await } else { None };
         let card = request.card(page.as_ref())?;
         let image = match request.media_id {
             Some(_) => self.library_image(p).await,
             None => {
                 let url = page.and_then(|page| page.image);
-                timeout(MAX_READ - READ_TIMEOUT, self.page_image(p, url)).await.ok().flatten()
+                timeout(MAX_READ - READ_TIMEOUT, self.page_image(p, &cards, url)).await.ok().flatten()
             }
         };
         Some((card, image.map(to_image)))
     }
 
     /// Returns the image of the page, within the limits of the platform.
-    async fn page_image(&self, p: &Prepared, url: Option<String>) -> Option<FittedImage> {
-        let image = self.cards.image(&url?).await?;
+    async fn page_image(&self, p: &Prepared, cards: &CardReader, url: Option<String>) -> Option<FittedImage> {
+        let image = cards.image(&url?).await?;
         let converted = self.library.convert(image.bytes.clone(), &rules_of(p)).await;
         converted.inspect_err(|error| tracing::debug!(%error, "failed to convert the image of a link card")).ok()
     }
