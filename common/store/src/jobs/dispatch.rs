@@ -166,7 +166,8 @@ pub async fn sweep_lanes(tx: &mut Tx) -> Result<usize> {
 
 /// Deletes jobs in a final state that ended by `before`, at most `limit`, oldest first. Returns how many.
 pub async fn purge(tx: &mut Tx, state: JobState, before: DateTime<Utc>, limit: i64) -> Result<u64> {
-    // Checks the state again on the row itself, because the operator may have retried the job meanwhile.
+    // Checks the state again on the row itself, because the operator may have retried the job meanwhile. Not prepared
+    // persistently: a plan that was made for few jobs would read all of many.
     const SQL: &str = "
         WITH ended AS MATERIALIZED (
             SELECT id
@@ -177,6 +178,9 @@ pub async fn purge(tx: &mut Tx, state: JobState, before: DateTime<Utc>, limit: i
         )
         DELETE FROM jobs
         WHERE id IN (SELECT id FROM ended WHERE id = id + 0)
-            AND state = $1";
-    Ok(execute!(tx, SQL, state, before, limit)?)
+            AND state = $1
+        RETURNING id";
+    let deleted: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).persistent(false).bind(state).bind(before)
+        .bind(limit).fetch_all(c))?;
+    Ok(deleted.len() as u64)
 }

@@ -218,7 +218,7 @@ impl Preparation {
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout);
         let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
-        let card = CardRequest::of(target.platform, &outgoing.text, !assets.is_empty(), &outgoing.options);
+        let card = CardRequest::of(session.account.platform, &outgoing.text, !assets.is_empty(), &outgoing.options);
         let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
         let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
         // The call begins now only if no images must be uploaded and no page must be read first.
