@@ -16,6 +16,7 @@ async fn robots_and_browsers_find_their_files(app: TestApp) {
         ("/favicon.svg", "image/svg+xml", "<svg"),
         ("/favicon.ico", "image/vnd.microsoft.icon", "\0\0\u{1}\0"),
         ("/page.css", "text/css; charset=utf-8", "body {"),
+        ("/marks/bluesky.svg", "image/svg+xml", "<svg"),
     ] {
         let reply = app.page(path).await;
         reply.assert_status(200);

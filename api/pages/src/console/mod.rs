@@ -21,6 +21,7 @@ mod cookie;
 mod error;
 mod flash;
 mod form;
+mod marks;
 mod route;
 mod shared;
 mod shell;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crier_domain::access::Role;
 use crier_domain::plan::Feature;
 
+use super::assets::version;
 use super::post_options::label_and_hint;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,10 +120,10 @@ pub const fn role_with_article(role: Role) -> &'static str {
     }
 }
 
-/// A platform, shown as a small colored mark with its name.
+/// A platform, shown as its mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Platform {
-    /// The key in the API. The CSS class `plat-KEY` has the color.
+    /// The key in the API.
     pub key: String,
     pub name: String,
 }
@@ -153,28 +154,9 @@ impl Platform {
         Self { key: key.to_owned(), name: name.to_owned() }
     }
 
-    /// Returns the letters of the mark, at most two.
-    pub fn mark(&self) -> &'static str {
-        match self.key.as_str() {
-            "telegram" => "Te",
-            "bluesky" => "Bs",
-            "wordpress" => "Wp",
-            "woocommerce" => "Wc",
-            "sandbox" => "Sb",
-            "mastodon" => "Ma",
-            "shopify" => "Sh",
-            "facebook" => "Fb",
-            "instagram" => "Ig",
-            "threads" => "Th",
-            "twitter" => "X",
-            "linkedin" => "Li",
-            "pinterest" => "Pi",
-            "tiktok" => "Tk",
-            "google_business" => "Gb",
-            "reddit" => "Re",
-            "tumblr" => "Tu",
-            _ => "?",
-        }
+    /// Returns the URL of the mark.
+    pub fn mark(&self) -> String {
+        format!("/marks/{}.svg?{}", self.key, version())
     }
 }
 
