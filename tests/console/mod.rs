@@ -18,6 +18,7 @@ mod media;
 mod operator;
 mod post;
 mod posts;
+mod previews;
 mod reports;
 mod security;
 mod settings;

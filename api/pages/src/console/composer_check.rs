@@ -11,16 +11,15 @@ use serde_json::json;
 use super::composer_card::card_request;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Chosen, load_accounts};
+use super::post_preview::PostPreview;
 use super::post_rows::chip;
-use super::shared::{AccountChip, Image};
+use super::shared::AccountChip;
 use super::visit::{PageReply, Visit};
 
 /// The maximum number of accounts that are checked.
 const MAX_CHECKED: usize = 30;
 /// The maximum number of problems that are shown for the post as a whole.
 const MAX_PROBLEMS: usize = 10;
-/// The maximum length of a text in the preview, in characters.
-const MAX_PREVIEW: usize = 600;
 
 /// The panel. `posts/check` returns it as an HTML fragment.
 #[derive(Default, Template)]
@@ -40,9 +39,7 @@ struct CheckRow {
     limit: Option<u32>,
     problems: Vec<String>,
     warnings: Vec<String>,
-    /// The beginning of the text for this account.
-    text: String,
-    images: Vec<Image>,
+    preview: PostPreview,
     card: Option<CardSlot>,
 }
 
@@ -125,14 +122,14 @@ pub async fn check(
             .filter(|text| !text.trim().is_empty());
         let media =
             account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&input.media);
+        let text = parts_with(target.signature.as_deref(), own.unwrap_or(&input.content)).concat();
         Some(CheckRow {
             account: chip(account),
             length: target.length,
             limit: target.limit,
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
-            text: preview(own.unwrap_or(&input.content), target.signature.as_deref()),
-            images: chosen.of(media),
+            preview: PostPreview::new(account, &text, chosen.of(media)),
             card: card_request(&input, account).map(|card| CardSlot {
                 path: format!("/brands/{brand}/posts/card?account={}", account.id),
                 key: format!("{card:?}"),
@@ -141,11 +138,6 @@ pub async fn check(
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
-}
-
-/// Returns the beginning of a text with its signature.
-fn preview(text: &str, signature: Option<&str>) -> String {
-    parts_with(signature, text).concat().chars().take(MAX_PREVIEW).collect()
 }
 
 /// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.

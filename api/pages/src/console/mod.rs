@@ -73,6 +73,7 @@ mod post;
 mod post_filters;
 mod post_metrics;
 mod post_options;
+mod post_preview;
 mod post_rows;
 mod post_view;
 mod posts;

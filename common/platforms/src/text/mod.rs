@@ -9,6 +9,7 @@
 pub mod comparable;
 pub mod cut;
 pub mod domains;
+pub mod highlights;
 pub mod links;
 mod mentions;
 
