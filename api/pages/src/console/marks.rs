@@ -1,5 +1,5 @@
-//! The marks of the platforms: small drawings in the color of each platform, at `/marks/<platform>.svg`. They are our own
-//! drawings, not the logos of the platforms.
+//! The marks of the platforms, at `/marks/<platform>.svg`: small drawings in the color of each platform. They are our
+//! own drawings, not the logos of the platforms.
 
 use std::sync::LazyLock;
 
@@ -52,8 +52,8 @@ pub fn svg(platform: Platform) -> String {
     let (color, path) = drawing(platform);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 24 24\"><rect width=\"24\" height=\"24\" rx=\"5\" \
-         fill=\"{color}\"/><path d=\"{path}\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\" stroke-linecap=\"round\" \
-         stroke-linejoin=\"round\"/></svg>"
+         fill=\"{color}\"/><path d=\"{path}\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\" \
+         stroke-linecap=\"round\" stroke-linejoin=\"round\"/></svg>"
     )
 }
 
