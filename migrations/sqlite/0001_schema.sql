@@ -489,9 +489,9 @@ create table posts (
     listed_at     timestamptz not null
         generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::list, posts::search, calendar::list, nearby_posts::find.
+-- posts::list, posts::search, nearby_posts::find.
 create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
--- posts::list, posts::search, calendar::list with a status, sandbox::failed.
+-- posts::list, posts::search with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
@@ -503,7 +503,7 @@ create index posts_published on posts (brand_id, published_at desc, id desc, sta
     where deleted_at is null;
 -- calendar::between.
 create index posts_listed on posts (brand_id, listed_at, id) where deleted_at is null;
--- calendar::upcoming, and calendar::list of the scheduled posts.
+-- calendar::upcoming.
 create index posts_scheduled on posts (brand_id, scheduled_at, id) where status = 'scheduled' and deleted_at is null;
 
 -- The labels of the posts that are not deleted. The triggers copy them from the column `labels`. posts::labels,

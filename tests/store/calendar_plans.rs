@@ -2,9 +2,7 @@
 //! planner statistics. [`super::reading_plans`] explains the measurement.
 
 use chrono::TimeDelta;
-use crier_domain::post::PostStatus;
-use crier_store::PageRequest;
-use crier_store::calendar::{self, CalendarQuery, PostFilter};
+use crier_store::calendar::{self, CalendarQuery};
 
 use super::reading_plans::{LargeTables, OTHER_ROWS};
 use crate::support::store::{TestStore, on_both};
@@ -46,8 +44,5 @@ async fn calendar_statements_read_few_of_100_000_posts(s: TestStore) {
         measurement.check(what, async |tx| calendar::between(tx, &query, LIMIT).await).await;
     }
     measurement.check("the next posts", async |tx| calendar::upcoming(tx, brand_id, 5).await).await;
-    let scheduled = PostFilter { brand_id, status: Some(PostStatus::Scheduled), account_id: None };
-    let page = PageRequest { page: 1, per_page: 20 };
-    measurement.check("the scheduled posts", async |tx| calendar::list(tx, scheduled, page).await).await;
     measurement.finish();
 }

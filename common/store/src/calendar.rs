@@ -1,12 +1,12 @@
-//! Posts for the console's calendar and lists, by their planned or published time and by account. Texts are cut after
-//! 300 characters.
+//! Posts for the console's calendar and home page, by their planned or published time and by account. Texts are cut
+//! after 300 characters.
 
 use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};
 
 use super::db::run;
 use super::sql::sql;
-use super::{Conn, Page, PageRequest, Result};
+use super::{Conn, Result};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, NULL AS author_name, p.status, substr(p.content, 1, 300) AS content, p.schedule_type,
@@ -24,38 +24,6 @@ pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<
         COLUMNS
     );
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(limit).fetch_all(c))?)
-}
-
-/// Selects the posts that [`list`] returns.
-#[derive(Debug, Clone, Copy)]
-pub struct PostFilter {
-    pub brand_id: i64,
-    pub status: Option<PostStatus>,
-    /// Only posts with a target on this account.
-    pub account_id: Option<i64>,
-}
-
-/// Lists a brand's posts, newest first. Scheduled posts are in the order of their times.
-pub async fn list(conn: &mut Conn, filter: PostFilter, page: PageRequest) -> Result<Page<Post>> {
-    // Each filter has its own text (see [`super::sql`]).
-    let status = filter.status.map_or_else(String::new, |status| format!("AND p.status = '{status}'"));
-    let account = match filter.account_id {
-        Some(_) => "EXISTS (SELECT 1 FROM post_targets t WHERE t.post_id = p.id AND t.account_id = $2)",
-        None => "$2 = 0",
-    };
-    let order = match filter.status {
-        Some(PostStatus::Scheduled) => "p.scheduled_at, p.id",
-        _ => "p.id DESC",
-    };
-    let which = format!("FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL {status} AND {account}");
-    let rows = format!("SELECT {COLUMNS} {which} ORDER BY {order} LIMIT $3 OFFSET $4");
-    let total = format!("SELECT count(*) {which}");
-    let account_id = filter.account_id.unwrap_or_default();
-    let rows = run!(conn, c => sqlx::query_as(sqlx::AssertSqlSafe(rows)).bind(filter.brand_id).bind(account_id)
-        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = run!(conn, c => sqlx::query_scalar(sqlx::AssertSqlSafe(total)).bind(filter.brand_id).bind(account_id)
-        .fetch_one(c))?;
-    Ok(Page { rows, total })
 }
 
 /// Selects the posts that [`between`] returns.

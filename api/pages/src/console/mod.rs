@@ -71,6 +71,8 @@ mod paging;
 mod plan_item;
 mod post;
 mod post_filters;
+mod post_labels;
+mod post_list_filter;
 mod post_metrics;
 mod post_options;
 mod post_preview;

@@ -9,6 +9,7 @@ use crier_endpoints::error::Result;
 use crier_store::targets::{self, TargetSummary};
 use crier_store::{Conn, accounts, media};
 
+use super::post_labels::label_links;
 use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
 use super::visit::Visit;
 
@@ -58,6 +59,7 @@ impl Related {
 
 /// Returns the rows of a list.
 pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Vec<PostRow>> {
+    let brand = visit.brand()?.0.id;
     let related = Related::load(visit, conn, &posts).await?;
     let row = |post: Post| {
         let (when_label, when) = match post.status {
@@ -76,6 +78,7 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
             when: Some(visit.time(when.unwrap_or(post.updated_at))),
             accounts: related.chips(post.id),
             image: post.media.first().and_then(|id| related.images.get(id).cloned()),
+            labels: label_links(brand, &post.labels),
             error: related.error(&post),
         }
     };

@@ -1,12 +1,14 @@
-//! `/brands/{brand}/posts?status=&account=&page=`: the posts of the brand.
+//! `/brands/{brand}/posts?status=&search=&account=&label=&from=&to=&page=`: the posts of the brand.
 
 use askama::Template;
+use crier_domain::post::Post;
 use crier_endpoints::error::Result;
-use crier_store::PageRequest;
-use crier_store::calendar::{self, PostFilter};
+use crier_endpoints::routes::posts::list;
 
-use super::paging::{self, PER_PAGE};
-use super::post_filters::PostFilters;
+use super::lists;
+use super::paging::PER_PAGE;
+use super::post_labels::suggested_labels;
+use super::post_list_filter::ListFilter;
 use super::post_rows::rows;
 use super::route::PageRoute;
 use super::shared::{Choice, Pages, PostRow};
@@ -17,10 +19,15 @@ use super::visit::{PageReply, Visit};
 #[template(path = "console/posts.html")]
 struct Posts {
     shell: Shell,
-    /// The choices of the filter `status`. The first one is "All", with an empty value.
+    /// The values are URLs that keep the other filters.
     statuses: Vec<Choice>,
-    /// The choices of the filter `account`, likewise.
+    status: &'static str,
+    search: String,
     accounts: Vec<Choice>,
+    labels: Vec<Choice>,
+    from: String,
+    to: String,
+    /// Whether a filter other than the status is set.
     is_filtered: bool,
     has_account: bool,
     rows: Vec<PostRow>,
@@ -28,26 +35,58 @@ struct Posts {
 }
 
 pub fn routes() -> Vec<PageRoute> {
-    vec![PageRoute::get("/brands/{brand}/posts", list)]
+    vec![PageRoute::get("/brands/{brand}/posts", show)]
 }
 
-async fn list(visit: &Visit) -> Result<PageReply> {
-    let shell = visit.shell(Section::Posts, "Posts");
+async fn show(visit: &Visit) -> Result<PageReply> {
+    let mut filter = ListFilter::load(visit).await?;
+    let mut listed = visit.call().read(list::endpoint(), filter.request.clone()).await?;
+    if listed.rows.is_empty() && listed.total > 0 {
+        // The posts of the last page may have been deleted.
+        filter.request.pages.page = (listed.total + PER_PAGE - 1) / PER_PAGE;
+        listed = visit.call().read(list::endpoint(), filter.request.clone()).await?;
+    }
+    let suggested = suggested_labels(visit).await?;
+    let brand = visit.brand()?.0.id;
+    let (page, shown) = (filter.request.pages.page, listed.rows.len());
+    let posts = listed.rows.into_iter().map(|post| to_stored(brand, post)).collect();
     let mut conn = visit.app.store.read().await?;
-    let filters = PostFilters::load(visit, &mut conn).await?;
-    let (status, account_id, page) = (filters.status, filters.account_id, paging::number(visit));
-    let filter = PostFilter { brand_id: visit.brand()?.0.id, status, account_id };
-    let found = calendar::list(&mut conn, filter, PageRequest { page, per_page: PER_PAGE }).await?;
-    let href = |page: i64| filters.href(&shell.at("posts"), &[("page", &page.to_string())]);
+    let rows = rows(visit, &mut conn, posts).await?;
+    drop(conn);
+    let shell = visit.shell(Section::Posts, "Posts");
+    let path = shell.at("posts");
+    let pairs = filter.pairs();
+    let [_, search, _, _, from, to] = pairs.map(|(_, value)| value.to_owned());
     let page = Posts {
-        pages: paging::links(page, PER_PAGE, found.rows.len(), found.total, href),
-        // An empty page after the last one must not look like a brand without posts.
-        is_filtered: filters.is_filtered() || found.rows.is_empty() && found.total > 0,
-        rows: rows(visit, &mut conn, found.rows).await?,
-        statuses: filters.statuses,
-        accounts: filters.accounts,
-        has_account: filters.has_account,
+        statuses: filter.statuses(&path),
+        status: filter.status(),
+        search,
+        labels: filter.labels(&suggested),
+        from,
+        to,
+        is_filtered: filter.is_filtered(),
+        has_account: filter.has_account,
+        rows,
+        pages: lists::links(&path, &pairs, page, shown, listed.total),
+        accounts: filter.accounts,
         shell,
     };
     visit.page(&page)
+}
+
+/// Returns the post that a row shows.
+fn to_stored(brand_id: i64, post: list::Post) -> Post {
+    let fields = post.fields;
+    Post {
+        id: post.id,
+        status: fields.status,
+        content: fields.content,
+        schedule_type: fields.schedule_type,
+        scheduled_at: fields.scheduled_at.map(|at| at.0),
+        published_at: fields.published_at.map(|at| at.0),
+        media: fields.media,
+        labels: fields.labels,
+        updated_at: post.updated_at.0,
+        ..Post::draft(brand_id, post.created_at.0)
+    }
 }

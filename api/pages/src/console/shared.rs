@@ -195,6 +195,8 @@ pub struct PostRow {
     pub when: Option<Time>,
     pub accounts: Vec<AccountChip>,
     pub image: Option<Image>,
+    /// Links to the posts with the same labels.
+    pub labels: Vec<Link>,
     /// The error of a failed post.
     pub error: Option<String>,
 }
