@@ -20,6 +20,7 @@ on_one_app!(console "unlimited" =>
     the_preview_is_a_fragment_for_the_script,
     the_preview_has_warnings_about_other_posts,
     a_published_post_cannot_be_edited,
+    labels_are_written_with_commas,
     an_image_is_uploaded_from_the_composer,
 );
 on_one_app!(console "free" => the_text_of_a_form_must_fit_into_the_storage);
@@ -351,6 +352,30 @@ async fn the_preview_has_warnings_about_other_posts(t: Tenant<'_>, person: Conso
     // The time is reported when the post is saved.
     for time in ["2020-01-01T09:30", "soon"] {
         preview("Cake", time, "").await.expect(200, "Ready to publish");
+    }
+}
+
+async fn labels_are_written_with_commas(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let new = new_post_path(&t);
+    let fields = [("content", "x"), ("schedule_type", "draft"), ("labels", " spring,big <sale>, spring ")];
+    let page = person.submit(&new, &new, &fields).await;
+    page.expect(200, "Draft saved.").expect(200, ">big <sale></a>");
+    let post = only_post(&t).await;
+    assert_eq!(post["labels"], json!(["spring", "big <sale>"]));
+    person.get(&new).await.expect(200, "<option value=\"big <sale>\"></option><option value=\"spring\"></option>");
+    let edit = format!("/brands/{}/posts/{}/edit", t.brand, post["id"]);
+    let long = "y".repeat(41);
+    for (labels, problem) in [("a,b,c,d,e,f,g,h,i,j,k", "at most 10"), (long.as_str(), "at most 40 characters")] {
+        let fields = [("content", "x"), ("schedule_type", "draft"), ("labels", labels)];
+        let page = person.submit(&edit, &edit, &fields).await;
+        page.expect(422, "id=\"e-labels\"").expect(422, problem).expect(422, labels);
+    }
+    // A label with a comma remains until the labels are changed.
+    t.put(&t.path(&format!("/posts/{}", post["id"])), json!({ "labels": ["a, b", "c"] })).await.expect(200);
+    for (labels, stored) in [("a, b, c", json!(["a, b", "c"])), ("c,d", json!(["c", "d"])), ("", json!([]))] {
+        let fields = [("content", "x"), ("schedule_type", "draft"), ("labels", labels)];
+        person.submit(&edit, &edit, &fields).await.expect(200, "Draft saved.");
+        assert_eq!(only_post(&t).await["labels"], stored);
     }
 }
 

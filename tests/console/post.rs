@@ -16,6 +16,7 @@ on_one_app!(console "unlimited" =>
     a_post_is_rescheduled_and_unscheduled,
     a_post_is_published_once,
     a_post_is_deleted_once,
+    a_post_is_duplicated_once,
     failed_accounts_are_tried_again_once,
     an_unknown_outcome_is_confirmed_first,
 );
@@ -106,6 +107,21 @@ async fn a_post_is_deleted_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
         assert!(!list.has("Old bread"), "{}", list.text);
     }
     person.get(&page_of(&t, id)).await.expect(404, "Page not found");
+}
+
+async fn a_post_is_duplicated_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let id = create_post(&t, json!({ "content": "Rye bread", "accounts": [account], "labels": ["a & b"] })).await;
+    t.app.end_post(id, "published", &["published"]).await;
+    let page = person.get(&page_of(&t, id)).await;
+    page.expect(200, &format!("href=\"/brands/{}/posts?label=a+%26+b\"", t.brand));
+    for _ in 0..2 {
+        let composer = person.submit_from(&page, &format!("{}/duplicate", page_of(&t, id)), &[]).await;
+        composer.expect(200, "Post duplicated.").expect(200, "Rye bread</textarea>");
+        composer.expect(200, "name=\"labels\" value=\"a & b\"");
+        composer.expect(200, &format!("name=\"accounts\" value=\"{account}\" checked"));
+    }
+    assert_eq!(t.app.count_rows("posts WHERE status = 'draft'").await, 1);
 }
 
 async fn only_managers_approve(t: Tenant<'_>) {

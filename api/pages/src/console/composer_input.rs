@@ -1,7 +1,7 @@
 //! The input of the composer's form, and the request that is made from it.
 //!
-//! The form contains the state of the post when the page was rendered (`_accounts`, `_keep`, `_time`), so that the
-//! request omits the accounts and the time that the user did not change.
+//! The form contains the state of the post when the page was rendered (`_accounts`, `_keep`, `_time`, `_labels`), so that
+//! the request omits the accounts, the time and the labels that the user did not change.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +50,11 @@ impl Stored {
     /// Returns whether the post may be on a platform although it has failed there.
     pub fn may_be_published(&self) -> bool {
         self.targets.iter().any(Target::may_be_published)
+    }
+
+    /// Returns the labels in the format of the form.
+    pub fn labels(&self) -> String {
+        self.post.labels.join(", ")
     }
 
     /// Returns the scheduled time in the format of the form. Empty if there is none.
@@ -149,6 +154,8 @@ pub struct ComposerInput {
     pub media: Vec<i64>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     pub scheduled_at: String,
+    /// Separated by commas.
+    pub labels: String,
     pub overrides: Vec<AccountOverride>,
     /// The page of the library that is shown. 0 and 1 are the first page.
     pub library_page: i64,
@@ -160,6 +167,8 @@ pub struct ComposerInput {
     known_accounts: Vec<i64>,
     /// The scheduled time of the post when the page was rendered.
     known_time: String,
+    /// The labels of the post when the page was rendered.
+    known_labels: String,
     omit_accounts: OmitAccounts,
 }
 
@@ -185,12 +194,14 @@ impl ComposerInput {
             accounts,
             media: form.ids("media").into_iter().take(MAX_MEDIA + 1).collect(),
             scheduled_at: form.get("scheduled_at").trim().to_owned(),
+            labels: form.get("labels").trim().to_owned(),
             overrides: overrides_of(form),
             library_page: form.get("_library").parse().unwrap_or_default(),
             picking: form.get("_picking").parse().ok(),
             focused: None,
             known_accounts,
             known_time: form.get("_time").to_owned(),
+            known_labels: form.get("_labels").to_owned(),
             omit_accounts,
         }
     }
@@ -207,6 +218,7 @@ impl ComposerInput {
             accounts: stored.targets.iter().map(|target| target.account_id).collect(),
             media: stored.post.media.clone(),
             scheduled_at: stored.local_time(zone),
+            labels: stored.labels(),
             overrides: stored.targets.iter().map(account_override).collect(),
             ..Self::default()
         }
@@ -292,6 +304,11 @@ impl ComposerInput {
         let changes_time = self.scheduled_at != self.known_time && self.omit_accounts != OmitAccounts::Always;
         if changes_time && matches!(mode, SaveMode::Save | SaveMode::Draft | SaveMode::Schedule) {
             set("scheduled_at", json!(Some(&self.scheduled_at).filter(|text| !text.is_empty())));
+        }
+        // A label of the API may contain a comma, and remains if the labels are not changed.
+        if mode != SaveMode::Check && self.labels != self.known_labels.trim() {
+            let labels = self.labels.split(',').map(str::trim).filter(|label| !label.is_empty());
+            set("labels", labels.collect());
         }
         let schedule_type = match mode {
             SaveMode::Draft => Some(ScheduleType::Draft),
@@ -449,6 +466,15 @@ mod tests {
         assert_eq!((begun.get("accounts"), begun.get("scheduled_at")), (None, None));
         let draft = body("_accounts=2,1&accounts=1&accounts=2", SaveMode::Draft);
         assert_eq!(draft["accounts"], json!([2, 1]), "a draft always names its accounts, in their order");
+    }
+
+    #[test]
+    fn labels_are_separated_by_commas() {
+        let sent = |form: &str| body(form, SaveMode::Draft).get("labels").cloned();
+        assert_eq!(sent("labels=+spring,,+big+sale,+"), Some(json!(["spring", "big sale"])));
+        assert_eq!(sent("_labels=a%2Cb,+c&labels=a%2Cb,+c+"), None);
+        assert_eq!(sent("_labels=a,+b&labels="), Some(json!([])));
+        assert_eq!(body("labels=a", SaveMode::Check).get("labels"), None);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use http::StatusCode;
 
 use super::composer_check::{Check, check};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
+use super::post_labels::suggested_labels;
 use super::post_options::{choice_label, label_and_hint};
 use super::post_rows::{chip, image};
 use super::shared::{AccountChip, Choice, FieldErrors, Image};
@@ -57,6 +58,11 @@ pub struct Composer {
     /// The field `_time`.
     known_time: String,
     content: String,
+    /// Separated by commas.
+    labels: String,
+    /// The field `_labels`.
+    known_labels: String,
+    suggested_labels: Vec<String>,
     /// The snippets that can be inserted, by name.
     snippets: Vec<Choice>,
     /// The chosen images, in order.
@@ -357,6 +363,9 @@ pub async fn show(
         omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
         content: input.content.clone(),
+        labels: input.labels.clone(),
+        known_labels: stored.map_or_else(String::new, Stored::labels),
+        suggested_labels: suggested_labels(visit).await?,
         snippets: snippets(visit).await?,
         chosen: offered.chosen.of(&input.media),
         library_prev: (page > 1).then(|| page - 1),

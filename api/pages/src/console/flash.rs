@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 72] = [
+const MESSAGES: [(&str, &str); 73] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -14,6 +14,7 @@ const MESSAGES: [(&str, &str); 72] = [
     ("post-approved", "Post approved."),
     ("post-rejected", "Post rejected. It returned to draft."),
     ("post-deleted", "Post deleted."),
+    ("post-duplicated", "Post duplicated. This is the new draft."),
     ("post-retried", "Retrying the failed accounts."),
     ("post-unscheduled", "The post returned to draft."),
     ("post-moved", "Post rescheduled."),

@@ -1,5 +1,5 @@
-//! `/brands/{brand}/posts/{post}` and the actions on a post: delete, submit, approve, reject, publish now, reschedule,
-//! return to draft, and retry failed accounts.
+//! `/brands/{brand}/posts/{post}` and the actions on a post: delete, duplicate, submit, approve, reject, publish now,
+//! reschedule, return to draft, and retry failed accounts.
 
 use crier_domain::post::{PostStatus, ScheduleType};
 use crier_endpoints::endpoint::Endpoint;
@@ -10,6 +10,7 @@ use crier_endpoints::response::Output;
 use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::reject::Rejection;
 use crier_endpoints::routes::posts::{self, update};
+use crier_endpoints::runner::call::Written;
 use crier_jobs::publishing::{self, RetryPostOutcome};
 use crier_store::posts::find_for_update;
 use http::StatusCode;
@@ -24,6 +25,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/posts/{post}", read),
         PageRoute::post("/brands/{brand}/posts/{post}/delete", delete),
+        PageRoute::post("/brands/{brand}/posts/{post}/duplicate", duplicate),
         PageRoute::post("/brands/{brand}/posts/{post}/submit", submit),
         PageRoute::post("/brands/{brand}/posts/{post}/approve", approve).access(Access::Manager),
         PageRoute::post("/brands/{brand}/posts/{post}/reject", reject).access(Access::Manager),
@@ -65,6 +67,15 @@ async fn render_error(visit: &Visit, error: ApiError) -> Result<PageReply> {
 async fn delete(visit: &Visit) -> Result<PageReply> {
     match visit.call().write(posts::delete::endpoint(), ()).await {
         Ok(_) => visit.to("posts", "post-deleted"),
+        Err(error) => render_error(visit, error).await,
+    }
+}
+
+/// Opens the new draft in the composer.
+async fn duplicate(visit: &Visit) -> Result<PageReply> {
+    let written = visit.call().write(posts::duplicate::endpoint(), ()).await;
+    match written.and_then(Written::into_value) {
+        Ok(draft) => visit.to(&format!("posts/{}/edit", draft.id), "post-duplicated"),
         Err(error) => render_error(visit, error).await,
     }
 }

@@ -13,6 +13,7 @@ use crier_store::{Conn, accounts, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
+use super::post_labels::label_links;
 use super::post_metrics::{self, MetricsRow};
 use super::post_options::{label_and_hint, value_text};
 use super::post_rows::{beginning, chip, image};
@@ -47,6 +48,8 @@ struct PostPage {
     /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
     times: Vec<(&'static str, Time)>,
     author: Option<String>,
+    /// Links to the posts with the same labels.
+    labels: Vec<Link>,
     /// The reason why the draft was rejected.
     rejection: Option<String>,
     /// The submitted reason.
@@ -166,6 +169,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         metrics,
         times: times(visit, post),
         author: post.author_name.clone(),
+        labels: label_links(brand, &post.labels),
         rejection: rejection.filter(|reason| !reason.is_empty()),
         reason: visit.form.get("reason").to_owned(),
         actions: Actions::of(visit, &stored, has_approvals),

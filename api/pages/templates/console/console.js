@@ -203,6 +203,14 @@
       }
     });
 
+    // Suggestions continue the list of labels.
+    const labels = form.elements.namedItem('labels');
+    const suggested = all('option', labels.list).map((option) => [option, option.value]);
+    labels.addEventListener('input', () => {
+      const before = labels.value.slice(0, labels.value.lastIndexOf(',') + 1);
+      for (const [option, label] of suggested) option.value = before ? `${before} ${label}` : label;
+    });
+
     // Uploads an image without leaving the page. The form is then shown again with the image and unsaved input.
     const upload = document.getElementById('upload');
     const status = document.getElementById('upload-status');
