@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 73] = [
+const MESSAGES: [(&str, &str); 82] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -18,6 +18,15 @@ const MESSAGES: [(&str, &str); 73] = [
     ("post-retried", "Retrying the failed accounts."),
     ("post-unscheduled", "The post returned to draft."),
     ("post-moved", "Post rescheduled."),
+    ("posts-deleted", "Posts deleted."),
+    ("posts-unscheduled", "Posts returned to draft."),
+    ("posts-submitted", "Posts submitted for approval."),
+    ("posts-approved", "Posts approved."),
+    ("posts-rejected", "Posts rejected. They returned to draft."),
+    ("posts-scheduled", "Posts scheduled."),
+    ("posts-moved", "Posts moved."),
+    ("posts-labeled", "Label added."),
+    ("posts-unlabeled", "Label removed."),
     ("account-connected", "Account connected."),
     ("account-disconnected", "Account disconnected."),
     ("account-refreshed", "Account access renewed."),

@@ -70,6 +70,7 @@ mod operator_users;
 mod paging;
 mod plan_item;
 mod post;
+mod post_bulk;
 mod post_filters;
 mod post_labels;
 mod post_list_filter;
@@ -96,6 +97,7 @@ fn routes() -> Vec<PageRoute> {
     [
         home::routes(),
         posts::routes(),
+        post_bulk::routes(),
         calendar::routes(),
         composer::routes(),
         post::routes(),

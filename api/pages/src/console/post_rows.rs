@@ -80,6 +80,7 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
             image: post.media.first().and_then(|id| related.images.get(id).cloned()),
             labels: label_links(brand, &post.labels),
             error: related.error(&post),
+            is_selected: false,
         }
     };
     Ok(posts.into_iter().map(row).collect())

@@ -1,19 +1,27 @@
 //! `/brands/{brand}/posts?status=&search=&account=&label=&from=&to=&page=`: the posts of the brand.
 
 use askama::Template;
+use crier_domain::plan::Feature;
 use crier_domain::post::Post;
+use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::posts::list;
+use http::StatusCode;
 
 use super::lists;
 use super::paging::PER_PAGE;
 use super::post_labels::suggested_labels;
 use super::post_list_filter::ListFilter;
-use super::post_rows::rows;
+use super::post_rows::{beginning, rows};
 use super::route::PageRoute;
-use super::shared::{Choice, Pages, PostRow};
+use super::shared::{Choice, FieldErrors, Link, Pages, PostRow};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
+
+/// The maximum length of the text that names a post, in characters.
+const MAX_NAME: usize = 60;
+/// The units by which posts are moved.
+const UNITS: [&str; 3] = ["minutes", "hours", "days"];
 
 #[derive(Template)]
 #[template(path = "console/posts.html")]
@@ -32,13 +40,52 @@ struct Posts {
     has_account: bool,
     rows: Vec<PostRow>,
     pages: Pages,
+    errors: FieldErrors,
+    /// The number of posts that were changed, if others were not.
+    changed: usize,
+    /// The posts that were not changed, with the reasons.
+    unchanged: Vec<(Link, String)>,
+    bar: Bar,
+}
+
+/// The bar with the actions on the selected posts.
+struct Bar {
+    /// The URL of the form, which keeps the filters and the page.
+    action: String,
+    /// The IDs of the posts on the page, separated by commas.
+    shown: String,
+    has_approvals: bool,
+    can_publish: bool,
+    can_manage: bool,
+    scheduled_at: String,
+    amount: String,
+    units: Vec<Choice>,
+    label: String,
+    suggested_labels: Vec<String>,
+}
+
+/// The selected posts, and what an action did.
+#[derive(Default)]
+pub struct Selection {
+    pub ids: Vec<i64>,
+    /// The errors of the form.
+    pub errors: FieldErrors,
+    /// The number of posts that were changed.
+    pub changed: usize,
+    /// The posts that were not changed, with the reasons.
+    pub unchanged: Vec<(i64, String)>,
 }
 
 pub fn routes() -> Vec<PageRoute> {
-    vec![PageRoute::get("/brands/{brand}/posts", show)]
+    vec![PageRoute::get("/brands/{brand}/posts", read)]
 }
 
-async fn show(visit: &Visit) -> Result<PageReply> {
+async fn read(visit: &Visit) -> Result<PageReply> {
+    show(visit, StatusCode::OK, Selection::default()).await
+}
+
+/// Shows the list. The bar contains the submitted values.
+pub async fn show(visit: &Visit, status: StatusCode, selection: Selection) -> Result<PageReply> {
     let mut filter = ListFilter::load(visit).await?;
     let mut listed = visit.call().read(list::endpoint(), filter.request.clone()).await?;
     if listed.rows.is_empty() && listed.total > 0 {
@@ -51,8 +98,11 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let (page, shown) = (filter.request.pages.page, listed.rows.len());
     let posts = listed.rows.into_iter().map(|post| to_stored(brand, post)).collect();
     let mut conn = visit.app.store.read().await?;
-    let rows = rows(visit, &mut conn, posts).await?;
+    let mut rows = rows(visit, &mut conn, posts).await?;
     drop(conn);
+    for row in &mut rows {
+        row.is_selected = selection.ids.contains(&row.id);
+    }
     let shell = visit.shell(Section::Posts, "Posts");
     let path = shell.at("posts");
     let pairs = filter.pairs();
@@ -66,12 +116,42 @@ async fn show(visit: &Visit) -> Result<PageReply> {
         to,
         is_filtered: filter.is_filtered(),
         has_account: filter.has_account,
+        bar: Bar::new(visit, filter.address(&shell.at("posts/bulk")), &rows, suggested)?,
+        errors: selection.errors,
+        changed: selection.changed,
+        unchanged: selection.unchanged.into_iter().map(|(id, why)| (link(&shell, &rows, id), why)).collect(),
         rows,
         pages: lists::links(&path, &pairs, page, shown, listed.total),
         accounts: filter.accounts,
         shell,
     };
-    visit.page(&page)
+    visit.page_with(status, &page)
+}
+
+impl Bar {
+    fn new(visit: &Visit, action: String, rows: &[PostRow], suggested_labels: Vec<String>) -> Result<Self> {
+        let typed = |name| visit.form.get(name).to_owned();
+        let unit = visit.form.get("unit");
+        Ok(Self {
+            action,
+            shown: rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>().join(","),
+            has_approvals: plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals),
+            can_publish: visit.can_publish(),
+            can_manage: visit.can_manage(),
+            scheduled_at: typed("scheduled_at"),
+            amount: typed("amount"),
+            units: UNITS.map(|one| Choice::new(one, one, one == unit)).into(),
+            label: typed("label"),
+            suggested_labels,
+        })
+    }
+}
+
+/// Returns the link to a post, with the beginning of its text if the page shows it.
+fn link(shell: &Shell, rows: &[PostRow], id: i64) -> Link {
+    let text = rows.iter().find(|row| row.id == id).map(|row| beginning(&row.text, MAX_NAME));
+    let name = text.filter(|text| !text.is_empty()).unwrap_or_else(|| format!("Post {id}"));
+    Link::new(&name, &shell.post(id, ""))
 }
 
 /// Returns the post that a row shows.

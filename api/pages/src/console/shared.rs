@@ -199,6 +199,8 @@ pub struct PostRow {
     pub labels: Vec<Link>,
     /// The error of a failed post.
     pub error: Option<String>,
+    /// Whether its checkbox is checked, in a list with checkboxes.
+    pub is_selected: bool,
 }
 
 /// A link, or a button that is a link.
@@ -311,6 +313,8 @@ fn label(path: &str) -> String {
     }
     match name {
         "content" => "Text".to_owned(),
+        "ids" => "Posts".to_owned(),
+        "shift_minutes" => "Move by".to_owned(),
         "media" | "file" => "Images".to_owned(),
         "alt_text" => "Description".to_owned(),
         "scheduled_at" => "Date and time".to_owned(),

@@ -108,6 +108,25 @@
     apply();
   }
 
+  // "Select all" checks the boxes of a list of posts. The number of checked boxes is shown.
+  for (const box of all('input[data-select-all]')) {
+    const { form } = box;
+    const others = all('input[name=ids]', form);
+    const show = () => {
+      const count = others.filter((other) => other.checked).length;
+      box.checked = count === others.length;
+      box.indeterminate = count > 0 && !box.checked;
+      form.querySelector('[data-selected]').textContent = count ? `${count} selected` : '';
+    };
+    form.addEventListener('change', (event) => {
+      if (event.target === box) for (const other of others) other.checked = box.checked;
+      if (event.target === box || event.target.name === 'ids') show();
+    });
+    // A browser may restore the boxes when it returns to the page.
+    window.addEventListener('pageshow', show);
+    show();
+  }
+
   document.getElementById('errors')?.focus();
 
   const composer = document.querySelector('form[data-composer]');
