@@ -66,6 +66,7 @@ async fn test_console(crier: Installation) {
     a_post_with_an_image_is_scheduled_moved_and_published(&browser, &crier).await;
     a_failure_is_fixed(&browser, &crier).await;
     a_snippet_is_inserted_at_the_cursor(&browser).await;
+    several_posts_are_changed_together(&browser).await;
     a_key_is_created_and_used(&browser, &crier).await;
     a_webhook_is_added_and_replayed(&browser).await;
     an_editor_has_fewer_rights(&browser, &crier).await;
@@ -238,6 +239,37 @@ async fn a_snippet_is_inserted_at_the_cursor(browser: &Driver) {
     browser.wait_for_text("Draft saved.").await;
 }
 
+/// Changes all posts of the list, of which only the newest one is a draft; then labels that one.
+async fn several_posts_are_changed_together(browser: &Driver) {
+    let count = async |selector: &str| {
+        let count = browser.script(&format!("return document.querySelectorAll('{selector}').length")).await;
+        count.as_u64().expect("a number")
+    };
+    browser.open("/brands/1/posts").await;
+    browser.select("Select all on this page").await;
+    let posts = count("[name=ids]").await;
+    assert_eq!(count("[name=ids]:checked").await, posts);
+    browser.wait_for_text(&format!("{posts} selected")).await;
+    browser.save_screenshots("posts-selected").await;
+    browser.press("Return to draft").await;
+    browser.wait_for_text("not changed and").await;
+    browser.wait_for_text(&format!("{} selected", posts - 1)).await;
+    assert_eq!(count("[name=ids]:checked").await, posts - 1);
+    assert_eq!(browser.script("return document.activeElement.id").await, json!("errors"));
+    browser.save_screenshots("posts-not-changed").await;
+
+    browser.open("/brands/1/posts").await;
+    browser.script("document.querySelector('[name=ids]').click()").await;
+    browser.wait_for_text("1 selected").await;
+    browser.toggle("Label").await;
+    browser.script("document.getElementById('f-label').value = 'bakery'").await;
+    browser.save_screenshots("posts-label").await;
+    browser.press_inner("Add label").await;
+    browser.wait_for_text("Label added.").await;
+    browser.press("bakery").await;
+    assert_eq!(count("[name=ids]").await, 1);
+}
+
 async fn a_key_is_created_and_used(browser: &Driver, crier: &Installation) {
     browser.open("/brands/1/developers").await;
     browser.press("Create key").await;
@@ -308,7 +340,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
     ] {
         browser.open(path).await;
         browser.save_screenshots(name).await;
-        if matches!(name, "settings" | "inbox" | "analytics" | "media" | "operator" | "requests") {
+        if matches!(name, "settings" | "posts" | "inbox" | "analytics" | "media" | "operator" | "requests") {
             browser.assert_tab_order(name).await;
         }
     }

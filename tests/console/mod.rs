@@ -17,6 +17,7 @@ mod long_lists;
 mod media;
 mod operator;
 mod post;
+mod post_bulk;
 mod posts;
 mod previews;
 mod reports;
