@@ -85,7 +85,7 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     browser.fill("alt_text", "A loaf").await;
     browser.press("Upload and add").await;
     browser.wait_for_text("A loaf").await;
-    browser.toggle("Sbsecond").await;
+    browser.toggle("second").await;
     browser.press("Choose other images").await;
     browser.wait_for_text("Choose the images for this account.").await;
     browser.save_screenshots("composer-own-images").await;

@@ -210,7 +210,8 @@ impl DayEntries {
             *total += 1;
             *total <= max
         });
-        let related = Related::load(visit, conn, &shown).await?;
+        let ids: Vec<i64> = shown.iter().map(|post| post.id).collect();
+        let related = Related::load(visit, conn, &ids, &[]).await?;
         for post in shown {
             let (_, entries) = days.entry(local_date(visit, &post)).or_default();
             entries.push(Entry::new(visit, &related, &post));

@@ -85,8 +85,8 @@ mod tests {
     fn every_platform_has_its_own_small_mark() {
         let marks: HashSet<String> = Platform::ALL.iter().map(|platform| svg(*platform)).collect();
         assert_eq!(marks.len(), Platform::ALL.len());
-        for mark in marks {
-            assert!(mark.len() < 500, "{mark}");
+        for drawing in marks {
+            assert!(drawing.len() < 500, "{drawing}");
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use crier_domain::account::SocialAccount;
 use crier_domain::media::Asset;
 use crier_domain::post::{Post, PostStatus};
 use crier_endpoints::error::Result;
+use crier_endpoints::routes::posts::list;
 use crier_store::targets::{self, TargetSummary};
 use crier_store::{Conn, accounts, media};
 
@@ -14,6 +16,49 @@ use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
 use super::visit::Visit;
 
 const MAX_TEXT: usize = 200;
+
+/// What a row shows of a post.
+pub struct ListedPost {
+    id: i64,
+    status: PostStatus,
+    content: String,
+    scheduled_at: Option<DateTime<Utc>>,
+    published_at: Option<DateTime<Utc>>,
+    updated_at: DateTime<Utc>,
+    first_image: Option<i64>,
+    labels: Vec<String>,
+}
+
+impl From<Post> for ListedPost {
+    fn from(post: Post) -> Self {
+        Self {
+            id: post.id,
+            status: post.status,
+            content: post.content,
+            scheduled_at: post.scheduled_at,
+            published_at: post.published_at,
+            updated_at: post.updated_at,
+            first_image: post.media.first().copied(),
+            labels: post.labels,
+        }
+    }
+}
+
+impl From<list::Post> for ListedPost {
+    fn from(post: list::Post) -> Self {
+        let fields = post.fields;
+        Self {
+            id: post.id,
+            status: fields.status,
+            content: fields.content,
+            scheduled_at: fields.scheduled_at.map(|at| at.0),
+            published_at: fields.published_at.map(|at| at.0),
+            updated_at: post.updated_at.0,
+            first_image: fields.media.first().copied(),
+            labels: fields.labels,
+        }
+    }
+}
 
 /// The targets, accounts and images of several posts.
 #[derive(Default)]
@@ -24,19 +69,18 @@ pub struct Related {
 }
 
 impl Related {
-    pub async fn load(visit: &Visit, conn: &mut Conn, posts: &[Post]) -> Result<Self> {
-        if posts.is_empty() {
+    /// Loads what belongs to the posts with these ids, and these images.
+    pub async fn load(visit: &Visit, conn: &mut Conn, post_ids: &[i64], image_ids: &[i64]) -> Result<Self> {
+        if post_ids.is_empty() {
             return Ok(Self::default());
         }
         let brand = visit.brand()?.0.id;
-        let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
-        let targets = targets::target_summaries(conn, &ids).await?;
+        let targets = targets::target_summaries(conn, post_ids).await?;
         let mut account_ids: Vec<i64> = targets.iter().map(|target| target.account_id).collect();
         account_ids.sort_unstable();
         account_ids.dedup();
         let accounts = accounts::find_many(conn, brand, &account_ids).await?;
-        let first: Vec<i64> = posts.iter().filter_map(|post| post.media.first().copied()).collect();
-        let assets = media::find_many(conn, brand, &first).await?;
+        let assets = media::find_many(conn, brand, image_ids).await?;
         Ok(Self {
             targets,
             accounts: accounts.into_iter().map(|account| (account.id, chip(&account))).collect(),
@@ -50,7 +94,7 @@ impl Related {
         own.filter_map(|target| self.accounts.get(&target.account_id).cloned()).collect()
     }
 
-    fn error(&self, post: &Post) -> Option<String> {
+    fn error(&self, post: &ListedPost) -> Option<String> {
         let failed = matches!(post.status, PostStatus::Failed | PostStatus::PartiallyPublished);
         let mut own = self.targets.iter().filter(|target| target.post_id == post.id);
         own.find_map(|target| target.error.as_ref()).filter(|_| failed).map(|error| error.message.clone())
@@ -58,10 +102,13 @@ impl Related {
 }
 
 /// Returns the rows of a list.
-pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Vec<PostRow>> {
+pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Vec<P>) -> Result<Vec<PostRow>> {
     let brand = visit.brand()?.0.id;
-    let related = Related::load(visit, conn, &posts).await?;
-    let row = |post: Post| {
+    let posts: Vec<ListedPost> = posts.into_iter().map(Into::into).collect();
+    let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
+    let images: Vec<i64> = posts.iter().filter_map(|post| post.first_image).collect();
+    let related = Related::load(visit, conn, &ids, &images).await?;
+    let row = |post: ListedPost| {
         let (when_label, when) = match post.status {
             PostStatus::Published | PostStatus::PartiallyPublished => ("Published", post.published_at),
             PostStatus::Scheduled => ("Scheduled for", post.scheduled_at),
@@ -77,7 +124,7 @@ pub async fn rows(visit: &Visit, conn: &mut Conn, posts: Vec<Post>) -> Result<Ve
             when_label: when_label.to_owned(),
             when: Some(visit.time(when.unwrap_or(post.updated_at))),
             accounts: related.chips(post.id),
-            image: post.media.first().and_then(|id| related.images.get(id).cloned()),
+            image: post.first_image.and_then(|id| related.images.get(&id).cloned()),
             labels: label_links(brand, &post.labels),
             error: related.error(&post),
             is_selected: false,

@@ -2,7 +2,6 @@
 
 use askama::Template;
 use crier_domain::plan::Feature;
-use crier_domain::post::Post;
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::posts::list;
@@ -94,11 +93,9 @@ pub async fn show(visit: &Visit, status: StatusCode, selection: Selection) -> Re
         listed = visit.call().read(list::endpoint(), filter.request.clone()).await?;
     }
     let suggested = suggested_labels(visit).await?;
-    let brand = visit.brand()?.0.id;
     let (page, shown) = (filter.request.pages.page, listed.rows.len());
-    let posts = listed.rows.into_iter().map(|post| to_stored(brand, post)).collect();
     let mut conn = visit.app.store.read().await?;
-    let mut rows = rows(visit, &mut conn, posts).await?;
+    let mut rows = rows(visit, &mut conn, listed.rows).await?;
     drop(conn);
     for row in &mut rows {
         row.is_selected = selection.ids.contains(&row.id);
@@ -152,21 +149,4 @@ fn link(shell: &Shell, rows: &[PostRow], id: i64) -> Link {
     let text = rows.iter().find(|row| row.id == id).map(|row| beginning(&row.text, MAX_NAME));
     let name = text.filter(|text| !text.is_empty()).unwrap_or_else(|| format!("Post {id}"));
     Link::new(&name, &shell.post(id, ""))
-}
-
-/// Returns the post that a row shows.
-fn to_stored(brand_id: i64, post: list::Post) -> Post {
-    let fields = post.fields;
-    Post {
-        id: post.id,
-        status: fields.status,
-        content: fields.content,
-        schedule_type: fields.schedule_type,
-        scheduled_at: fields.scheduled_at.map(|at| at.0),
-        published_at: fields.published_at.map(|at| at.0),
-        media: fields.media,
-        labels: fields.labels,
-        updated_at: post.updated_at.0,
-        ..Post::draft(brand_id, post.created_at.0)
-    }
 }
