@@ -174,7 +174,7 @@ async fn concurrent_requests_do_not_block_each_other(app: TestApp) {
     reversed.reverse();
     outcomes(&t, &ids, "schedule", json!({ "scheduled_at": hours(&app, 50) })).await;
     let shift = |n: usize| {
-        let (t, ids) = (&t, if n % 2 == 0 { &ids } else { &reversed });
+        let (t, ids) = (&t, if n.is_multiple_of(2) { &ids } else { &reversed });
         async move { outcomes(t, ids, "shift", json!({ "shift_minutes": 60 })).await }
     };
     for found in join_all((0..6).map(shift)).await {
