@@ -1,5 +1,5 @@
 //! What the scheduler does with jobs. On Postgres, any number of schedulers may do it concurrently: each takes rows
-//! that no other one has locked (`SKIP LOCKED`). On SQLite there is only one.
+//! that no other one has locked (`SKIP LOCKED`), except [`purge`], which waits for them. On SQLite there is only one.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{ClaimedJob, JobKind, JobNotification, JobState, MAX_CRASHES};
