@@ -503,6 +503,9 @@ create table posts (
     schedule_type text not null,
     media         jsonb not null,
     labels        jsonb not null default '[]',
+    -- The parts that follow the post in its thread.
+    thread        jsonb not null default '[]',
+    first_comment jsonb,
     content       text not null,
     reject_reason text,
     -- Whether the post counts against the monthly limit. A post counts once, when it first leaves draft.
@@ -598,9 +601,11 @@ create table post_targets (
     created_at      timestamptz not null,
     position        integer not null,
     platform        text not null,
-    -- The text and the media for this account. Null uses those of the post.
+    -- The text, the media, the thread and the first comment for this account. Null uses those of the post.
     content         text,
     media           jsonb,
+    thread          jsonb,
+    first_comment   jsonb,
     options         jsonb not null,
     -- The signature that is appended to the text. Stored with the text, so that what was checked is published.
     signature       text,
@@ -608,6 +613,8 @@ create table post_targets (
     uploads         jsonb,
     -- Data by which a retry recognizes a call whose result is unknown.
     marker          jsonb,
+    -- The parts of a thread that are on the platform. Empty if the post is not a thread.
+    published_parts jsonb not null default '[]',
     error           jsonb,
     url             text,
     external_id     text,
@@ -634,9 +641,17 @@ create trigger delete_post_targets after delete on posts
 -- for some time.
 
 -- Returns the size of a target's own texts. A target without a text of its own has the text of the post.
-create function target_text(content text, signature text, options jsonb) returns bigint
+create function target_text(content text, signature text, options jsonb, thread jsonb, first_comment jsonb)
+returns bigint
 language sql stable parallel safe as $$
     select coalesce(octet_length(content), 0) + coalesce(octet_length(signature), 0) + octet_length(options::text)
+        + coalesce(octet_length(thread::text), 0) + coalesce(octet_length(first_comment::text), 0)
+$$;
+
+-- Returns the size of a post's texts.
+create function post_text(content text, thread jsonb, first_comment jsonb) returns bigint
+language sql stable parallel safe as $$
+    select octet_length(content) + octet_length(thread::text) + coalesce(octet_length(first_comment::text), 0)
 $$;
 
 -- Also counts the targets of a post that is deleted.
@@ -647,15 +662,15 @@ declare
     after bigint := 0;
 begin
     if tg_op <> 'INSERT' and old.deleted_at is null then
-        before := stored_bytes(old.id, octet_length(old.content));
+        before := stored_bytes(old.id, post_text(old.content, old.thread, old.first_comment));
         if tg_op = 'DELETE' or new.deleted_at is not null then
-            select coalesce(sum(stored_bytes(t.id, target_text(t.content, t.signature, t.options))), 0) into targets
+            select coalesce(sum(stored_bytes(t.id, target_text(t.content, t.signature, t.options, t.thread, t.first_comment))), 0) into targets
             from post_targets t
             where t.post_id = old.id;
         end if;
     end if;
     if tg_op <> 'DELETE' and new.deleted_at is null then
-        after := stored_bytes(new.id, octet_length(new.content));
+        after := stored_bytes(new.id, post_text(new.content, new.thread, new.first_comment));
     end if;
     perform count_texts(coalesce(new.brand_id, old.brand_id), after - before - targets);
     if tg_op = 'DELETE' then
@@ -665,10 +680,11 @@ begin
 end
 $$;
 create trigger count_new_post after insert on posts
-    for each row when (stored_bytes(new.id, octet_length(new.content)) > 0) execute function count_post();
-create trigger count_changed_post after update of content, deleted_at on posts
+    for each row when (stored_bytes(new.id, post_text(new.content, new.thread, new.first_comment)) > 0) execute function count_post();
+create trigger count_changed_post after update of content, thread, first_comment, deleted_at on posts
     for each row when (
-        octet_length(old.content) <> octet_length(new.content) or old.deleted_at is distinct from new.deleted_at
+        octet_length(old.content) <> octet_length(new.content) or old.thread <> new.thread
+        or old.first_comment is distinct from new.first_comment or old.deleted_at is distinct from new.deleted_at
     )
     execute function count_post();
 -- Before the deletion, while the targets still exist.
@@ -683,10 +699,10 @@ declare
     after bigint := 0;
 begin
     if tg_op <> 'INSERT' then
-        before := stored_bytes(old.id, target_text(old.content, old.signature, old.options));
+        before := stored_bytes(old.id, target_text(old.content, old.signature, old.options, old.thread, old.first_comment));
     end if;
     if tg_op <> 'DELETE' then
-        after := stored_bytes(new.id, target_text(new.content, new.signature, new.options));
+        after := stored_bytes(new.id, target_text(new.content, new.signature, new.options, new.thread, new.first_comment));
     end if;
     if before <> after then
         select brand_id into brand
@@ -698,16 +714,17 @@ begin
 end
 $$;
 create trigger count_new_target after insert on post_targets
-    for each row when (stored_bytes(new.id, target_text(new.content, new.signature, new.options)) > 0)
+    for each row when (stored_bytes(new.id, target_text(new.content, new.signature, new.options, new.thread, new.first_comment)) > 0)
     execute function count_target();
-create trigger count_changed_target after update of content, signature, options on post_targets
+create trigger count_changed_target after update of content, signature, options, thread, first_comment on post_targets
     for each row when (
         old.content is distinct from new.content or old.signature is distinct from new.signature
-        or old.options is distinct from new.options
+        or old.options is distinct from new.options or old.thread is distinct from new.thread
+        or old.first_comment is distinct from new.first_comment
     )
     execute function count_target();
 create trigger count_removed_target after delete on post_targets
-    for each row when (stored_bytes(old.id, target_text(old.content, old.signature, old.options)) > 0)
+    for each row when (stored_bytes(old.id, target_text(old.content, old.signature, old.options, old.thread, old.first_comment)) > 0)
     execute function count_target();
 
 -- Attempts to publish a target.
@@ -728,6 +745,26 @@ create table target_attempts (
 );
 create trigger delete_target_attempts after delete on post_targets
     for each row execute function delete_children('target_attempts', 'target_id');
+
+-- The first comments of published targets.
+create table first_comments (
+    target_id       bigint primary key,
+    created_at      timestamptz not null,
+    content         text not null,
+    marker          jsonb,
+    error           jsonb,
+    url             text,
+    external_id     text,
+    attempts        integer not null default 0,
+    status          text not null,
+    -- The start of the call whose result is unknown. Null if there is none.
+    call_started_at timestamptz,
+    next_attempt_at timestamptz,
+    published_at    timestamptz,
+    updated_at      timestamptz not null
+);
+create trigger delete_first_comments after delete on post_targets
+    for each row execute function delete_children('first_comments', 'target_id');
 
 -- The images that posts show, on any account.
 create table post_media (

@@ -479,6 +479,9 @@ create table posts (
     published_at  timestamptz,
     media         jsonb not null,
     labels        jsonb not null default '[]',
+    -- The parts that follow the post in its thread.
+    thread        jsonb not null default '[]',
+    first_comment jsonb,
     -- Whether the post counts against the monthly limit. A post counts once, when it first leaves draft.
     counted       boolean not null,
     reject_reason text,
@@ -554,10 +557,12 @@ create table post_targets (
     account_id      bigint not null,
     platform        text not null,
     position        integer not null,
-    status          text not null check (status in ('pending', 'publishing', 'published', 'failed')),
-    -- The text and the media for this account. Null uses those of the post.
+    status          text not null check (status in ('pending', 'publishing', 'published', 'failed', 'unpublishing', 'unpublished')),
+    -- The text, the media, the thread and the first comment for this account. Null uses those of the post.
     content         text,
     media           jsonb,
+    thread          jsonb,
+    first_comment   jsonb,
     options         jsonb not null,
     -- Data by which a retry recognizes a call whose result is unknown.
     marker          jsonb,
@@ -565,6 +570,8 @@ create table post_targets (
     call_started_at timestamptz,
     external_id     text,
     url             text,
+    -- The parts of a thread that are on the platform. Empty if the post is not a thread.
+    published_parts jsonb not null default '[]',
     error           jsonb,
     attempts        integer not null default 0,
     next_attempt_at timestamptz,
@@ -589,24 +596,26 @@ create index post_targets_account on post_targets (account_id, post_id);
 -- for some time.
 
 create trigger count_new_post after insert on posts
-when (512 + octet_length(new.content) + new.id * 2531 % 4096) / 4096 * 4096 > 0
+when (512 + octet_length(new.content) + octet_length(new.thread) + coalesce(octet_length(new.first_comment), 0) + new.id * 2531 % 4096) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
-    select workspace_id, 0, (512 + octet_length(new.content) + new.id * 2531 % 4096) / 4096 * 4096
+    select workspace_id, 0, (512 + octet_length(new.content) + octet_length(new.thread) + coalesce(octet_length(new.first_comment), 0) + new.id * 2531 % 4096) / 4096 * 4096
     from brands
     where id = new.brand_id
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
 end;
 
-create trigger count_changed_post after update of content on posts
-when old.deleted_at is null and new.deleted_at is null and octet_length(old.content) <> octet_length(new.content)
+create trigger count_changed_post after update of content, thread, first_comment on posts
+when old.deleted_at is null and new.deleted_at is null and (
+    old.content <> new.content or old.thread <> new.thread or old.first_comment is not new.first_comment
+)
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select workspace_id, 0, (
-            512 + octet_length(new.content) + new.id * 2531 % 4096
+            512 + octet_length(new.content) + octet_length(new.thread) + coalesce(octet_length(new.first_comment), 0) + new.id * 2531 % 4096
         ) / 4096 * 4096
         - (
-            512 + octet_length(old.content) + old.id * 2531 % 4096
+            512 + octet_length(old.content) + octet_length(old.thread) + coalesce(octet_length(old.first_comment), 0) + old.id * 2531 % 4096
         ) / 4096 * 4096
     from brands
     where id = new.brand_id
@@ -618,11 +627,12 @@ when old.deleted_at is null and new.deleted_at is not null
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select workspace_id, 0,
-        -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
+        -((512 + octet_length(old.content) + octet_length(old.thread) + coalesce(octet_length(old.first_comment), 0) + old.id * 2531 % 4096) / 4096 * 4096)
             - coalesce((
                 select sum(
                     (
-                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
+                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0) + coalesce(octet_length(t.thread), 0)
+    + coalesce(octet_length(t.first_comment), 0)
                         + octet_length(t.options) + t.id * 2531 % 4096
                     ) / 4096 * 4096
                 )
@@ -640,11 +650,12 @@ when old.deleted_at is null
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select workspace_id, 0,
-        -((512 + octet_length(old.content) + old.id * 2531 % 4096) / 4096 * 4096)
+        -((512 + octet_length(old.content) + octet_length(old.thread) + coalesce(octet_length(old.first_comment), 0) + old.id * 2531 % 4096) / 4096 * 4096)
             - coalesce((
                 select sum(
                     (
-                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
+                        512 + coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0) + coalesce(octet_length(t.thread), 0)
+    + coalesce(octet_length(t.first_comment), 0)
                         + octet_length(t.options) + t.id * 2531 % 4096
                     ) / 4096 * 4096
                 )
@@ -658,14 +669,16 @@ end;
 
 create trigger count_new_target after insert on post_targets
 when (
-    512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+    512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0) + coalesce(octet_length(new.thread), 0)
+    + coalesce(octet_length(new.first_comment), 0)
     + octet_length(new.options) + new.id * 2531 % 4096
 ) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
         (
-            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0) + coalesce(octet_length(new.thread), 0)
+    + coalesce(octet_length(new.first_comment), 0)
             + octet_length(new.options) + new.id * 2531 % 4096
         ) / 4096 * 4096
     from posts p
@@ -674,17 +687,20 @@ begin
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
 end;
 
-create trigger count_changed_target after update of content, signature, options on post_targets
+create trigger count_changed_target after update of content, signature, options, thread, first_comment on post_targets
 when old.content is not new.content or old.signature is not new.signature or old.options <> new.options
+    or old.thread is not new.thread or old.first_comment is not new.first_comment
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
         (
-            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0)
+            512 + coalesce(octet_length(new.content), 0) + coalesce(octet_length(new.signature), 0) + coalesce(octet_length(new.thread), 0)
+    + coalesce(octet_length(new.first_comment), 0)
             + octet_length(new.options) + new.id * 2531 % 4096
         ) / 4096 * 4096
         - (
-            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0) + coalesce(octet_length(old.thread), 0)
+    + coalesce(octet_length(old.first_comment), 0)
             + octet_length(old.options) + old.id * 2531 % 4096
         ) / 4096 * 4096
     from posts p
@@ -695,14 +711,16 @@ end;
 
 create trigger count_removed_target after delete on post_targets
 when (
-    512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+    512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0) + coalesce(octet_length(old.thread), 0)
+    + coalesce(octet_length(old.first_comment), 0)
     + octet_length(old.options) + old.id * 2531 % 4096
 ) / 4096 * 4096 > 0
 begin
     insert into storage_usage (workspace_id, bytes, texts)
     select b.workspace_id, 0,
         -((
-            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0)
+            512 + coalesce(octet_length(old.content), 0) + coalesce(octet_length(old.signature), 0) + coalesce(octet_length(old.thread), 0)
+    + coalesce(octet_length(old.first_comment), 0)
             + octet_length(old.options) + old.id * 2531 % 4096
         ) / 4096 * 4096)
     from posts p
@@ -726,6 +744,24 @@ create table target_attempts (
 );
 -- targets::ending::attempts, targets::ending::attempt_summaries; fk.
 create index target_attempts_target on target_attempts (target_id);
+
+-- The first comments of published targets.
+create table first_comments (
+    target_id       bigint primary key references post_targets (id) on delete cascade,
+    content         text not null,
+    status          text not null check (status in ('pending', 'published', 'failed', 'not_supported')),
+    marker          jsonb,
+    -- The start of the call whose result is unknown. Null if there is none.
+    call_started_at timestamptz,
+    external_id     text,
+    url             text,
+    error           jsonb,
+    attempts        integer not null default 0,
+    next_attempt_at timestamptz,
+    published_at    timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null
+);
 
 -- The images that posts show, on any account.
 create table post_media (

@@ -8,8 +8,8 @@
 use ConversationType::{Comment, Dm, Mention};
 
 use crate::platform::{
-    Capabilities, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, GifRules, MediaRules, Mode,
-    Platform, Ratio, RatioRules, TextRules, TextUnit,
+    Capabilities, CommentRules, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, GifRules,
+    MediaRules, Mode, Platform, Ratio, RatioRules, TextRules, TextUnit, ThreadRules,
 };
 
 /// Returns the descriptor of a platform.
@@ -49,6 +49,15 @@ const fn field(name: &'static str, label: &'static str, field_type: FieldType, r
 const fn text(max: u32, unit: TextUnit) -> TextRules {
     TextRules { max: Some(max), unit, max_bytes: None, max_with_media: None, url_weight: None }
 }
+
+const fn comments(max: u32, unit: TextUnit) -> Option<CommentRules> {
+    Some(CommentRules { max: Some(max), unit })
+}
+
+/// No platform limits the length of a thread. This is Crier's limit: the post and [`MAX_THREAD`] parts.
+///
+/// [`MAX_THREAD`]: crate::post::MAX_THREAD
+const THREAD: Option<ThreadRules> = Some(ThreadRules { max_parts: 25 });
 
 const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes: Option<u64>) -> MediaRules {
     MediaRules {
@@ -137,6 +146,9 @@ const TELEGRAM: Descriptor = by_credentials(
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(4096, TextUnit::Utf16),
+        unpublish: true,
     },
 );
 
@@ -157,6 +169,9 @@ const BLUESKY: Descriptor = by_credentials(
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(300, TextUnit::Graphemes),
+        unpublish: true,
     },
 );
 
@@ -176,6 +191,9 @@ const WORDPRESS: Descriptor = by_credentials(
         inbox: &[Comment],
         replies: &[Comment],
         analytics: false,
+        thread: None,
+        first_comment: comments(65_525, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -195,6 +213,9 @@ const WOOCOMMERCE: Descriptor = by_credentials(
         inbox: &[Comment],
         replies: &[],
         analytics: false,
+        thread: None,
+        first_comment: None,
+        unpublish: true,
     },
 );
 
@@ -209,6 +230,9 @@ const SANDBOX: Descriptor = by_credentials(
         inbox: &[Comment],
         replies: &[Comment],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(5000, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -229,6 +253,9 @@ const MASTODON: Descriptor = by_page(
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(500, TextUnit::Graphemes),
+        unpublish: true,
     },
 );
 
@@ -244,6 +271,9 @@ const SHOPIFY: Descriptor = by_page(
         inbox: &[],
         replies: &[],
         analytics: false,
+        thread: None,
+        first_comment: None,
+        unpublish: true,
     },
 );
 
@@ -259,6 +289,9 @@ const FACEBOOK: Descriptor = by_page(
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
         analytics: true,
+        thread: None,
+        first_comment: comments(8_000, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -278,6 +311,9 @@ const INSTAGRAM: Descriptor = by_page(
         inbox: &[Dm, Comment],
         replies: &[Comment],
         analytics: true,
+        thread: None,
+        first_comment: comments(2_200, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -293,6 +329,9 @@ const THREADS: Descriptor = by_page(
         inbox: &[Comment, Mention],
         replies: &[Comment, Mention],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(500, TextUnit::Weighted),
+        unpublish: true,
     },
 );
 
@@ -312,6 +351,9 @@ const TWITTER: Descriptor = by_page(
         inbox: &[Mention],
         replies: &[Mention],
         analytics: true,
+        thread: THREAD,
+        first_comment: comments(280, TextUnit::Weighted),
+        unpublish: true,
     },
 );
 
@@ -333,6 +375,9 @@ const LINKEDIN: Descriptor = by_page(
         inbox: &[Comment],
         replies: &[Comment],
         analytics: true,
+        thread: None,
+        first_comment: comments(1_250, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -349,6 +394,9 @@ const PINTEREST: Descriptor = by_page(
         inbox: &[],
         replies: &[],
         analytics: true,
+        thread: None,
+        first_comment: None,
+        unpublish: true,
     },
 );
 
@@ -364,6 +412,9 @@ const TIKTOK: Descriptor = by_page(
         inbox: &[],
         replies: &[],
         analytics: true,
+        thread: None,
+        first_comment: None,
+        unpublish: false,
     },
 );
 
@@ -379,6 +430,9 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
         inbox: &[Comment],
         replies: &[Comment],
         analytics: false,
+        thread: None,
+        first_comment: None,
+        unpublish: true,
     },
 );
 
@@ -394,6 +448,9 @@ const REDDIT: Descriptor = by_page(
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
         analytics: true,
+        thread: None,
+        first_comment: comments(10_000, TextUnit::Characters),
+        unpublish: true,
     },
 );
 
@@ -409,5 +466,8 @@ const TUMBLR: Descriptor = by_page(
         inbox: &[Comment, Mention],
         replies: &[],
         analytics: true,
+        thread: None,
+        first_comment: None,
+        unpublish: true,
     },
 );

@@ -10,6 +10,8 @@ crier_base::text_enum! {
     pub enum EventName {
         PostPublished = "post.published",
         PostFailed = "post.failed",
+        PostUnpublished = "post.unpublished",
+        PostFirstCommentFailed = "post.first_comment_failed",
         AccountConnected = "account.connected",
         AccountDisconnected = "account.disconnected",
         AccountExpiring = "account.expiring",
@@ -31,6 +33,11 @@ impl EventName {
         match self {
             Self::PostPublished => "A post was published on an account. Sent once for each account of the post.",
             Self::PostFailed => "A post could not be published on an account and will not be retried automatically.",
+            Self::PostUnpublished => "A post was deleted from an account. Sent once for each account.",
+            Self::PostFirstCommentFailed => {
+                "The first comment of a post could not be published on an account and will not be retried \
+                 automatically. The post itself is published."
+            }
             Self::AccountConnected => "A social account was connected to a brand.",
             Self::AccountDisconnected => "A social account was disconnected from a brand.",
             Self::AccountExpiring => {
@@ -67,6 +74,15 @@ impl EventName {
                     "code": "account_expired",
                     "message": "The platform no longer accepts this account's credentials. Connect the account again.",
                 },
+            }),
+            Self::PostUnpublished => json!({
+                "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "bluesky",
+                "external_id": "at://did:plc:ewvi7nxzyoun6zhxrhs64oiz/app.bsky.feed.post/3l6oveex3ii2l",
+                "url": "https://bsky.app/profile/acme.example/post/3l6oveex3ii2l",
+            }),
+            Self::PostFirstCommentFailed => json!({
+                "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "facebook",
+                "error": { "code": "platform_rejected", "message": "Facebook did not accept the comment." },
             }),
             Self::AccountConnected => json!({ "brand_id": 17, "social_account_id": 88, "platform": "mastodon" }),
             Self::AccountDisconnected => json!({
@@ -112,11 +128,11 @@ mod tests {
 
     #[test]
     fn every_sample_has_the_documented_fields() {
-        assert_eq!(EventName::ALL.len(), 14);
+        assert_eq!(EventName::ALL.len(), 16);
         for event in EventName::ALL {
             let promised = match event.as_str() {
-                "post.published" => "post_id brand_id social_account_id platform external_id url",
-                "post.failed" => "post_id brand_id social_account_id platform error",
+                "post.published" | "post.unpublished" => "post_id brand_id social_account_id platform external_id url",
+                "post.failed" | "post.first_comment_failed" => "post_id brand_id social_account_id platform error",
                 "account.connected" => "brand_id social_account_id platform",
                 "account.disconnected" => "brand_id social_account_id platform result",
                 "account.expiring" => "brand_id social_account_id platform expires_at",

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::platform::{Capabilities, Descriptor, MediaRules, TextRules, TextUnit};
+use super::platform::{Capabilities, CommentRules, Descriptor, MediaRules, TextRules, TextUnit};
 
 /// How often a server's limits are read.
 const INTERVAL: TimeDelta = TimeDelta::days(1);
@@ -84,9 +84,12 @@ impl Descriptor {
     /// Returns the platform with the limits of one account.
     pub fn with_limits(&'static self, limits: Option<&AccountLimits>) -> Cow<'static, Self> {
         let Some(limits) = limits else { return Cow::Borrowed(self) };
+        let text = limits.text(self.capabilities.text);
         let capabilities = Capabilities {
-            text: limits.text(self.capabilities.text),
+            text,
             media: limits.media(&self.capabilities.media),
+            // A comment is a post.
+            first_comment: Some(CommentRules { max: text.max, unit: text.unit }),
             ..self.capabilities.clone()
         };
         Cow::Owned(Self { capabilities, ..self.clone() })

@@ -161,6 +161,20 @@ impl std::fmt::Display for Ratio {
     }
 }
 
+/// The threads of a platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadRules {
+    /// The maximum number of parts, including the post itself.
+    pub max_parts: u32,
+}
+
+/// The limits of a first comment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct CommentRules {
+    pub max: Option<u32>,
+    pub unit: TextUnit,
+}
+
 /// A platform's capabilities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
@@ -171,6 +185,12 @@ pub struct Capabilities {
     pub inbox: &'static [ConversationType],
     pub replies: &'static [ConversationType],
     pub analytics: bool,
+    /// `None` if the platform has no threads.
+    pub thread: Option<ThreadRules>,
+    /// `None` if Crier cannot comment on its own posts on the platform.
+    pub first_comment: Option<CommentRules>,
+    /// Whether a published post can be deleted from the platform.
+    pub unpublish: bool,
 }
 
 /// A platform in the list of platforms. The API adds `configured`.

@@ -71,7 +71,35 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    pub enum TargetStatus { Pending = "pending", Publishing = "publishing", Published = "published", Failed = "failed" }
+    /// A published target is `unpublishing` while its post is deleted from the platform, then `unpublished`, or
+    /// `published` again if that failed.
+    pub enum TargetStatus {
+        Pending = "pending",
+        Publishing = "publishing",
+        Published = "published",
+        Failed = "failed",
+        Unpublishing = "unpublishing",
+        Unpublished = "unpublished",
+    }
+}
+
+crier_base::text_enum! {
+    pub enum FirstCommentStatus {
+        Pending = "pending",
+        Published = "published",
+        Failed = "failed",
+        NotSupported = "not_supported",
+    }
+}
+
+crier_base::text_enum! {
+    pub enum PartStatus {
+        Pending = "pending",
+        Publishing = "publishing",
+        Published = "published",
+        Failed = "failed",
+        Unpublished = "unpublished",
+    }
 }
 
 crier_base::text_enum! {
@@ -88,6 +116,51 @@ crier_base::text_enum! {
 pub const MAX_LABELS: usize = 10;
 /// The maximum length of a label, in characters.
 pub const MAX_LABEL: usize = 40;
+
+/// The maximum number of parts that follow a post in its thread.
+pub const MAX_THREAD: usize = 24;
+/// The maximum delay of a first comment, in seconds.
+pub const MAX_COMMENT_DELAY: i64 = 3_600;
+
+/// A part of a thread. The first part is the post itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadPart {
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<i64>,
+}
+
+/// A part of a thread that is on the platform. It was published from [`ThreadPart`], or is the post itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishedPart {
+    /// The platform's id. Empty if it is unknown.
+    pub external_id: String,
+    pub url: Option<String>,
+    pub published_at: DateTime<Utc>,
+    /// The platform's ids of what else belongs to it: the other messages of an album on Telegram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_ids: Vec<String>,
+    /// Whether it was deleted from the platform by an unpublish.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unpublished: bool,
+}
+
+/// The comment that is published under a post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FirstComment {
+    pub content: String,
+    /// The delay after the post, from 0 to [`MAX_COMMENT_DELAY`].
+    pub delay_seconds: i64,
+}
+
+/// The first comment on one account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstCommentOverride {
+    /// No comment, although the post has one.
+    Off,
+    Own(FirstComment),
+}
 
 /// A transition that the table does not allow.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
@@ -114,7 +187,7 @@ impl PostStatus {
 
     /// Returns the status of a post whose targets are all terminal; `None` if one is not.
     pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
-        let published = targets.iter().filter(|s| **s == TargetStatus::Published).count();
+        let published = targets.iter().filter(|s| s.was_published()).count();
         let failed = targets.iter().filter(|s| **s == TargetStatus::Failed).count();
         match (published, failed) {
             (p, f) if p + f < targets.len() => None,
@@ -149,7 +222,12 @@ impl FinalPostStatuses {
 
 impl TargetStatus {
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Published | Self::Failed)
+        self.was_published() || matches!(self, Self::Failed)
+    }
+
+    /// Returns whether the post was published on the account, even if it was deleted there later.
+    pub const fn was_published(self) -> bool {
+        matches!(self, Self::Published | Self::Unpublishing | Self::Unpublished)
     }
 }
 
@@ -169,6 +247,11 @@ pub struct Post {
     pub media: Vec<i64>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub labels: Vec<String>,
+    /// The parts that follow the post on platforms with threads.
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
+    pub thread: Vec<ThreadPart>,
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub first_comment: Option<FirstComment>,
     /// Whether the post was counted against `posts_per_month`: it counts once, when it first leaves draft.
     pub counted: bool,
     pub created_at: DateTime<Utc>,
@@ -190,6 +273,8 @@ impl Post {
             published_at: None,
             media: Vec::new(),
             labels: Vec::new(),
+            thread: Vec::new(),
+            first_comment: None,
             counted: false,
             created_at: now,
             updated_at: now,
@@ -217,9 +302,17 @@ pub struct Target {
     pub media: Option<Vec<i64>>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub options: Map<String, Value>,
-    /// The signature that is appended to the text ([`parts_with`]).
+    /// The signature that is appended to the text ([`parts_with`]), not to the parts that follow it.
     pub signature: Option<String>,
-    /// Created by [`crier_platforms::Connector::marker`] and stored before the first call.
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub thread: Option<Vec<ThreadPart>>,
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub first_comment: Option<FirstCommentOverride>,
+    /// The parts of a thread that are on the platform, beginning with the post itself. Empty if the post is not a
+    /// thread and has no `other_ids`: then only `external_id` and `url` are set.
+    #[cfg_attr(feature = "sqlx", sqlx(json))]
+    pub published_parts: Vec<PublishedPart>,
+    /// The marker of the part that is published next. Created by [`crier_platforms::Connector::marker`] and stored before the first call.
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub marker: Option<Map<String, Value>>,
     /// The start of a call whose outcome is unknown; `None` if the outcome of the last call is known.
@@ -243,6 +336,22 @@ impl Target {
             media: self.media.clone(),
             options: self.options.clone(),
             signature: self.signature.clone(),
+            thread: self.thread.clone(),
+            first_comment: self.first_comment.clone(),
+        }
+    }
+
+    /// Returns the parts that follow the text.
+    pub fn thread<'a>(&'a self, post: &'a Post) -> &'a [ThreadPart] {
+        self.thread.as_deref().unwrap_or(&post.thread)
+    }
+
+    /// Returns the first comment on its account, even if the platform has no comments.
+    pub fn first_comment<'a>(&'a self, post: &'a Post) -> Option<&'a FirstComment> {
+        match &self.first_comment {
+            None => post.first_comment.as_ref(),
+            Some(FirstCommentOverride::Off) => None,
+            Some(FirstCommentOverride::Own(comment)) => Some(comment),
         }
     }
 
@@ -280,6 +389,9 @@ impl Target {
             media: overrides.media.clone(),
             options: overrides.options.clone(),
             signature: overrides.signature.clone(),
+            thread: overrides.thread.clone(),
+            first_comment: overrides.first_comment.clone(),
+            published_parts: Vec::new(),
             marker: None,
             call_started_at: None,
             external_id: None,
@@ -302,14 +414,43 @@ pub struct TargetOverride {
     pub options: Map<String, Value>,
     /// Not submitted: that of the account, unless the text contains it.
     pub signature: Option<String>,
+    /// An empty list: only the first part is published on the account.
+    #[serde(default)]
+    pub thread: Option<Vec<ThreadPart>>,
+    #[serde(default)]
+    pub first_comment: Option<FirstCommentOverride>,
 }
 
 impl TargetOverride {
-    /// Returns the images of the override, and that of its link card.
+    /// Returns the images of the override, those of its thread, and that of its link card.
     pub fn all_media(&self) -> impl Iterator<Item = i64> {
         let card = self.options.get("link_card").and_then(|card| card.get("media_id")?.as_i64());
-        self.media.iter().flatten().copied().chain(card)
+        let thread = self.thread.iter().flatten().flat_map(|part| &part.media);
+        self.media.iter().flatten().chain(thread).copied().chain(card)
     }
+}
+
+/// The first comment of a published target, and the progress of its job.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
+pub struct StoredFirstComment {
+    pub target_id: i64,
+    pub content: String,
+    pub status: FirstCommentStatus,
+    /// Created by [`crier_platforms::Connector::marker`] and stored before the first call.
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub marker: Option<Map<String, Value>>,
+    /// The start of a call whose outcome is unknown; `None` if the outcome of the last call is known.
+    pub call_started_at: Option<DateTime<Utc>>,
+    pub external_id: Option<String>,
+    pub url: Option<String>,
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub error: Option<Failure>,
+    pub attempts: i32,
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    pub published_at: Option<DateTime<Utc>>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
 }
 
 /// An attempt at a target.

@@ -54,6 +54,7 @@ use crier_domain::account::{Renewal, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::{AccountKind, Descriptor};
+use crier_domain::post::PublishedPart;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -237,10 +238,12 @@ impl Image {
     }
 }
 
-/// A post to publish on one account.
+/// A post to publish on one account: the post itself, a part of its thread, or its first comment.
 #[derive(Clone, Debug)]
 pub struct OutgoingPost {
     pub target_id: i64,
+    /// The post that this one replies to. `None` for the post itself.
+    pub reply_to: Option<ReplyTo>,
     pub text: String,
     pub images: Vec<Image>,
     /// The link card, for platforms where the client makes it. The worker sets it before it publishes.
@@ -257,6 +260,22 @@ pub struct OutgoingPost {
     pub called_at: Option<DateTime<Utc>>,
 }
 
+/// The place of a part of a thread, or of a first comment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    pub kind: ReplyKind,
+    /// The post itself.
+    pub root: PublishedPart,
+    /// The part before. For a comment, the post itself.
+    pub parent: PublishedPart,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplyKind {
+    ThreadPart,
+    Comment,
+}
+
 /// Data to find a post after a call with an unknown outcome: a record key, slug, SKU or creation time. Created once per
 /// target and stored before the first call; empty if the platform offers nothing to search by.
 pub type Marker = Map<String, Value>;
@@ -266,6 +285,10 @@ pub type Marker = Map<String, Value>;
 pub struct Published {
     pub external_id: String,
     pub url: Option<String>,
+    /// The platform's ids of what else the call created, to delete it with the post: the other messages of an album on
+    /// Telegram.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_ids: Vec<String>,
     /// New account secrets, if the call returned any (Telegram moved the chat to another id); they replace the stored
     /// ones. Never shown or stored with the post.
     #[serde(skip)]
@@ -274,7 +297,7 @@ pub struct Published {
 
 impl Published {
     pub fn new(external_id: impl Into<String>, url: Option<String>) -> Self {
-        Self { external_id: external_id.into(), url, secrets: None }
+        Self { external_id: external_id.into(), url, other_ids: Vec::new(), secrets: None }
     }
 }
 
@@ -329,6 +352,10 @@ pub enum CallError {
     /// A temporary failure: nothing was accepted (no connection was made, or the platform reported it).
     #[error("{}", .0.message)]
     Transient(Failure),
+    /// Nothing was published because the platform does not know the post that this one replies to
+    /// ([`OutgoingPost::reply_to`]). It was deleted, or the platform does not show it yet.
+    #[error("{}", .0.message)]
+    ParentMissing(Failure),
     /// Nothing was published because earlier uploads no longer exist. Upload the images again.
     #[error("{}", .0.message)]
     UploadsMissing(Failure),
@@ -355,7 +382,7 @@ impl CallError {
         match self {
             Self::RateLimited { failure, .. } | Self::Accepted { failure, .. } => failure,
             Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
-            Self::UploadsMissing(f) | Self::Unknown(f) => f,
+            Self::ParentMissing(f) | Self::UploadsMissing(f) | Self::Unknown(f) => f,
         }
     }
 
@@ -461,11 +488,44 @@ pub trait Connector: Send + Sync {
     }
 
     /// Publishes the post. The marker is already stored, the images are ready as [`Connector::image_transfer`]
-    /// requires, and the stages are complete.
+    /// requires, and the stages are complete. Called for each part of a thread and for a first comment, with
+    /// [`OutgoingPost::reply_to`].
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
+
+    /// Returns whether the parts of a thread are published in one call, all or none, by [`Connector::publish_thread`].
+    fn publishes_threads_at_once(&self) -> bool {
+        false
+    }
+
+    /// Publishes the parts of a thread, of which there are at least two. All have the same marker. Returns one result
+    /// each, in their order.
+    async fn publish_thread(
+        &self,
+        _account: &ConnectorAccount,
+        _parts: &[OutgoingPost],
+    ) -> Result<Vec<Published>, CallError> {
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform publishes one part at a time.")))
+    }
 
     /// Looks up the post of an earlier call whose outcome is unknown.
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError>;
+
+    /// Looks up the thread of an earlier [`Connector::publish_thread`] whose outcome is unknown. `None` if it does not
+    /// exist, which is final only after the earlier call's timeout has passed.
+    async fn reconcile_thread(
+        &self,
+        _account: &ConnectorAccount,
+        _parts: &[OutgoingPost],
+    ) -> Result<Option<Vec<Published>>, CallError> {
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform publishes one part at a time.")))
+    }
+
+    /// Deletes from the platform a post, a part of a thread or a first comment that Crier published. Succeeds if it no
+    /// longer exists. Called again after an unknown outcome. Implemented by platforms whose descriptor has `unpublish`.
+    async fn unpublish(&self, _account: &ConnectorAccount, _post: &UnpublishPost) -> Result<(), CallError> {
+        let message = "Crier cannot delete posts from this platform. Delete the post there.";
+        Err(CallError::Permanent(Failure::with_code(Category::PlatformRejected, "not_supported", message)))
+    }
 
     /// Returns the analytics of the platform. `None` if it reports no metrics.
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -483,6 +543,21 @@ pub trait Connector: Send + Sync {
     }
 }
 
+/// A post to delete from the platform.
+#[derive(Clone, Debug)]
+pub struct UnpublishPost {
+    pub external_id: String,
+    pub url: Option<String>,
+    /// Whether it is a first comment. A part of a thread is not.
+    pub is_comment: bool,
+    /// [`Published::other_ids`] of its call.
+    pub other_ids: Vec<String>,
+    pub published_at: DateTime<Utc>,
+    /// The marker of its last call. `None` for all but the last part of a thread.
+    pub marker: Option<Marker>,
+    pub options: Map<String, Value>,
+}
+
 /// The input for a marker.
 #[derive(Clone, Copy, Debug)]
 pub struct MarkerSeed {
@@ -490,6 +565,10 @@ pub struct MarkerSeed {
     /// The time of the first attempt, which Bluesky shows as the time of the post.
     pub at: DateTime<Utc>,
     pub random: u64,
+    /// `None` for the post itself.
+    pub reply: Option<ReplyKind>,
+    /// The number of posts that the call publishes: more than one for [`Connector::publish_thread`].
+    pub parts: usize,
 }
 
 /// Returns a string field of the marker. It was stored before the first call. Without it nothing may be sent, because

@@ -29,13 +29,15 @@ use super::oauth::{
 use super::window::with_platform_clock;
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult, UnpublishPost,
 };
 
 /// The maximum size of stored secrets, in bytes of JSON.
 const MAX_SECRETS: usize = 64 * 1024;
 /// The maximum size of a reference to an object on the platform, in bytes of JSON.
 const MAX_REFERENCE: usize = 16 * 1024;
+/// The maximum number of other ids of a post.
+const MAX_OTHER_IDS: usize = 100;
 /// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The maximum size of a stream's cursor, in bytes of JSON.
@@ -138,9 +140,35 @@ impl Connector for SanitizingConnector {
         self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
+    fn publishes_threads_at_once(&self) -> bool {
+        self.0.publishes_threads_at_once()
+    }
+
+    async fn publish_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Vec<Published>, CallError> {
+        let published = self.0.publish_thread(account, parts).await.map_err(CallError::checked)?;
+        all_parts(published, parts.len()).ok_or_else(missing_parts)
+    }
+
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = with_platform_clock(self.0.reconcile(account, post)).await;
         found.map(ReconcileResult::sanitized).map_err(CallError::checked)
+    }
+
+    async fn reconcile_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Option<Vec<Published>>, CallError> {
+        let found = with_platform_clock(self.0.reconcile_thread(account, parts)).await.map_err(CallError::checked)?;
+        found.map(|found| all_parts(found, parts.len()).ok_or_else(missing_parts)).transpose()
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.0.unpublish(account, post).await.map_err(CallError::checked)
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -399,6 +427,7 @@ impl Published {
         Self {
             external_id: untrusted::line(&self.external_id, MAX_ID),
             url: self.url.as_deref().and_then(untrusted::http_url),
+            other_ids: self.other_ids.iter().take(MAX_OTHER_IDS).map(|id| untrusted::line(id, MAX_ID)).collect(),
             secrets: self.secrets.filter(Secrets::is_storable),
         }
     }
@@ -460,6 +489,7 @@ impl CallError {
             Self::Reauth(failure) => Self::Reauth(failure.checked()),
             Self::Permanent(failure) => Self::Permanent(failure.checked()),
             Self::Transient(failure) => Self::Transient(failure.checked()),
+            Self::ParentMissing(failure) => Self::ParentMissing(failure.checked()),
             Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
             Self::Unknown(failure) => Self::Unknown(failure.checked()),
             Self::Accepted { mut post, failure } if is_storable_marker(&post.marker) => {
@@ -489,6 +519,16 @@ fn is_storable(json: &str) -> bool {
 
 fn is_storable_marker(marker: &Marker) -> bool {
     serde_json::to_string(marker).is_ok_and(|json| is_storable(&json))
+}
+
+/// Returns the parts of a thread. `None` if some are missing.
+fn all_parts(published: Vec<Published>, count: usize) -> Option<Vec<Published>> {
+    (published.len() == count).then(|| published.into_iter().map(Published::sanitized).collect())
+}
+
+fn missing_parts() -> CallError {
+    let message = "The platform did not return all parts of the thread.";
+    CallError::Unknown(Failure::of(Category::PlatformError, message))
 }
 
 fn unstorable_name() -> CallError {

@@ -41,6 +41,7 @@ pub mod error;
 pub mod events;
 pub mod feeds;
 pub mod files;
+pub mod first_comments;
 pub mod idempotency;
 pub mod inbox_syncs;
 pub mod invitations;

@@ -1,26 +1,41 @@
-//! The words of the texts of posts, which the search reads. Overrides are not searched. A deleted post has no words.
+//! The words of the texts of posts and of their threads, which the search reads. Overrides are not searched. A deleted post has no words.
 
 use std::collections::BTreeSet;
 
+use crier_domain::post::{Post, ThreadPart};
 use crier_domain::words;
 
 use super::db::execute;
 use super::{Result, Tx};
 
-/// Encodes the words of a text as one bind: a JSON array.
-pub(super) fn encode(content: &str) -> String {
-    list(&words::indexed(content))
+/// Encodes the words of a post as one bind: a JSON array.
+pub(super) fn encode(post: &Post) -> String {
+    list(&of(&post.content, &post.thread))
+}
+
+/// Returns the words of a post with this text and thread.
+pub fn of(content: &str, thread: &[ThreadPart]) -> BTreeSet<String> {
+    if thread.is_empty() {
+        return words::indexed(content);
+    }
+    let parts = thread.iter().map(|part| part.content.as_str());
+    words::indexed(&std::iter::once(content).chain(parts).collect::<Vec<_>>().join("\n"))
 }
 
 fn list<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
     serde_json::json!(words.into_iter().collect::<Vec<_>>()).to_string()
 }
 
-/// Replaces the words of a post's text with those of another text.
-pub async fn replace(tx: &mut Tx, brand_id: i64, post_id: i64, before: &str, after: &str) -> Result<()> {
-    let (before, after) = (words::indexed(before), words::indexed(after));
-    remove_words(tx, brand_id, post_id, &before.difference(&after).cloned().collect()).await?;
-    let added = list(after.difference(&before));
+/// Replaces the words of a post.
+pub async fn replace(
+    tx: &mut Tx,
+    brand_id: i64,
+    post_id: i64,
+    before: &BTreeSet<String>,
+    after: &BTreeSet<String>,
+) -> Result<()> {
+    remove(tx, brand_id, post_id, &before.difference(after).cloned().collect()).await?;
+    let added = list(after.difference(before));
     if added == "[]" {
         return Ok(());
     }
@@ -38,12 +53,8 @@ pub async fn replace(tx: &mut Tx, brand_id: i64, post_id: i64, before: &str, aft
     Ok(())
 }
 
-/// Removes the words of a post with this text.
-pub(super) async fn remove(tx: &mut Tx, brand_id: i64, post_id: i64, content: &str) -> Result<()> {
-    remove_words(tx, brand_id, post_id, &words::indexed(content)).await
-}
-
-async fn remove_words(tx: &mut Tx, brand_id: i64, post_id: i64, words: &BTreeSet<String>) -> Result<()> {
+/// Removes words of a post.
+pub(super) async fn remove(tx: &mut Tx, brand_id: i64, post_id: i64, words: &BTreeSet<String>) -> Result<()> {
     if words.is_empty() {
         return Ok(());
     }

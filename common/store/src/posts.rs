@@ -1,7 +1,7 @@
 //! Posts. A deleted post is hidden from clients immediately. Its row is deleted when its targets have no unfinished
 //! jobs.
 
-use crier_domain::post::{Post, PostStatus};
+use crier_domain::post::{Post, PostStatus, ThreadPart};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
@@ -17,7 +17,12 @@ pub use search::{PostFilter, count_fitting_among, find_each, search};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
-    p.published_at, p.media, p.labels, p.counted, p.created_at, p.updated_at";
+    p.published_at, p.media, p.labels, p.thread, p.first_comment, p.counted, p.created_at, p.updated_at";
+
+/// The size of a post's texts.
+const TEXT_BYTES: &str = "
+    CAST(octet_length(p.content) + octet_length(CAST(p.thread AS text))
+        + coalesce(octet_length(CAST(p.first_comment AS text)), 0) AS bigint)";
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
@@ -51,9 +56,9 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         WITH new_post AS (
             INSERT INTO posts (
                 brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-                created_at, updated_at, labels
+                created_at, updated_at, labels, thread, first_comment
             )
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14)
             RETURNING id
         ),
         new_words AS (
@@ -68,20 +73,20 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         "
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at, labels
+            created_at, updated_at, labels, thread, first_comment
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11);
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14);
         INSERT INTO post_words (brand_id, word, post_id)
         SELECT $1, value, (SELECT max(id) FROM posts)
         FROM json_each($12);
         SELECT max(id)
         FROM posts",
     );
-    let (words, now) = (post_words::encode(&post.content), tx.now);
+    let (words, now) = (post_words::encode(post), tx.now);
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
         .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now).bind(Json(&post.labels))
-        .bind(&words).fetch_all(c))?;
+        .bind(&words).bind(Json(&post.thread)).bind(post.first_comment.as_ref().map(Json)).fetch_all(c))?;
     ids.first().copied().ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))
 }
 
@@ -90,7 +95,7 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "
         UPDATE posts
         SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
-            counted = $8, updated_at = $9, labels = $10
+            counted = $8, updated_at = $9, labels = $10, thread = $11, first_comment = $12
         WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -105,7 +110,9 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
         Json(&post.media),
         post.counted,
         now,
-        Json(&post.labels)
+        Json(&post.labels),
+        Json(&post.thread),
+        post.first_comment.as_ref().map(Json)
     )?;
     Ok(())
 }
@@ -271,12 +278,13 @@ pub async fn count_fitting(
     let sql = filtered_sql!(
         status,
         "
-        SELECT CAST(octet_length(p.content) AS bigint)
+        SELECT {TEXT_BYTES}
         FROM posts p
         WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}
         ORDER BY p.id DESC
         LIMIT $3
-        OFFSET $4"
+        OFFSET $4",
+        TEXT_BYTES
     );
     let word = status.map_or("", PostStatus::as_str);
     let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sql).bind(brand_id).bind(word)
@@ -330,11 +338,14 @@ pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Resu
 
 /// Hides a post from clients.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
-    const SQL: &str = "UPDATE posts SET deleted_at = $2 WHERE id = $1 RETURNING brand_id, content";
+    const SQL: &str = "UPDATE posts SET deleted_at = $2 WHERE id = $1 RETURNING brand_id, content, thread";
     let now = tx.now;
-    let deleted: Option<(i64, String)> = run!(tx, c => sqlx::query_as(SQL).bind(post_id).bind(now).fetch_optional(c))?;
+    let deleted: Option<(i64, String, Json<Vec<ThreadPart>>)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(post_id).bind(now).fetch_optional(c))?;
     match deleted {
-        Some((brand_id, content)) => post_words::remove(tx, brand_id, post_id, &content).await,
+        Some((brand_id, content, Json(thread))) => {
+            post_words::remove(tx, brand_id, post_id, &post_words::of(&content, &thread)).await
+        }
         None => Ok(()),
     }
 }
@@ -351,7 +362,7 @@ pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
                     SELECT coalesce(sum((
                         SELECT count(*)
                         FROM jobs j
-                        WHERE j.kind = 'publish_target'
+                        WHERE j.kind IN ('publish_target', 'publish_comment', 'unpublish_target')
                             AND j.subject_id = t.id
                             AND j.state IN ('scheduled', 'ready', 'running')
                     )), 0)

@@ -13,6 +13,9 @@ macro_rules! for_each_job_kind {
     ($macro:ident) => {
         $macro! {
             PublishTarget = publish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(512) },
+            // The lane is the account, as for its posts.
+            PublishComment = publish_comment { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(64) },
+            UnpublishTarget = unpublish_target { max_attempts: 8, lane_cap: Some(4), workspace_cap: Some(64) },
             // The delivery's own `max_attempts` decides; a manual retry raises it. An open circuit lowers the lane's
             // cap.
             DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },

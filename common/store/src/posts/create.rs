@@ -38,7 +38,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
     let (post, now) = (new.post, tx.now);
     let due = new.job.is_some_and(|job| job.run_at <= now);
     let job = new.job;
-    let (targets, words) = (targets::encode_new(new.targets), post_words::encode(&post.content));
+    let (targets, words) = (targets::encode_new(new.targets), post_words::encode(post));
     let sql = tx.for_engine(CREATE_PG, CREATE_SQLITE);
     let rows: Vec<CreatedRow> = run!(tx, c => sqlx::query_as(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
@@ -48,7 +48,8 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
         .bind(job.and_then(|job| job.trace.as_deref()))
         .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
-        .bind(usage::month(now)).bind(Json(&post.labels)).bind(&words).fetch_all(c))?;
+        .bind(usage::month(now)).bind(Json(&post.labels)).bind(&words).bind(Json(&post.thread))
+        .bind(post.first_comment.as_ref().map(Json)).fetch_all(c))?;
     if let Some(job) = job {
         for id in ascending(&rows, |row| row.job_id) {
             tx.count_enqueued(job.kind);
@@ -89,9 +90,9 @@ const CREATE_PG: &str = sql!(
     WITH new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at, labels
+            created_at, updated_at, labels, thread, first_comment
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24)
         RETURNING id
     ),
     new_words AS (
@@ -102,10 +103,12 @@ const CREATE_PG: &str = sql!(
     ),
     new_targets AS (
         INSERT INTO post_targets (
-            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at,
+            thread, first_comment
         )
         SELECT new_post.id, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10, nullif(value -> 7, 'null'),
+            nullif(value -> 8, 'null')
         FROM new_post
         CROSS JOIN jsonb_array_elements($11::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
@@ -140,17 +143,19 @@ const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-        created_at, updated_at, labels
+        created_at, updated_at, labels, thread, first_comment
     )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21);
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24);
     INSERT INTO post_words (brand_id, word, post_id)
     SELECT $1, value, (SELECT max(id) FROM posts)
     FROM json_each($22);
     INSERT INTO post_targets (
-        post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+        post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at,
+            thread, first_comment
     )
     SELECT (SELECT max(id) FROM posts), value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
-        nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10
+        nullif(value -> 4, 'null'), value -> 5, value ->> 6, $10, $10, nullif(value -> 7, 'null'),
+        nullif(value -> 8, 'null')
     FROM json_each($11)
     ORDER BY key;
     INSERT INTO jobs (

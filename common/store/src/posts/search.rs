@@ -8,7 +8,7 @@ use super::super::db::run;
 use super::super::jobs::{id_list, list_sql};
 use super::super::search::{Bind, Condition, Membership, Order, Search, SearchedTable};
 use super::super::{Conn, PageRequest, Result};
-use super::{COLUMNS, FROM, count_until};
+use super::{COLUMNS, FROM, TEXT_BYTES, count_until};
 
 static POSTS: SearchedTable =
     SearchedTable { name: "posts", condition: "r.deleted_at IS NULL", id_column: "post_id", words: "post_words" };
@@ -100,8 +100,7 @@ pub async fn search(conn: &mut Conn, brand_id: i64, filter: &PostFilter, page: P
 
 /// Returns how many of the posts, from the first one on, have contents of at most `max_bytes` in total.
 pub async fn count_fitting_among(conn: &mut Conn, brand_id: i64, post_ids: &[i64], max_bytes: usize) -> Result<usize> {
-    let sql =
-        list_sql!(conn, "SELECT id, CAST(octet_length(content) AS bigint) FROM posts WHERE id", "AND brand_id = $2");
+    let sql = list_sql!(conn, "SELECT p.id, {TEXT_BYTES} FROM posts p WHERE p.id", "AND p.brand_id = $2", TEXT_BYTES);
     let list = id_list(post_ids);
     let sizes: Vec<(i64, i64)> = run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?;
     let size = |id: &i64| sizes.iter().find(|(of, _)| of == id).map_or(0, |(_, size)| *size);

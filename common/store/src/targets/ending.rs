@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, PostStatus, TargetStatus};
+use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, PostStatus, PublishedPart, TargetStatus};
 use serde_json::{Value, json};
 
 use super::super::db::{run, time_text};
@@ -23,6 +23,9 @@ pub struct TargetOutcome {
     pub published_at: Option<DateTime<Utc>>,
     /// The outcome of the last call is unknown: the next run must find out first.
     pub call_open: bool,
+    /// All parts of the thread that are on the platform, if this run published some. The marker is deleted, because the
+    /// next part needs another one.
+    pub published_parts: Option<Vec<PublishedPart>>,
 }
 
 /// A target whose run ends, and what is stored for it.
@@ -74,6 +77,7 @@ impl TargetUpdate<'_> {
             attempt.map(|a| a.outcome),
             attempt.and_then(|a| a.status_code),
             attempt.and_then(|a| a.error.as_ref()),
+            end.published_parts,
         ])
     }
 }
@@ -90,7 +94,9 @@ const END_PG: &str = "
         UPDATE post_targets t
         SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = (value ->> 4)::jsonb,
             next_attempt_at = (value ->> 5)::timestamptz, published_at = (value ->> 6)::timestamptz,
-            call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END, updated_at = $2
+            call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END,
+            marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
+            published_parts = coalesce((value ->> 15)::jsonb, published_parts), updated_at = $2
         FROM runs
         WHERE t.id = runs.target_id
         RETURNING t.id, t.post_id, t.status, t.published_at, (value ->> 8)::boolean AS ends_post
@@ -123,7 +129,7 @@ const END_PG: &str = "
             published_at = all_ends.newest, updated_at = $2
         FROM (
             SELECT post_id, count(*) AS targets, max(published_at) AS newest,
-                count(*) FILTER (WHERE status = 'published') AS published,
+                count(*) FILTER (WHERE status IN ('published', 'unpublishing', 'unpublished')) AS published,
                 count(*) FILTER (WHERE status = 'failed') AS failed
             FROM all_targets
             GROUP BY post_id
@@ -148,7 +154,9 @@ const END_SQLITE: &str = "
     UPDATE post_targets
     SET status = value ->> 1, external_id = value ->> 2, url = value ->> 3, error = nullif(value -> 4, 'null'),
         next_attempt_at = value ->> 5, published_at = value ->> 6,
-        call_started_at = CASE WHEN value ->> 7 THEN call_started_at ELSE NULL END, updated_at = $2
+        call_started_at = CASE WHEN value ->> 7 THEN call_started_at ELSE NULL END,
+        marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
+        published_parts = coalesce(nullif(value -> 15, 'null'), published_parts), updated_at = $2
     FROM json_each($1)
     WHERE post_targets.id = value ->> 0;
     INSERT INTO target_attempts (
@@ -167,7 +175,7 @@ const END_SQLITE: &str = "
         published_at = all_ends.newest, updated_at = $2
     FROM (
         SELECT post_id, count(*) AS targets, max(published_at) AS newest,
-            count(*) FILTER (WHERE status = 'published') AS published,
+            count(*) FILTER (WHERE status IN ('published', 'unpublishing', 'unpublished')) AS published,
             count(*) FILTER (WHERE status = 'failed') AS failed
         FROM post_targets
         WHERE post_id IN (

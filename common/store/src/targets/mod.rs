@@ -20,8 +20,8 @@ pub use ending::{NewAttempt, TargetOutcome, TargetUpdate, attempt_summaries, att
 pub use starting::{StartingCall, start, start_calls, start_marked};
 
 const COLUMNS: &str = "
-    id, post_id, account_id, platform, status, content, media, options, signature, marker, call_started_at,
-    external_id, url, error, attempts, next_attempt_at, published_at, created_at, updated_at";
+    id, post_id, account_id, platform, status, content, media, options, signature, thread, first_comment, marker,
+    call_started_at, external_id, url, published_parts, error, attempts, next_attempt_at, published_at, created_at, updated_at";
 
 /// A target to create for an account.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,19 +39,23 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
     let sql = tx.for_engine(
         "
         INSERT INTO post_targets (
-            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at,
+            thread, first_comment
         )
         SELECT $2, (value ->> 0)::bigint, value ->> 1, (value ->> 2)::integer, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3, nullif(value -> 7, 'null'),
+            nullif(value -> 8, 'null')
         FROM jsonb_array_elements($1::jsonb) WITH ORDINALITY AS new (value, n)
         ORDER BY n
         RETURNING id",
         "
         INSERT INTO post_targets (
-            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at
+            post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at,
+            thread, first_comment
         )
         SELECT $2, value ->> 0, value ->> 1, value ->> 2, 'pending', value ->> 3,
-            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3
+            nullif(value -> 4, 'null'), value -> 5, value ->> 6, $3, $3, nullif(value -> 7, 'null'),
+            nullif(value -> 8, 'null')
         FROM json_each($1)
         ORDER BY key
         RETURNING id",
@@ -67,7 +71,17 @@ pub async fn insert(tx: &mut Tx, post_id: i64, new: &[(&NewTarget, Platform)]) -
 pub(super) fn encode_new(new: &[(&NewTarget, Platform)]) -> String {
     let row = |(t, platform): &(&NewTarget, Platform)| {
         let own = &t.target_override;
-        json!([t.account_id, platform, t.position, own.content, own.media, own.options, own.signature])
+        json!([
+            t.account_id,
+            platform,
+            t.position,
+            own.content,
+            own.media,
+            own.options,
+            own.signature,
+            own.thread,
+            own.first_comment
+        ])
     };
     Value::from_iter(new.iter().map(row)).to_string()
 }
@@ -173,7 +187,9 @@ pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option
         SELECT id, post_id, account_id, platform, status, content, signature, call_started_at, external_id, url,
             attempts, next_attempt_at, published_at, created_at, updated_at, nullif(media, media) AS media,
             coalesce(nullif(options, options), '{}') AS options, nullif(marker, marker) AS marker,
-            nullif(error, error) AS error
+            nullif(error, error) AS error, nullif(thread, thread) AS thread,
+            nullif(first_comment, first_comment) AS first_comment,
+            coalesce(nullif(published_parts, published_parts), '[]') AS published_parts
         FROM post_targets
         WHERE id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_optional(c))?)
@@ -195,12 +211,13 @@ pub async fn set_position(tx: &mut Tx, target_id: i64, position: i32) -> Result<
 pub async fn set_overrides(tx: &mut Tx, target_id: i64, own: &TargetOverride) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
-        SET content = $2, media = $3, options = $4, signature = $5,
+        SET content = $2, media = $3, options = $4, signature = $5, thread = $7, first_comment = $8,
             marker = CASE WHEN call_started_at IS NULL THEN NULL ELSE marker END, updated_at = $6
         WHERE id = $1";
     let now = tx.now;
-    let media = own.media.as_ref().map(Json);
-    execute!(tx, SQL, target_id, &own.content, media, Json(&own.options), &own.signature, now)?;
+    let (media, thread) = (own.media.as_ref().map(Json), own.thread.as_ref().map(Json));
+    let (options, comment) = (Json(&own.options), own.first_comment.as_ref().map(Json));
+    execute!(tx, SQL, target_id, &own.content, media, options, &own.signature, now, thread, comment)?;
     Ok(())
 }
 

@@ -84,8 +84,10 @@ pub async fn execute(
     if let Some(media) = &decision.media {
         post_media::set(tx, post.brand_id, post.id, media).await?;
     }
-    if desired.content != post.content {
-        post_words::replace(tx, post.brand_id, post.id, &post.content, &desired.content).await?;
+    if desired.content != post.content || desired.thread != post.thread {
+        let before = post_words::of(&post.content, &post.thread);
+        let after = post_words::of(&desired.content, &desired.thread);
+        post_words::replace(tx, post.brand_id, post.id, &before, &after).await?;
     }
     decision.apply_to(&mut post, desired, tx.now)?;
     posts::update(tx, &post).await?;
