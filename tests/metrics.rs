@@ -28,6 +28,7 @@ const DOCUMENTED_METRICS: &[(&str, &[&str], &[&str])] = &[
     ("crier_job_duration_seconds", &["kind"], &[WORKER]),
     ("crier_worker_slots", &["state"], &[WORKER]),
     ("crier_publish_total", &["outcome", "platform"], &[WORKER]),
+    ("crier_first_comments_total", &["outcome", "platform"], &[WORKER]),
     ("crier_replies_total", &["outcome", "platform"], &[WORKER]),
     ("crier_analytics_age_seconds", &["platform"], &[SCHEDULER]),
     ("crier_inbox_sync_age_seconds", &["platform"], &[SCHEDULER]),

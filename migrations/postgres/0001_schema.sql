@@ -763,6 +763,8 @@ create table first_comments (
     published_at    timestamptz,
     updated_at      timestamptz not null
 );
+-- adoptions::is_taken.
+create index first_comments_external on first_comments (external_id) where external_id is not null;
 create trigger delete_first_comments after delete on post_targets
     for each row execute function delete_children('first_comments', 'target_id');
 

@@ -762,6 +762,8 @@ create table first_comments (
     created_at      timestamptz not null,
     updated_at      timestamptz not null
 );
+-- adoptions::is_taken.
+create index first_comments_external on first_comments (external_id) where external_id is not null;
 
 -- The images that posts show, on any account.
 create table post_media (

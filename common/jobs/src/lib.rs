@@ -16,11 +16,13 @@ use crier_store::{Conn, Result, Tx};
 pub mod accounts;
 pub mod change;
 mod collect_analytics;
+pub mod comments;
 mod deliver_webhook;
 mod export_report;
 mod fetch_feed;
 mod import_media;
 mod noop;
+mod publish_comment;
 mod publish_target;
 pub mod publishing;
 mod refresh_token;
@@ -29,6 +31,7 @@ pub mod reports;
 mod send_mail;
 mod send_reply;
 mod sync_inbox;
+mod unpublish_target;
 
 /// The operations of a kind on the subject of a job outside of a run. The defaults are for a kind without a subject.
 trait JobDefinition {

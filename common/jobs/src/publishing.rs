@@ -8,7 +8,10 @@ use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::targets::{self, NewAttempt, TargetOutcome, TargetUpdate};
 use crier_store::{Result, Tx, brands, events, posts};
+
 use serde_json::json;
+
+use crate::comments;
 
 /// A target that has ended, or that waits for its next attempt.
 pub struct EndedTarget<'a> {
@@ -41,6 +44,9 @@ pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
     for ended in ended {
         if with_endpoint.contains(&ended.target.id) && ended.end.status.is_terminal() {
             emit_end(tx, ended).await?;
+        }
+        if ended.end.status == TargetStatus::Published && !ended.post_is_deleted {
+            comments::begin(tx, ended.post, ended.target, ended.trace).await?;
         }
     }
     Ok(())
@@ -76,6 +82,7 @@ pub fn failed(target: &Target, failure: Failure) -> TargetOutcome {
         next_attempt_at: None,
         published_at: None,
         call_open: target.call_started_at.is_some(),
+        published_parts: None,
     }
 }
 

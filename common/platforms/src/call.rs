@@ -221,9 +221,13 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
             ConnectError::Rejected(failure.message)
         }
         (CallError::RateLimited { failure, .. } | CallError::Accepted { failure, .. }, _)
-        | (CallError::Transient(failure) | CallError::UploadsMissing(failure) | CallError::Unknown(failure), _) => {
-            ConnectError::Unavailable(failure.message)
-        }
+        | (
+            CallError::Transient(failure)
+            | CallError::ParentMissing(failure)
+            | CallError::UploadsMissing(failure)
+            | CallError::Unknown(failure),
+            _,
+        ) => ConnectError::Unavailable(failure.message),
     }
 }
 

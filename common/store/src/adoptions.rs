@@ -10,6 +10,10 @@ use super::{Conn, Result, Tx};
 pub enum Adopter {
     /// A target's id.
     Target(i64),
+    /// The id of a target whose next part of a thread is searched.
+    Part(i64),
+    /// A target's id.
+    FirstComment(i64),
     /// A message's id.
     Message(i64),
 }
@@ -58,12 +62,47 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
                 AND m.id <> $3
                 AND m.status <> 'received'
         )";
-    let (target, message) = match adopter {
-        Adopter::Target(id) => (id, 0),
-        Adopter::Message(id) => (0, id),
-    };
+    // Reads all posts of the account.
+    const PART_PG: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_targets
+            WHERE account_id = $1
+                AND (
+                    published_parts @> jsonb_build_array(jsonb_build_object('external_id', CAST($2 AS text)))
+                    OR marker ->> 'adopted' = $2 AND id <> $3
+                )
+        )";
+    const PART_SQLITE: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_targets
+            WHERE account_id = $1
+                AND (
+                    EXISTS (SELECT 1 FROM json_each(published_parts) WHERE value ->> 'external_id' = $2)
+                    OR marker ->> 'adopted' = $2 AND id <> $3
+                )
+        )";
+    const COMMENT: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM first_comments c
+            JOIN post_targets t ON t.id = c.target_id
+            WHERE c.external_id = $2
+                AND t.account_id = $1
+                AND c.target_id <> $3
+        )";
+    let part = conn.for_engine(PART_PG, PART_SQLITE);
+    let own = |is_own: bool, id: i64| if is_own { id } else { 0 };
+    let (Adopter::Target(id) | Adopter::Part(id) | Adopter::FirstComment(id) | Adopter::Message(id)) = adopter;
+    let searches = [
+        (TARGET, own(matches!(adopter, Adopter::Target(_)), id)),
+        (part, own(matches!(adopter, Adopter::Part(_)), id)),
+        (COMMENT, own(matches!(adopter, Adopter::FirstComment(_)), id)),
+        (MESSAGE, own(matches!(adopter, Adopter::Message(_)), id)),
+    ];
     for account in accounts {
-        for (sql, own) in [(TARGET, target), (MESSAGE, message)] {
+        for (sql, own) in searches {
             let is_taken: bool =
                 run!(conn, c => sqlx::query_scalar(sql).bind(account).bind(external_id).bind(own).fetch_one(c))?;
             if is_taken {
@@ -77,6 +116,13 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
 /// Stores the id of a post or reply that is unfinished. If a sync has already read the reply, deletes that copy.
 pub async fn claim(tx: &mut Tx, adopter: Adopter, external_id: &str) -> Result<()> {
     const TARGET: &str = "UPDATE post_targets SET external_id = $2 WHERE id = $1";
+    // The target's id is that of its first part. The marker is that of the part until the part is stored.
+    const PART_PG: &str = "
+        UPDATE post_targets
+        SET marker = jsonb_set(marker, '{adopted}', to_jsonb(CAST($2 AS text)))
+        WHERE id = $1";
+    const PART_SQLITE: &str = "UPDATE post_targets SET marker = json_set(marker, '$.adopted', $2) WHERE id = $1";
+    const COMMENT: &str = "UPDATE first_comments SET external_id = $2 WHERE target_id = $1";
     const COPY: &str = "
         DELETE FROM messages
         WHERE external_id = $2
@@ -86,6 +132,11 @@ pub async fn claim(tx: &mut Tx, adopter: Adopter, external_id: &str) -> Result<(
     const MESSAGE: &str = "UPDATE messages SET external_id = $2 WHERE id = $1";
     match adopter {
         Adopter::Target(id) => execute!(tx, TARGET, id, external_id)?,
+        Adopter::Part(id) => {
+            let sql = tx.for_engine(PART_PG, PART_SQLITE);
+            execute!(tx, sql, id, external_id)?
+        }
+        Adopter::FirstComment(id) => execute!(tx, COMMENT, id, external_id)?,
         Adopter::Message(id) => {
             execute!(tx, COPY, id, external_id)?;
             execute!(tx, MESSAGE, id, external_id)?

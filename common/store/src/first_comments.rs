@@ -30,6 +30,17 @@ pub async fn find(conn: &mut Conn, target_id: i64) -> Result<Option<StoredFirstC
     Ok(run!(conn, c => sqlx::query_as(sql).bind(target_id).fetch_optional(c))?)
 }
 
+/// Finds a comment without its JSON columns, to end one whose row cannot be read.
+pub async fn find_without_json(conn: &mut Conn, target_id: i64) -> Result<Option<StoredFirstComment>> {
+    // `nullif` of a column with itself is NULL, of the column's type, without its value being decoded.
+    const SQL: &str = "
+        SELECT target_id, content, status, call_started_at, external_id, url, attempts, next_attempt_at, published_at,
+            created_at, updated_at, nullif(marker, marker) AS marker, nullif(error, error) AS error
+        FROM first_comments
+        WHERE target_id = $1";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_optional(c))?)
+}
+
 /// Returns the comments of a post's targets, in any order.
 pub async fn of_post(conn: &mut Conn, post_id: i64) -> Result<Vec<StoredFirstComment>> {
     let sql = sql!(

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{ClaimedJob, Lane};
+use crier_domain::post::AttemptOutcome;
 use crier_platforms::{CallError, Published};
 use crier_store::jobs::lanes;
 use crier_store::{Result, Tx, accounts};
@@ -30,6 +31,7 @@ const PAUSES: [Duration; 7] = [
 #[derive(Clone, Copy, Debug)]
 pub enum CallAction {
     Publish,
+    Comment,
     Reply,
 }
 
@@ -37,7 +39,7 @@ impl CallAction {
     /// Returns the past participle of the action.
     fn past_participle(self) -> &'static str {
         match self {
-            Self::Publish => "published",
+            Self::Publish | Self::Comment => "published",
             Self::Reply => "sent",
         }
     }
@@ -46,6 +48,7 @@ impl CallAction {
     fn repeat_instruction(self) -> &'static str {
         match self {
             Self::Publish => "publish it again",
+            Self::Comment => "add it there",
             Self::Reply => "reply again",
         }
     }
@@ -89,9 +92,10 @@ impl CallOutcome {
             CallError::Unknown(failure) | CallError::Accepted { failure, .. } => {
                 Self::Retry { at: None, failure, open: true }
             }
-            CallError::Permanent(failure) | CallError::Transient(failure) | CallError::UploadsMissing(failure) => {
-                Self::Retry { at: None, failure, open }
-            }
+            CallError::Permanent(failure)
+            | CallError::Transient(failure)
+            | CallError::ParentMissing(failure)
+            | CallError::UploadsMissing(failure) => Self::Retry { at: None, failure, open },
         }
     }
 
@@ -198,6 +202,16 @@ impl CallOutcome {
 
     pub fn is_rate_limited(&self) -> bool {
         matches!(self, Self::Retry { failure, .. } if failure.category == Category::RateLimited)
+    }
+
+    /// Returns the outcome of the attempt.
+    pub fn of_attempt(&self) -> AttemptOutcome {
+        match self {
+            Self::Published(_) => AttemptOutcome::Published,
+            Self::Failed(_) | Self::Expired { .. } => AttemptOutcome::Failed,
+            Self::Unknown { .. } => AttemptOutcome::Unknown,
+            Self::Retry { .. } => AttemptOutcome::Retried,
+        }
     }
 
     /// Returns the platform's id of the published post or reply.

@@ -56,11 +56,14 @@ mod export_report;
 pub mod fetch_feed;
 mod import_media;
 mod noop;
+mod publish_comment;
 mod publish_target;
+mod publisher;
 mod refresh_token;
 mod send_mail;
 mod send_reply;
 mod sync_inbox;
+mod unpublish_target;
 
 pub use any::{AnyJob, AnyResult};
 pub use import_media::IMPORT_TIMEOUT;

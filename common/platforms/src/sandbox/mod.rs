@@ -95,7 +95,7 @@ impl Sandbox {
 
     fn published(&self, handle: &str, id: i64) -> Published {
         let url = format!("{}{}", self.public_url, post_path(handle, id));
-        Published { external_id: id.to_string(), url: Some(url), secrets: None }
+        Published { external_id: id.to_string(), url: Some(url), other_ids: Vec::new(), secrets: None }
     }
 
     async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, CallError> {

@@ -247,6 +247,18 @@ pub async fn refund_attempt(tx: &mut Tx, job: &ClaimedJob) -> Result<()> {
     Ok(())
 }
 
+/// Makes the next run of a job that this run holds its first attempt again: the subject has made progress.
+pub async fn reset_attempts(tx: &mut Tx, job: &ClaimedJob) -> Result<()> {
+    const SQL: &str = "
+        UPDATE jobs
+        SET attempt = 0
+        WHERE id = $1
+            AND fence = $2
+            AND state = 'running'";
+    execute!(tx, SQL, job.id, job.fence)?;
+    Ok(())
+}
+
 /// Makes the subject's unstarted job due now, in the lane of `job`, or enqueues a new one.
 pub async fn run_now(tx: &mut Tx, job: &NewJob) -> Result<()> {
     const SQL: &str = "

@@ -23,8 +23,8 @@ pub struct TargetOutcome {
     pub published_at: Option<DateTime<Utc>>,
     /// The outcome of the last call is unknown: the next run must find out first.
     pub call_open: bool,
-    /// All parts of the thread that are on the platform, if this run published some. The marker is deleted, because the
-    /// next part needs another one.
+    /// All parts of the thread that are on the platform, if this run published some. The marker and the
+    /// uploads are deleted, because the next part needs others.
     pub published_parts: Option<Vec<PublishedPart>>,
 }
 
@@ -96,6 +96,7 @@ const END_PG: &str = "
             next_attempt_at = (value ->> 5)::timestamptz, published_at = (value ->> 6)::timestamptz,
             call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END,
             marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
+            uploads = CASE WHEN value ->> 15 IS NULL THEN uploads ELSE NULL END,
             published_parts = coalesce((value ->> 15)::jsonb, published_parts), updated_at = $2
         FROM runs
         WHERE t.id = runs.target_id
@@ -156,6 +157,7 @@ const END_SQLITE: &str = "
         next_attempt_at = value ->> 5, published_at = value ->> 6,
         call_started_at = CASE WHEN value ->> 7 THEN call_started_at ELSE NULL END,
         marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
+        uploads = CASE WHEN value ->> 15 IS NULL THEN uploads ELSE NULL END,
         published_parts = coalesce(nullif(value -> 15, 'null'), published_parts), updated_at = $2
     FROM json_each($1)
     WHERE post_targets.id = value ->> 0;

@@ -55,6 +55,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     ("crier_job_duration_seconds", Histogram(JOB_DURATION), "Duration of a job run, in seconds."),
     ("crier_worker_slots", Gauge, "Number of job slots in this worker."),
     ("crier_publish_total", Counter, "Number of attempts to publish a post on an account, by outcome."),
+    ("crier_first_comments_total", Counter, "Number of attempts to publish a first comment, by outcome."),
     ("crier_replies_total", Counter, "Number of attempts to send an inbox reply, by outcome."),
     (
         "crier_inbox_sync_age_seconds",

@@ -269,6 +269,11 @@ pub fn published(platform: &'static str, outcome: AttemptOutcome) {
     counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
 }
 
+/// Records one attempt to publish a first comment.
+pub fn first_comment(platform: &'static str, outcome: AttemptOutcome) {
+    counter!("crier_first_comments_total", "platform" => platform, "outcome" => outcome.as_str()).increment(1);
+}
+
 /// Records one attempt to send a reply.
 pub fn reply(platform: &'static str, result: ReplyResult) {
     counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(1);

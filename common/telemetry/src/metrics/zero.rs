@@ -91,6 +91,7 @@ fn start_worker(kinds: &[&'static str], platforms: &[&'static str]) {
     for &platform in platforms {
         for outcome in AttemptOutcome::ALL {
             counter!("crier_publish_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
+            counter!("crier_first_comments_total", "platform" => platform, "outcome" => outcome.as_str()).increment(0);
         }
         for result in ReplyResult::ALL {
             counter!("crier_replies_total", "platform" => platform, "outcome" => result.as_str()).increment(0);

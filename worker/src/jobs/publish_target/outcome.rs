@@ -2,7 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::post::AttemptOutcome;
 
 use super::super::call_outcome::CallOutcome;
 use super::deleted;
@@ -28,16 +27,6 @@ impl CallOutcome {
         match self {
             Self::Retry { open: false, .. } => Self::Failed(deleted()),
             other => other,
-        }
-    }
-
-    /// Returns the outcome of the attempt.
-    pub(super) fn of_attempt(&self) -> AttemptOutcome {
-        match self {
-            Self::Published(_) => AttemptOutcome::Published,
-            Self::Failed(_) | Self::Expired { .. } => AttemptOutcome::Failed,
-            Self::Unknown { .. } => AttemptOutcome::Unknown,
-            Self::Retry { .. } => AttemptOutcome::Retried,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Prepares the call: checks whether to make it, and stores the state that must be stored before it.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -10,23 +11,24 @@ use crier_domain::job::ClaimedJob;
 use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
-use crier_media::Library;
-use crier_platforms::link_card::CardRequest;
-use crier_platforms::{Connector, ConnectorRegistry, Image, MarkerSeed, OutgoingPost};
+use crier_platforms::link_card::{self, CardRequest};
+use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, ReplyKind, ReplyTo};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, RunTarget, StartingCall};
-use crier_store::{Batcher, Store, StoreError, Tx, accounts, media, post_media, posts};
+use crier_store::{Batcher, StoreError, Tx, accounts, media, post_media, posts};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
-use super::daily_cap::check_daily_cap;
+use super::super::publisher::{
+    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images,
+};
 use super::run_result::{PublishRunResult, TargetResult};
-use super::{PUBLISH_CALLS, Prepared, PublishTarget, Step, Stop, images};
+use super::{ACTION, Prepared, PublishTarget, Step, Stop};
 use crate::engine::Run;
+use crate::jobs::RunError;
 use crate::jobs::account_session::{AccountSession, disconnected, expired};
-use crate::jobs::{Deps, RunError};
 
 /// The maximum number of runs per transaction: on SQLite all other writers wait for it.
 const MAX_BATCH: usize = 32;
@@ -50,11 +52,8 @@ impl PublishTarget {
 /// Prepares runs. Runs that begin together share a transaction, which costs the database little more than one run does.
 #[derive(Clone)]
 pub(super) struct Preparation {
-    store: Store,
-    platforms: Arc<ConnectorRegistry>,
-    library: Library,
+    publisher: Publisher,
     latest_publish: TimeDelta,
-    publish_timeout: TimeDelta,
 }
 
 /// The writes for all runs of a transaction, made in one statement at its end.
@@ -74,20 +73,14 @@ struct Ready {
 }
 
 impl Preparation {
-    pub fn new(deps: &Deps) -> Self {
-        Self {
-            store: deps.store.clone(),
-            platforms: deps.platforms.clone(),
-            library: deps.library.clone(),
-            latest_publish: deps.latest_publish,
-            publish_timeout: deps.platform_timeout * PUBLISH_CALLS,
-        }
+    pub fn new(publisher: Publisher, latest_publish: TimeDelta) -> Self {
+        Self { publisher, latest_publish }
     }
 
     /// Starts a batcher. Its result is `None` for a run that must be prepared in its own transaction.
     pub fn start_batches(&self) -> Batcher<Run, Option<Step<Prepared>>> {
         let preparation = self.clone();
-        Batcher::start(self.store.workers(), CONCURRENCY, move |runs: Vec<Run>| {
+        Batcher::start(self.publisher.store.workers(), CONCURRENCY, move |runs: Vec<Run>| {
             let preparation = preparation.clone();
             async move {
                 let mut prepared = Vec::with_capacity(runs.len());
@@ -118,7 +111,7 @@ impl Preparation {
             return Vec::new();
         }
         let prepared = async {
-            let mut tx = self.store.begin().await?;
+            let mut tx = self.publisher.store.begin().await?;
             let steps = self.prepare_all(&mut tx, runs, wait).await?;
             Ok((tx, steps))
         };
@@ -156,7 +149,7 @@ impl Preparation {
         let pairs: BTreeSet<_> =
             targets.iter().map(|t| (posts[&t.target.post_id].0.brand_id, t.target.account_id)).collect();
         let pairs: Vec<_> = pairs.into_iter().collect();
-        let accounts = accounts::of_brands_with_secrets(tx, self.store.cipher(), &pairs).await?;
+        let accounts = accounts::of_brands_with_secrets(tx, self.publisher.store.cipher(), &pairs).await?;
         let mut targets: HashMap<_, _> = targets.into_iter().map(|t| ((t.job_id, t.fence), t)).collect();
 
         // In the order of the accounts, whose daily caps are locked: the fixed order prevents deadlocks.
@@ -199,73 +192,140 @@ impl Preparation {
             post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
             starts.posts.push(post.id);
         }
-        let media_ids = target.media.as_ref().unwrap_or(&post.media);
-        let assets = images::in_order(media::find_many(tx, post.brand_id, media_ids).await?, media_ids);
         let missed = self.check_missed(tx, job, deleted).await?;
         let access = self.check_account(account);
-        let (assets, skip_reason) = match assets {
+        let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
+        let texts = next_texts(post, &target, at_once);
+        let (assets, skip_reason) = match load_assets(tx, post.brand_id, &texts).await? {
             Ok(assets) => (assets, missed),
-            Err(deleted) => (Vec::new(), missed.or(Some(deleted))),
+            Err(deleted) => (vec![Vec::new(); texts.len()], missed.or(Some(deleted))),
         };
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
             Ok(access) => access,
             Err(outcome) => {
                 // A run that ends without a call is an attempt as well.
                 targets::start(tx, target.id).await?;
-                return Err(Stop::Ended(TargetResult::without_call(target, outcome, self.store.now()).into()));
+                return Err(Stop::Ended(
+                    TargetResult::without_call(target, outcome, self.publisher.store.now()).into(),
+                ));
             }
         };
         // Everything that may fail comes before the call is marked as started.
-        let session = AccountSession::new(&self.store, account, &secrets, connector, self.publish_timeout);
-        let outgoing = self.build_outgoing(tx, post, &target, &session, &assets).await?;
-        let card = CardRequest::of(session.account.platform, &outgoing.text, !assets.is_empty(), &outgoing.options);
-        let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
-        let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
+        let session = AccountSession::new(&self.publisher.store, account, &secrets, connector, self.publisher.timeout);
+        let parts = self.build_parts(tx, post, &target, &session, texts.into_iter().zip(assets).collect()).await?;
         // The call begins now only if no images must be uploaded and no page must be read first.
-        let connector = &session.connector;
-        let begins = !connector.has_stages()
-            && card.is_none()
-            && !outgoing.images.iter().any(|image| images::needs_bytes(connector.image_transfer(), image));
-        let is_marked = self.start(tx, &mut target, &outgoing.marker, begins, starts).await?;
-        let prepared = Prepared {
-            target,
-            started_at: self.store.now(),
-            session,
-            outgoing,
-            assets,
-            card,
-            card_image,
-            memory: None,
-            has_open_call,
-            skip_reason,
+        let (connector, transfer) = (&session.connector, session.connector.image_transfer());
+        let is_ready = |part: &OutgoingPart| {
+            part.card.is_none() && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
         };
-        Ok(Ready { prepared, is_marked })
+        let begins = !connector.has_stages() && parts.iter().all(is_ready);
+        let mut subject = subject_of(&target);
+        let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;
+        let call = PublishCall { subject, action: ACTION, session, parts, memory: None, has_open_call, skip_reason };
+        let started_at = self.publisher.store.now();
+        Ok(Ready { prepared: Prepared { target, started_at, call }, is_marked })
     }
 
-    /// Returns the data for the platform, with the target's marker if it has one, otherwise with a new marker.
-    async fn build_outgoing(
+    /// Returns the posts of the call with their images, with the target's marker if it has one, otherwise with a new
+    /// one.
+    async fn build_parts(
         &self,
         tx: &mut Tx,
         post: &Post,
         target: &Target,
         session: &AccountSession,
-        assets: &[Asset],
-    ) -> Step<OutgoingPost> {
-        let uploads = if assets.is_empty() { Map::new() } else { post_media::uploads(tx, target.id).await? };
-        Ok(OutgoingPost {
-            target_id: target.id,
-            text: target.text(post),
-            images: self.images(assets, &session.descriptor(), &uploads)?,
-            card: None,
-            options: target.options.clone(),
-            marker: target.marker.clone().unwrap_or_else(|| {
-                let random = crier_base::random::u64();
-                session.connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random })
-            }),
-            attempt: u32::try_from(target.attempts).unwrap_or(1),
-            has_earlier_attempt: target.marker.is_some(),
-            called_at: adopt::call_time(target.call_started_at, tx.now),
-        })
+        texts: Vec<(PartText<'_>, Vec<Asset>)>,
+    ) -> Step<Vec<OutgoingPart>> {
+        let has_images = texts.iter().any(|(_, assets)| !assets.is_empty());
+        let uploads = if has_images { post_media::uploads(tx, target.id).await? } else { Map::new() };
+        let marker = target.marker.clone().unwrap_or_else(|| {
+            let (random, reply) = (crier_base::random::u64(), reply_to(target).map(|reply| reply.kind));
+            let seed = MarkerSeed { target_id: target.id, at: tx.now, random, reply, parts: texts.len() };
+            session.connector.marker(seed)
+        });
+        let descriptor = session.descriptor();
+        let mut parts = Vec::with_capacity(texts.len());
+        for (text, assets) in texts {
+            let options = options_of(target, text.position);
+            let card = CardRequest::of(session.account.platform, &text.content, !assets.is_empty(), &options);
+            let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
+            let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
+            let post = OutgoingPost {
+                target_id: target.id,
+                reply_to: reply_to(target),
+                text: text.content.into_owned(),
+                images: self.images(&assets, &descriptor, &uploads)?,
+                card: None,
+                options,
+                marker: marker.clone(),
+                attempt: u32::try_from(target.attempts).unwrap_or(1),
+                has_earlier_attempt: target.marker.is_some(),
+                called_at: adopt::call_time(target.call_started_at, tx.now),
+            };
+            parts.push(OutgoingPart { post, assets, card, card_image });
+        }
+        Ok(parts)
+    }
+}
+
+/// The text and the images of a part of a thread, or of the whole post if it has no thread.
+struct PartText<'a> {
+    /// 0 for the post itself.
+    position: usize,
+    content: Cow<'a, str>,
+    media: &'a [i64],
+}
+
+/// Returns what the next call publishes: the next part, or all parts if the platform publishes them `at_once`.
+fn next_texts<'a>(post: &'a Post, target: &'a Target, at_once: bool) -> Vec<PartText<'a>> {
+    let media = target.media.as_deref().unwrap_or(&post.media);
+    let own = PartText { position: 0, content: target.text(post).into(), media };
+    let following = target.thread(post).iter().zip(1..);
+    let following = following.map(|(part, position)| {
+        let content = Cow::Borrowed(part.content.as_str());
+        PartText { position, content, media: &part.media }
+    });
+    let rest = std::iter::once(own).chain(following).skip(target.published_parts.len());
+    rest.take(if at_once { usize::MAX } else { 1 }).collect()
+}
+
+/// Returns the images of each part. Fails if one was deleted.
+async fn load_assets(
+    tx: &mut Tx,
+    brand_id: i64,
+    texts: &[PartText<'_>],
+) -> Result<Result<Vec<Vec<Asset>>, Failure>, StoreError> {
+    let ids: Vec<i64> = texts.iter().flat_map(|text| text.media).copied().collect();
+    let found = media::find_many(tx, brand_id, &ids).await?;
+    Ok(texts.iter().map(|text| images::in_order(&found, text.media)).collect())
+}
+
+/// Returns what the next part replies to. `None` for the post itself.
+fn reply_to(target: &Target) -> Option<ReplyTo> {
+    let (root, parent) = (target.published_parts.first()?.clone(), target.published_parts.last()?.clone());
+    Some(ReplyTo { kind: ReplyKind::ThreadPart, root, parent })
+}
+
+/// Returns the options of a part. A link card that a user described belongs to the post itself.
+fn options_of(target: &Target, position: usize) -> Map<String, Value> {
+    let mut options = target.options.clone();
+    if position > 0 && options.get(link_card::OPTION).is_some_and(Value::is_object) {
+        options.remove(link_card::OPTION);
+    }
+    options
+}
+
+fn subject_of(target: &Target) -> Subject {
+    Subject {
+        kind: match target.published_parts.len() {
+            0 => SubjectKind::Post,
+            _ => SubjectKind::Part,
+        },
+        target_id: target.id,
+        account_id: target.account_id,
+        platform: target.platform,
+        attempts: target.attempts,
+        call_started_at: target.call_started_at,
     }
 }
 
@@ -331,7 +391,7 @@ impl Preparation {
                 "The account's access has expired. Refresh or reconnect it, then publish the post again.",
             ));
         }
-        match self.platforms.get(account.platform) {
+        match self.publisher.platforms.get(account.platform) {
             Some(connector) => Ok((account, secrets, connector)),
             None => Err(Failure::with_code(
                 Category::Account,
@@ -350,8 +410,13 @@ impl Preparation {
     ) -> Result<Vec<Image>, StoreError> {
         let rules = &descriptor.capabilities.media;
         let url = |asset: &Asset| match rules.downloaded {
-            true => self.library.fetch_url(self.store.cipher(), asset, descriptor.platform, self.store.now()),
-            false => Ok(self.library.url(&asset.key)),
+            true => self.publisher.library.fetch_url(
+                self.publisher.store.cipher(),
+                asset,
+                descriptor.platform,
+                self.publisher.store.now(),
+            ),
+            false => Ok(self.publisher.library.url(&asset.key)),
         };
         assets.iter().map(|asset| Ok(images::image(asset, url(asset)?, uploads, rules))).collect()
     }
@@ -360,23 +425,25 @@ impl Preparation {
     async fn start(
         &self,
         tx: &mut Tx,
-        target: &mut Target,
-        marker: &Map<String, Value>,
+        subject: &mut Subject,
+        marker: &Marker,
         begins: bool,
         starts: &mut Starts,
     ) -> Step<bool> {
-        if target.call_started_at.is_some() {
-            targets::start(tx, target.id).await?;
+        if subject.call_started_at.is_some() {
+            targets::start(tx, subject.target_id).await?;
             return Ok(false);
         }
-        if let Some(postponed) = check_daily_cap(tx, &self.platforms, target, begins).await? {
-            return Err(Stop::Ended(postponed));
+        if let Some(Ending::Postponed { until, why }) =
+            check_daily_cap(tx, &self.publisher.platforms, subject, begins).await?
+        {
+            return Err(Stop::Ended(PublishRunResult::Postponed { until, why }));
         }
         if begins {
-            starts.calls.push(StartingCall { target_id: target.id, marker: marker.clone() });
-            target.call_started_at = Some(tx.now);
+            starts.calls.push(StartingCall { target_id: subject.target_id, marker: marker.clone() });
+            subject.call_started_at = Some(tx.now);
         } else {
-            targets::start_marked(tx, target.id, marker).await?;
+            targets::start_marked(tx, subject.target_id, marker).await?;
         }
         Ok(begins)
     }

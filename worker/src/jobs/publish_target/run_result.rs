@@ -5,13 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
-use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus};
+use crier_domain::post::{AttemptOutcome, Post, PostStatus, PublishedPart, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
+use crier_platforms::Published;
 use crier_store::jobs;
 use crier_store::{Result, Tx, posts, targets};
 use crier_telemetry::metrics;
 
 use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_attempt};
+use super::super::publisher::Ending;
 use super::super::{FinishedRun, RunResult};
 use super::{ACTION, Prepared};
 
@@ -41,6 +43,8 @@ impl From<TargetResult> for PublishRunResult {
 pub struct TargetResult {
     target: Target,
     outcome: CallOutcome,
+    /// The other parts that the call published, if the platform publishes threads at once.
+    following: Vec<Published>,
     /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
     started_at: DateTime<Utc>,
@@ -56,7 +60,9 @@ impl RunResult for PublishRunResult {
 
     fn reduced(&self) -> Option<Self> {
         let ended = self.ended()?;
-        Some(TargetResult { outcome: ended.outcome.without_platform_data(), ..ended.clone() }.into())
+        let following = ended.following.iter().map(Published::minimal).collect();
+        let outcome = ended.outcome.without_platform_data();
+        Some(TargetResult { outcome, following, ..ended.clone() }.into())
     }
 
     fn observe(&self, outcome: &Outcome) {
@@ -67,6 +73,21 @@ impl RunResult for PublishRunResult {
 }
 
 impl PublishRunResult {
+    pub(super) fn of(p: Prepared, ending: Ending, timeout: TimeDelta) -> Self {
+        let (outcome, following) = match ending {
+            Ending::Postponed { until, why } => return Self::Postponed { until, why },
+            Ending::Outcome(outcome) => (outcome, Vec::new()),
+            Ending::Published(mut posts) => {
+                let following = posts.split_off(1);
+                (CallOutcome::Published(posts.remove(0)), following)
+            }
+        };
+        let credentials_version = Some(p.call.session.account.credentials_version);
+        let target = Target { call_started_at: p.call.subject.call_started_at, ..p.target };
+        let result = TargetResult::without_call(target, outcome, p.started_at);
+        TargetResult { following, credentials_version, timeout, ..result }.into()
+    }
+
     fn ended(&self) -> Option<&TargetResult> {
         match self {
             Self::Ended(ended) => Some(ended),
@@ -76,11 +97,6 @@ impl PublishRunResult {
 }
 
 impl TargetResult {
-    pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
-        let credentials_version = Some(p.session.account.credentials_version);
-        Self { credentials_version, timeout, ..Self::without_call(p.target.clone(), outcome, p.started_at) }
-    }
-
     /// Returns when a call with an unknown outcome must have ended.
     fn open_until(&self, open: bool) -> Option<DateTime<Utc>> {
         self.target.call_started_at.filter(|_| open).map(|began| began + self.timeout)
@@ -89,7 +105,7 @@ impl TargetResult {
     /// Returns the result of a run that had no account to call.
     pub fn without_call(target: Target, outcome: CallOutcome, started_at: DateTime<Utc>) -> Self {
         let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
-        Self { target, outcome, credentials_version: None, started_at, timeout, jitter }
+        Self { target, outcome, following: Vec::new(), credentials_version: None, started_at, timeout, jitter }
     }
 }
 
@@ -214,16 +230,23 @@ impl TargetResult {
             status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
             error: error.clone(),
         };
+        let end = self.target_end(post, &outcome, error.clone(), next, now);
+        let continues = end.published_parts.is_some() && !end.status.is_terminal();
+        if continues {
+            // Each part has its own attempts.
+            jobs::reset_attempts(tx, job).await?;
+        }
         let ended = EndedTarget {
             post,
             post_is_deleted,
             target: &self.target,
-            end: self.target_end(&outcome, error.clone(), next, now),
+            end,
             attempt: operator_wait.is_none().then_some(attempt),
             trace: job.trace.as_deref(),
         };
         let outcome = match next {
             Some(at) => Outcome::RetryAt(at, error.map(|e| e.message).unwrap_or_default()),
+            None if continues => Outcome::RetryAt(now, String::new()),
             None => Outcome::Done,
         };
         Ok((outcome, ended))
@@ -231,6 +254,7 @@ impl TargetResult {
 
     fn target_end(
         &self,
+        post: &Post,
         outcome: &CallOutcome,
         error: Option<Failure>,
         next: Option<DateTime<Utc>>,
@@ -238,15 +262,7 @@ impl TargetResult {
     ) -> targets::TargetOutcome {
         let target = &self.target;
         match outcome {
-            CallOutcome::Published(published) => targets::TargetOutcome {
-                status: TargetStatus::Published,
-                external_id: outcome.external_id().map(str::to_owned),
-                url: published.url.clone(),
-                error: None,
-                next_attempt_at: None,
-                published_at: Some(now),
-                call_open: false,
-            },
+            CallOutcome::Published(published) => self.published(post, published, now),
             CallOutcome::Retry { .. } => targets::TargetOutcome {
                 status: TargetStatus::Publishing,
                 external_id: target.external_id.clone(),
@@ -255,18 +271,44 @@ impl TargetResult {
                 next_attempt_at: next,
                 published_at: None,
                 call_open: outcome.is_open(),
+                published_parts: None,
             },
             CallOutcome::Failed(_) | CallOutcome::Expired { .. } | CallOutcome::Unknown { .. } => {
                 targets::TargetOutcome {
                     status: TargetStatus::Failed,
-                    external_id: None,
-                    url: None,
+                    external_id: target.published_parts.first().map(|part| part.external_id.clone()),
+                    url: target.published_parts.first().and_then(|part| part.url.clone()),
                     error,
                     next_attempt_at: None,
                     published_at: None,
                     call_open: outcome.is_open(),
+                    published_parts: None,
                 }
             }
+        }
+    }
+
+    /// Returns the end of a target after its post, or the next part of its thread, was published.
+    fn published(&self, post: &Post, published: &Published, now: DateTime<Utc>) -> targets::TargetOutcome {
+        let mut parts = self.target.published_parts.clone();
+        parts.extend(std::iter::once(published).chain(&self.following).map(|part| PublishedPart {
+            external_id: part.external_id.clone(),
+            url: part.url.clone(),
+            published_at: now,
+            other_ids: part.other_ids.clone(),
+            is_unpublished: false,
+        }));
+        let is_complete = parts.len() > self.target.thread(post).len();
+        let (first, is_single) = (parts[0].clone(), parts.len() == 1 && parts[0].other_ids.is_empty());
+        targets::TargetOutcome {
+            status: if is_complete { TargetStatus::Published } else { TargetStatus::Publishing },
+            external_id: Some(first.external_id).filter(|id| !id.is_empty()),
+            url: first.url,
+            error: None,
+            next_attempt_at: None,
+            published_at: is_complete.then_some(now),
+            call_open: false,
+            published_parts: (!is_single || !is_complete).then_some(parts),
         }
     }
 }

@@ -104,7 +104,8 @@ impl SendReply {
                 return Err(Stop::Ended(Box::new(ReplyRunResult::without_call(&conversation, message, outcome))));
             }
         };
-        let seed = MarkerSeed { target_id: id, at: tx.now, random: crier_base::random::u64() };
+        let random = crier_base::random::u64();
+        let seed = MarkerSeed { target_id: id, at: tx.now, random, reply: None, parts: 1 };
         let marker = message.marker.clone();
         let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed))).unwrap_or_default();
         let reply = OutgoingReply {

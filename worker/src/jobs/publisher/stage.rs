@@ -8,12 +8,10 @@
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, StageResult};
-use crier_store::targets;
 
 use super::super::account_session::unknown_to_transient;
 use super::super::call_outcome::CallOutcome;
-use super::run_result::PublishRunResult;
-use super::{Prepared, PublishTarget, Step, Stop};
+use super::{Ending, PublishCall, Publisher, Step, Stop, published, stop};
 use crate::engine::Run;
 
 /// The maximum number of steps in one run: the images of the largest post, and the post.
@@ -21,10 +19,10 @@ const MAX_STEPS: usize = 50;
 /// The maximum time for which a platform may process a post that it has accepted.
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
 
-impl PublishTarget {
+impl Publisher {
     /// Creates the objects that the platform needs before the call. Stops if an earlier call published the post after
     /// all, or while the platform is processing.
-    pub(super) async fn stage(&self, run: &Run, p: &mut Prepared) -> Step<()> {
+    pub(super) async fn stage(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         if !p.session.connector.has_stages() {
             return Ok(());
         }
@@ -37,15 +35,14 @@ impl PublishTarget {
             match staged.map_err(|error| self.fail(p, unknown_to_transient(error)))? {
                 StageResult::Ready => return Ok(()),
                 StageResult::Created(marker) => {
-                    p.outgoing.marker = marker;
+                    p.set_marker(&marker);
                     let mut tx = self.begin_held(run).await?;
-                    targets::set_marker(&mut tx, p.target.id, &p.outgoing.marker).await?;
+                    p.subject.set_marker(&mut tx, &marker).await?;
                     tx.commit().await?;
                 }
                 StageResult::Pending(pause) => self.wait_for_platform(run, p, pause).await?,
                 StageResult::Published(found) => {
-                    let published = self.adopt_published(run, p, found).await?;
-                    return Err(Stop::Ended(self.result(p, CallOutcome::Published(published))));
+                    return Err(published(self.adopt_published(run, p, found).await?));
                 }
             }
         }
@@ -53,10 +50,10 @@ impl PublishTarget {
         Err(self.fail(p, CallError::Transient(Failure::of(Category::PlatformError, message))))
     }
 
-    async fn stage_once(&self, run: &Run, p: &Prepared) -> Result<StageResult, CallError> {
-        let deadline = self.publish_timeout.to_std().unwrap_or_default();
-        let staged =
-            tokio::time::timeout(deadline, p.session.connector.stage(&p.session.connector_account, &p.outgoing));
+    async fn stage_once(&self, run: &Run, p: &PublishCall) -> Result<StageResult, CallError> {
+        let deadline = self.timeout.to_std().unwrap_or_default();
+        let staged = p.session.connector.stage(&p.session.connector_account, p.post());
+        let staged = tokio::time::timeout(deadline, staged);
         match run.wait_without_slot(staged).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not respond in time.")),
@@ -64,20 +61,19 @@ impl PublishTarget {
     }
 
     /// Postpones the run while the platform processes the post. Always stops.
-    pub(super) async fn wait_for_platform(&self, run: &Run, p: &Prepared, pause: TimeDelta) -> Step<()> {
+    pub(super) async fn wait_for_platform(&self, run: &Run, p: &PublishCall, pause: TimeDelta) -> Step<()> {
         let name = p.session.connector.descriptor().name;
         let mut tx = self.begin_held(run).await?;
-        let began = p.target.call_started_at;
+        let began = p.subject.call_started_at;
         if began.is_some_and(|began| tx.now - began > MAX_WAIT) {
             let message = format!("{name} accepted this post a day ago but has not reported the result.");
             let failure = Failure::of(Category::OutcomeUnknown, message);
-            return Err(Stop::Ended(self.result(p, CallOutcome::Unknown { failure, open: true })));
+            return Err(stop(CallOutcome::Unknown { failure, open: true }));
         }
         let until = tx.now + pause;
         let failure = Failure::of(Category::PlatformError, format!("{name} is processing this post."));
-        let attempts = p.target.attempts - 1;
-        targets::await_platform(&mut tx, p.target.id, attempts, &p.outgoing.marker, &failure, until).await?;
+        p.subject.await_platform(&mut tx, &p.post().marker, &failure, until).await?;
         tx.commit().await?;
-        Err(Stop::Ended(PublishRunResult::Postponed { until, why: failure.message }))
+        Err(Stop::Ended(Ending::Postponed { until, why: failure.message }))
     }
 }

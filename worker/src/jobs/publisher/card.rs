@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+use crier_domain::media::Asset;
 use crier_media::images::FittedImage;
 use crier_media::rendition::estimate_conversion_bytes;
 use crier_platforms::link_card::{CardReader, CardRequest, READ_TIMEOUT};
@@ -21,7 +22,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::images::rules_of;
-use super::{Prepared, PublishTarget, Step};
+use super::{PublishCall, Publisher, Step};
 use crate::engine::Run;
 
 /// The maximum time to read a page and its image.
@@ -29,30 +30,50 @@ const MAX_READ: Duration = Duration::from_secs(10);
 /// The maximum time to upload the image. After an expired token is renewed, the upload has this time again.
 const MAX_UPLOAD: Duration = Duration::from_secs(10);
 
-impl PublishTarget {
-    /// Makes the link card, if the post has one.
-    pub(super) async fn prepare_card(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        let Some(request) = p.card.clone() else { return Ok(()) };
-        let read = run.wait_without_slot(self.read_card(p, &request)).await;
-        let Some((card, image)) = read else {
-            p.outgoing.card = None;
-            return Ok(());
+impl Publisher {
+    /// Makes the link cards of all posts that have one.
+    pub(super) async fn prepare_cards(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        for part in 0..p.parts.len() {
+            p.parts[part].post.card = match p.parts[part].card.clone() {
+                Some(request) => self.make_card(run, p, part, &request).await?,
+                None => None,
+            };
+        }
+        Ok(())
+    }
+
+    async fn make_card(
+        &self,
+        run: &Run,
+        p: &mut PublishCall,
+        part: usize,
+        request: &CardRequest,
+    ) -> Step<Option<LinkCard>> {
+        let Some((card, image)) = run.wait_without_slot(self.read_card(p, part, request)).await else {
+            return Ok(None);
         };
         let image = match image {
             Some(image) => self.upload_card_image(run, p, &image).await?,
             None => None,
         };
-        p.outgoing.card = Some(LinkCard { image, ..card });
-        Ok(())
+        Ok(Some(LinkCard { image, ..card }))
     }
 
     /// Returns the card without its image, and the image for the platform. `None` if there is no card.
-    async fn read_card(&self, p: &Prepared, request: &CardRequest) -> Option<(LinkCard, Option<Image>)> {
+    async fn read_card(
+        &self,
+        p: &PublishCall,
+        part: usize,
+        request: &CardRequest,
+    ) -> Option<(LinkCard, Option<Image>)> {
         let cards = self.cards.of_workspace(p.session.account.workspace_id);
         let page = if request.needs_page() { cards.page(&request.url).await } else { None };
         let card = request.card(page.as_ref())?;
         let image = match request.media_id {
-            Some(_) => self.library_image(p).await,
+            Some(_) => match &p.parts[part].card_image {
+                Some(asset) => self.library_image(p, asset).await,
+                None => None,
+            },
             None => {
                 let url = page.and_then(|page| page.image);
                 timeout(MAX_READ - READ_TIMEOUT, self.page_image(p, &cards, url)).await.ok().flatten()
@@ -62,15 +83,14 @@ impl PublishTarget {
     }
 
     /// Returns the image of the page, within the limits of the platform.
-    async fn page_image(&self, p: &Prepared, cards: &CardReader, url: Option<String>) -> Option<FittedImage> {
+    async fn page_image(&self, p: &PublishCall, cards: &CardReader, url: Option<String>) -> Option<FittedImage> {
         let image = cards.image(&url?).await?;
         let converted = self.library.convert(image.bytes.clone(), &rules_of(p)).await;
         converted.inspect_err(|error| tracing::debug!(%error, "failed to convert the image of a link card")).ok()
     }
 
     /// Returns the image from the library, within the limits of the platform.
-    async fn library_image(&self, p: &Prepared) -> Option<FittedImage> {
-        let asset = p.card_image.as_ref()?;
+    async fn library_image(&self, p: &PublishCall, asset: &Asset) -> Option<FittedImage> {
         let rules = rules_of(p);
         let _permit = self.library.budget().share(estimate_conversion_bytes(asset, &rules)).await;
         let rendered = self.library.render(&asset.key, asset.mime_type, &rules).await;
@@ -79,7 +99,7 @@ impl PublishTarget {
 
     /// Uploads the image. Returns the platform's reference, or `None` if the upload fails. Refreshes an expired access
     /// token once.
-    async fn upload_card_image(&self, run: &Run, p: &mut Prepared, image: &Image) -> Step<Option<Value>> {
+    async fn upload_card_image(&self, run: &Run, p: &mut PublishCall, image: &Image) -> Step<Option<Value>> {
         let uploaded = self.try_upload(run, p, image, MAX_UPLOAD).await?;
         Ok(uploaded.inspect_err(|error| tracing::info!(%error, "failed to upload the image of a link card")).ok())
     }

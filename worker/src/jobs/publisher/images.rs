@@ -19,16 +19,13 @@ use crier_store::post_media;
 use serde_json::{Map, Value};
 
 use super::super::account_session::unknown_to_transient;
-use super::{Prepared, PublishTarget, Step};
+use super::{OutgoingPart, PublishCall, Publisher, Step, SubjectKind};
 use crate::engine::Run;
 
 /// Returns the images in the order of `ids`. Fails if one was deleted.
-pub(super) fn in_order(mut found: Vec<Asset>, ids: &[i64]) -> Result<Vec<Asset>, Failure> {
-    let mut take = |id: &i64| {
-        let at = found.iter().position(|asset| asset.id == *id).ok_or_else(|| deleted(*id))?;
-        Ok(found.swap_remove(at))
-    };
-    ids.iter().map(&mut take).collect()
+pub(in crate::jobs) fn in_order(found: &[Asset], ids: &[i64]) -> Result<Vec<Asset>, Failure> {
+    let find = |id: &i64| found.iter().find(|asset| asset.id == *id).cloned().ok_or_else(|| deleted(*id));
+    ids.iter().map(find).collect()
 }
 
 fn deleted(id: i64) -> Failure {
@@ -40,7 +37,7 @@ fn deleted(id: i64) -> Failure {
 }
 
 /// Returns whether the bytes of an image must be loaded, for an upload before the call or for the call itself.
-pub(super) fn needs_bytes(transfer: ImageTransfer, image: &Image) -> bool {
+pub(in crate::jobs) fn needs_bytes(transfer: ImageTransfer, image: &Image) -> bool {
     match transfer {
         ImageTransfer::Uploaded => image.uploaded.is_none(),
         ImageTransfer::Inline => image.bytes.is_empty(),
@@ -50,7 +47,7 @@ pub(super) fn needs_bytes(transfer: ImageTransfer, image: &Image) -> bool {
 
 /// Returns an image without its bytes, with the URL from which the platform may download it. Its alt text is cut to the
 /// platform's maximum length.
-pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, rules: &MediaRules) -> Image {
+pub(in crate::jobs) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, rules: &MediaRules) -> Image {
     let max = rules.max_alt_text.map_or(usize::MAX, |max| max as usize);
     let uploaded = uploads.get(&asset.id.to_string());
     Image {
@@ -66,9 +63,9 @@ pub(super) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, ru
     }
 }
 
-impl PublishTarget {
+impl Publisher {
     /// Transfers the images in the way that the platform requires.
-    pub(super) async fn prepare_images(&self, run: &Run, p: &mut Prepared) -> Step<()> {
+    pub(super) async fn prepare_images(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         match p.session.connector.image_transfer() {
             ImageTransfer::Uploaded => self.upload_all(run, p).await,
             ImageTransfer::Inline => self.load_all(p).await,
@@ -78,33 +75,34 @@ impl PublishTarget {
 
     /// Transfers the images again, also that of the link card, after the platform reported that the uploads no longer
     /// exist.
-    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        p.outgoing.images.iter_mut().for_each(|image| image.uploaded = None);
+    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        let images = p.parts.iter_mut().flat_map(|part| &mut part.post.images);
+        images.for_each(|image| image.uploaded = None);
         self.store_uploads(run, p).await?;
         self.prepare_images(run, p).await?;
-        self.prepare_card(run, p).await
+        self.prepare_cards(run, p).await
     }
 
-    async fn upload_all(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        for index in 0..p.outgoing.images.len() {
-            if p.outgoing.images[index].uploaded.is_some() {
+    async fn upload_all(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        for place in places(p) {
+            if image_at(p, place).uploaded.is_some() {
                 continue;
             }
-            let memory = estimate_conversion_bytes(&p.assets[index], &rules_of(p));
+            let memory = estimate_conversion_bytes(asset_at(p, place), &rules_of(p));
             let mut permit = self.library.budget().share(memory).await;
-            let image = self.load(p, index).await?;
+            let image = self.load(p, place).await?;
             permit.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
-            p.outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
+            image_at_mut(p, place).uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
             self.store_uploads(run, p).await?;
         }
         Ok(())
     }
 
     /// Uploads one image.
-    async fn upload(&self, run: &Run, p: &mut Prepared, image: &Image) -> Step<Value> {
+    async fn upload(&self, run: &Run, p: &mut PublishCall, image: &Image) -> Step<Value> {
         // An upload may be several requests, each with the platform's timeout, like a publish.
-        let deadline = self.publish_timeout.to_std().unwrap_or_default();
+        let deadline = self.timeout.to_std().unwrap_or_default();
         let uploaded = self.try_upload(run, p, image, deadline).await?;
         uploaded.map_err(|error| self.fail(p, unknown_to_transient(error)))
     }
@@ -113,7 +111,7 @@ impl PublishTarget {
     pub(super) async fn try_upload(
         &self,
         run: &Run,
-        p: &mut Prepared,
+        p: &mut PublishCall,
         image: &Image,
         deadline: Duration,
     ) -> Step<Result<Value, CallError>> {
@@ -128,11 +126,11 @@ impl PublishTarget {
     async fn upload_once(
         &self,
         run: &Run,
-        p: &Prepared,
+        p: &PublishCall,
         image: &Image,
         deadline: Duration,
     ) -> Result<Value, CallError> {
-        let upload = p.session.connector.upload(&p.session.connector_account, &p.outgoing, image);
+        let upload = p.session.connector.upload(&p.session.connector_account, p.post(), image);
         match run.wait_without_slot(tokio::time::timeout(deadline, upload)).await {
             Ok(result) => result,
             Err(_) => Err(CallError::network("The platform did not accept an image in time.")),
@@ -140,39 +138,42 @@ impl PublishTarget {
     }
 
     /// Stores the platform's names of the images.
-    async fn store_uploads(&self, run: &Run, p: &Prepared) -> Step<()> {
-        let named = p.outgoing.images.iter().filter_map(|image| {
+    async fn store_uploads(&self, run: &Run, p: &PublishCall) -> Step<()> {
+        if p.subject.kind == SubjectKind::FirstComment {
+            return Ok(());
+        }
+        let named = p.parts.iter().flat_map(|part| &part.post.images).filter_map(|image| {
             let uploaded = image.uploaded.as_ref()?;
             Some((image.id.to_string(), uploaded.name.clone()))
         });
         let mut tx = self.begin_held(run).await?;
-        post_media::set_uploads(&mut tx, p.target.id, &named.collect()).await?;
+        post_media::set_uploads(&mut tx, p.subject.target_id, &named.collect()).await?;
         Ok(tx.commit().await?)
     }
 
     /// Loads the bytes of all images. Their memory permit is held until the run ends.
-    async fn load_all(&self, p: &mut Prepared) -> Step<()> {
+    async fn load_all(&self, p: &mut PublishCall) -> Step<()> {
         let rules = rules_of(p);
-        let output: u64 = p.assets.iter().map(|asset| estimate_output_bytes(asset, &rules)).sum();
-        let conversion =
-            p.assets.iter().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
+        let assets = || p.parts.iter().flat_map(|part| &part.assets);
+        let output: u64 = assets().map(|asset| estimate_output_bytes(asset, &rules)).sum();
+        let conversion = assets().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
         if conversion == 0 {
             return Ok(());
         }
         let mut permit = self.library.budget().share(output + conversion).await;
-        for index in 0..p.assets.len() {
-            p.outgoing.images[index] = self.load(p, index).await?;
+        for place in places(p) {
+            *image_at_mut(p, place) = self.load(p, place).await?;
         }
-        permit.shrink_to(p.outgoing.images.iter().map(|image| image.bytes.len() as u64).sum());
+        permit.shrink_to(places(p).into_iter().map(|place| image_at(p, place).bytes.len() as u64).sum());
         p.memory = Some(permit);
         Ok(())
     }
 
     /// Returns an image with its bytes, converted for the platform.
-    async fn load(&self, p: &Prepared, index: usize) -> Step<Image> {
-        let asset = &p.assets[index];
+    async fn load(&self, p: &PublishCall, place: Place) -> Step<Image> {
+        let asset = asset_at(p, place);
         let error = match self.library.render(&asset.key, asset.mime_type, &rules_of(p)).await {
-            Ok(fitted) => return Ok(with_bytes(&p.outgoing.images[index], fitted)),
+            Ok(fitted) => return Ok(with_bytes(image_at(p, place), fitted)),
             Err(error) => error,
         };
         let transient = |category, message| CallError::Transient(Failure::of(category, message));
@@ -194,7 +195,27 @@ impl PublishTarget {
     }
 }
 
-pub(super) fn rules_of(p: &Prepared) -> MediaRules {
+/// The place of an image: the index of its part, and its index there.
+type Place = (usize, usize);
+
+fn places(p: &PublishCall) -> Vec<Place> {
+    let of_part = |(part, outgoing): (usize, &OutgoingPart)| (0..outgoing.assets.len()).map(move |image| (part, image));
+    p.parts.iter().enumerate().flat_map(of_part).collect()
+}
+
+fn asset_at(p: &PublishCall, (part, image): Place) -> &Asset {
+    &p.parts[part].assets[image]
+}
+
+fn image_at(p: &PublishCall, (part, image): Place) -> &Image {
+    &p.parts[part].post.images[image]
+}
+
+fn image_at_mut(p: &mut PublishCall, (part, image): Place) -> &mut Image {
+    &mut p.parts[part].post.images[image]
+}
+
+pub(super) fn rules_of(p: &PublishCall) -> MediaRules {
     p.session.descriptor().into_owned().capabilities.media
 }
 

@@ -2,77 +2,92 @@
 
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, ReconcileResult};
-use crier_store::adoptions::Adopter;
-use crier_store::targets;
 
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
-use super::{ACTION, Prepared, PublishTarget, Step, Stop};
+use super::{Ending, PublishCall, Publisher, Step, Stop, published, stop};
 use crate::engine::Run;
 
-impl PublishTarget {
+/// What the platform has of an earlier call.
+enum Found {
+    Post(ReconcileResult),
+    /// All parts of a thread.
+    Thread(Vec<Published>),
+}
+
+impl Publisher {
     /// Queries the platform for the outcome of the earlier call. Stops unless that call did not and will not publish
     /// the post, and the post should still be published.
-    pub(super) async fn reconcile(&self, run: &Run, p: &mut Prepared) -> Step<()> {
-        let stop = |p: &Prepared, outcome| Err(Stop::Ended(self.result(p, outcome)));
+    pub(super) async fn reconcile(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         if !p.session.connector.can_reconcile() {
-            return stop(p, CallOutcome::reconcile_unsupported(ACTION));
+            return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
         }
-        let mut reconciled =
-            run.wait_without_slot(p.session.connector.reconcile(&p.session.connector_account, &p.outgoing)).await;
+        let mut reconciled = run.wait_without_slot(self.query(p)).await;
         if let Err(CallError::AuthExpired(failure)) = reconciled {
             self.refresh(run, p, failure).await?;
-            reconciled = p.session.connector.reconcile(&p.session.connector_account, &p.outgoing).await;
+            reconciled = self.query(p).await;
         }
         match reconciled {
-            Ok(ReconcileResult::Found(published)) => return stop(p, CallOutcome::Published(published)),
-            Ok(ReconcileResult::Unsupported) => return stop(p, CallOutcome::reconcile_unsupported(ACTION)),
-            Ok(ReconcileResult::Matches(found)) => match self.adopt(run, p, found).await? {
-                Adoption::One(published) => return stop(p, CallOutcome::Published(*published)),
-                Adoption::Several => return stop(p, CallOutcome::ambiguous(ACTION)),
+            Ok(Found::Thread(posts)) => return Err(Stop::Ended(Ending::Published(posts))),
+            Ok(Found::Post(ReconcileResult::Found(post))) => return Err(published(post)),
+            Ok(Found::Post(ReconcileResult::Unsupported)) => {
+                return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
+            }
+            Ok(Found::Post(ReconcileResult::Matches(found))) => match self.adopt(run, p, found).await? {
+                Adoption::One(post) => return Err(published(*post)),
+                Adoption::Several => return Err(stop(CallOutcome::ambiguous(p.action))),
                 Adoption::None => {}
             },
-            Ok(ReconcileResult::PublishedAmong(found)) => {
-                let published = self.adopt_published(run, p, found).await?;
-                return stop(p, CallOutcome::Published(published));
+            Ok(Found::Post(ReconcileResult::PublishedAmong(found))) => {
+                return Err(published(self.adopt_published(run, p, found).await?));
             }
-            Ok(ReconcileResult::Absent) => {}
-            Ok(ReconcileResult::Pending(pause)) => return self.wait_for_platform(run, p, pause).await,
-            Ok(ReconcileResult::Rejected(error)) => {
-                (p.has_open_call, p.target.call_started_at) = (false, None);
+            Ok(Found::Post(ReconcileResult::Absent)) => {}
+            Ok(Found::Post(ReconcileResult::Pending(pause))) => return self.wait_for_platform(run, p, pause).await,
+            Ok(Found::Post(ReconcileResult::Rejected(error))) => {
+                (p.has_open_call, p.subject.call_started_at) = (false, None);
                 return Err(self.fail(p, error));
             }
             // The query failed: the outcome of the earlier call stays unknown.
             Err(error) => return Err(self.fail(p, error)),
         }
-        if p.outgoing.called_at.is_none() {
+        if p.post().called_at.is_none() {
             // The earlier call may still be in progress, and its deadline is unknown.
-            return stop(p, CallOutcome::reconcile_unsupported(ACTION));
+            return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
         }
-        let deadline = p.target.call_started_at.map(|began| self.call_deadline(began));
+        let deadline = p.subject.call_started_at.map(|began| self.call_deadline(began));
         if let Some(deadline) = deadline.filter(|deadline| self.store.now() < *deadline) {
             let message = "Waiting until the earlier call to the platform must have ended.";
             let failure = Failure::of(Category::Network, message);
-            return stop(p, CallOutcome::Retry { at: Some(deadline), failure, open: true });
+            return Err(stop(CallOutcome::Retry { at: Some(deadline), failure, open: true }));
         }
-        (p.has_open_call, p.target.call_started_at) = (false, None);
+        (p.has_open_call, p.subject.call_started_at) = (false, None);
         match p.skip_reason.take() {
-            Some(failure) => stop(p, CallOutcome::Failed(failure)),
+            Some(failure) => Err(stop(CallOutcome::Failed(failure))),
             None => Ok(()),
         }
     }
 
-    /// Decides which of the candidates is the target's post, and stores that.
-    async fn adopt(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Adoption> {
+    /// Queries the platform once.
+    async fn query(&self, p: &PublishCall) -> Result<Found, CallError> {
+        let (connector, account) = (&p.session.connector, &p.session.connector_account);
+        if p.parts.len() == 1 {
+            return connector.reconcile(account, p.post()).await.map(Found::Post);
+        }
+        let found = connector.reconcile_thread(account, &p.posts()).await?;
+        Ok(found.map_or(Found::Post(ReconcileResult::Absent), Found::Thread))
+    }
+
+    /// Decides which of the candidates is the post, and stores that.
+    async fn adopt(&self, run: &Run, p: &PublishCall, found: Vec<Published>) -> Step<Adoption> {
         let mut tx = self.begin_held(run).await?;
-        let adopted = adopt::adopt(&mut tx, &p.session.account, Adopter::Target(p.target.id), found).await?;
+        let adopted = adopt::adopt(&mut tx, &p.session.account, p.subject.adopter(), found).await?;
         tx.commit().await?;
         Ok(adopted)
     }
 
-    /// Like `adopt`, for a target that is published in any case. Its id is empty if it is unknown.
-    pub(super) async fn adopt_published(&self, run: &Run, p: &Prepared, found: Vec<Published>) -> Step<Published> {
+    /// Like `adopt`, for a post that is published in any case. Its id is empty if it is unknown.
+    pub(super) async fn adopt_published(&self, run: &Run, p: &PublishCall, found: Vec<Published>) -> Step<Published> {
         Ok(match self.adopt(run, p, found).await? {
             Adoption::One(published) => *published,
             Adoption::None | Adoption::Several => Published::new("", None),
@@ -81,26 +96,28 @@ impl PublishTarget {
 
     /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call
     /// (if it `counts`) would exceed the daily cap.
-    pub(super) async fn store_call_marker(&self, run: &Run, p: &mut Prepared, counts: bool) -> Step<()> {
+    pub(super) async fn store_call_marker(&self, run: &Run, p: &mut PublishCall, counts: bool) -> Step<()> {
         let mut tx = self.begin_held(run).await?;
-        if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.target, true).await? {
+        if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.subject, true).await? {
             tx.commit().await?;
             return Err(Stop::Ended(postponed));
         }
-        targets::mark_call(&mut tx, p.target.id, &p.outgoing.marker).await?;
-        p.target.call_started_at = Some(tx.now);
+        let marker = p.post().marker.clone();
+        p.subject.mark_call(&mut tx, &marker).await?;
         run.set_marked();
         Ok(tx.commit().await?)
     }
 
-    /// Publishes the post. Retries once after refreshing an expired access token, and once after repeating uploads that
+    /// Publishes the posts of the call. Retries once after refreshing an expired access token, and once after repeating uploads that
     /// the platform lost.
-    pub(super) async fn publish(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
+    pub(super) async fn publish(&self, run: &Run, p: &mut PublishCall) -> Step<Vec<Published>> {
         let mut uploaded_again = false;
         loop {
             match self.call(run, p).await {
                 Ok(published) => {
-                    self.store_renewed_secrets(p, &published).await;
+                    for post in &published {
+                        self.store_renewed_secrets(p, post).await;
+                    }
                     return Ok(published);
                 }
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
@@ -109,7 +126,7 @@ impl PublishTarget {
                     self.upload_images_again(run, p).await?;
                 }
                 Err(CallError::Accepted { post, .. }) => {
-                    p.outgoing.marker = post.marker;
+                    p.set_marker(&post.marker);
                     self.wait_for_platform(run, p, post.pause).await?;
                 }
                 Err(error) => return Err(self.fail(p, error)),
@@ -123,18 +140,17 @@ impl PublishTarget {
     /// Publishes once, possibly with several requests, within one deadline from the stored start time. After the
     /// deadline, another run may rely on the platform's response that there is no such post, so a process that was
     /// frozen before the call must not call any more.
-    async fn call(&self, run: &Run, p: &Prepared) -> Result<Published, CallError> {
+    async fn call(&self, run: &Run, p: &PublishCall) -> Result<Vec<Published>, CallError> {
         let now = self.store.now();
         let remaining =
-            (self.call_deadline(p.target.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
+            (self.call_deadline(p.subject.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
         if remaining.is_zero() {
             return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
         run.set_in_doubt(true);
-        let call =
-            tokio::time::timeout(remaining, p.session.connector.publish(&p.session.connector_account, &p.outgoing));
+        let call = tokio::time::timeout(remaining, self.publish_once(p));
         let call = async {
-            if p.session.connector.waits_externally(&p.outgoing) {
+            if p.session.connector.waits_externally(p.post()) {
                 run.call_and_wait(call).await
             } else {
                 run.call(call).await
@@ -147,9 +163,17 @@ impl PublishTarget {
         result
     }
 
+    async fn publish_once(&self, p: &PublishCall) -> Result<Vec<Published>, CallError> {
+        let (connector, account) = (&p.session.connector, &p.session.connector_account);
+        if p.parts.len() == 1 {
+            return Ok(vec![connector.publish(account, p.post()).await?]);
+        }
+        connector.publish_thread(account, &p.posts()).await
+    }
+
     /// Stores the account data that the platform returned with the post. If this fails, the post is published
     /// nevertheless, and the next call returns the same data again.
-    async fn store_renewed_secrets(&self, p: &mut Prepared, published: &Published) {
+    async fn store_renewed_secrets(&self, p: &mut PublishCall, published: &Published) {
         let Some(secrets) = published.secrets.clone() else { return };
         let (account, times) = (p.session.account.id, p.session.account.token_expires_at.into());
         if let Err(error) = p.session.store_secrets(secrets, times).await {

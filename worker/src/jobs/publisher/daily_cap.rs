@@ -7,33 +7,33 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::post::Target;
+use crier_domain::platform::Platform;
 use crier_platforms::ConnectorRegistry;
 use crier_store::{Result, Tx, calls, targets};
 
-use super::run_result::PublishRunResult;
+use super::{Ending, Subject, SubjectKind};
 
-/// Counts a call if one `begins` now. If the account's daily cap is reached, postpones the target and returns the run's
-/// result. The caller commits.
-pub(super) async fn check_daily_cap(
+/// Counts a call for a post if one `begins` now. If the account's daily cap is reached, postpones the target and returns
+/// how the run ends. The caller commits. Later parts of a thread and comments do not count.
+pub(in crate::jobs) async fn check_daily_cap(
     tx: &mut Tx,
     platforms: &ConnectorRegistry,
-    target: &Target,
+    subject: &Subject,
     begins: bool,
-) -> Result<Option<PublishRunResult>> {
-    let Some(cap) = platforms.daily_posts(target.platform) else { return Ok(None) };
+) -> Result<Option<Ending>> {
+    let cap = platforms.daily_posts(subject.platform).filter(|_| subject.kind == SubjectKind::Post);
+    let Some(cap) = cap else { return Ok(None) };
     let full = match begins {
-        true => calls::begin(tx, target.account_id, cap).await?,
-        false => calls::full_until(tx, target.account_id, cap).await?,
+        true => calls::begin(tx, subject.account_id, cap).await?,
+        false => calls::full_until(tx, subject.account_id, cap).await?,
     };
     let Some(until) = full else { return Ok(None) };
-    let failure = daily_cap_failure(target, cap, until);
-    targets::postpone(tx, target.id, target.attempts - 1, &failure, until).await?;
-    Ok(Some(PublishRunResult::Postponed { until, why: failure.message }))
+    let failure = daily_cap_failure(subject.platform, cap, until);
+    targets::postpone(tx, subject.target_id, subject.attempts - 1, &failure, until).await?;
+    Ok(Some(Ending::Postponed { until, why: failure.message }))
 }
 
-fn daily_cap_failure(target: &Target, cap: u32, until: DateTime<Utc>) -> Failure {
-    let platform = target.platform;
+fn daily_cap_failure(platform: Platform, cap: u32, until: DateTime<Utc>) -> Failure {
     let at = until.to_rfc3339_opts(SecondsFormat::Secs, true);
     Failure::of(
         Category::RateLimited,
