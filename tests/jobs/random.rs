@@ -20,7 +20,7 @@ use crate::support::store::TestStore;
 
 /// The next event for one of the notified jobs, or for all of them.
 #[derive(Clone, Copy, Debug)]
-enum Step {
+pub(super) enum Step {
     Publish,
     Transient,
     Permanent,
@@ -43,7 +43,7 @@ enum Step {
     Wait(i64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => Just(Step::Publish),
         2 => Just(Step::Transient),
@@ -121,7 +121,7 @@ async fn run_scenario(w: TestWorker, can_reconcile: bool, steps: &[(usize, Step)
     assert_matches_platform(&w, post, &targets, can_reconcile).await;
 }
 
-async fn execute(w: &TestWorker, id: i64, step: Step) {
+pub(super) async fn execute(w: &TestWorker, id: i64, step: Step) {
     w.fake.clear_script();
     let gate = Gate::new();
     match step {

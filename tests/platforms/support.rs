@@ -10,12 +10,13 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::application::Application;
 use crier_domain::platform::{ConnectTarget, Platform};
+use crier_domain::post::PublishedPart;
 use crier_http::HttpClient;
 use crier_platforms::address::UrlCheck;
 use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, Secrets, UploadedImage,
+    Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo, Secrets, UnpublishPost, UploadedImage,
 };
 use secrecy::SecretString;
 use serde_json::{Map, Value};
@@ -76,13 +77,14 @@ pub fn account(external_id: &str, fields: Value) -> ConnectorAccount {
 }
 
 pub fn marker(connector: &dyn Connector) -> Marker {
-    connector.marker(MarkerSeed { target_id: 7, at: now(), random: 99 })
+    connector.marker(MarkerSeed { target_id: 7, at: now(), random: 99, reply: None, parts: 1 })
 }
 
 pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
     let (images, options) = (Vec::new(), Map::new());
     OutgoingPost {
         target_id: 7,
+        reply_to: None,
         text: text.to_owned(),
         images,
         card: None,
@@ -91,6 +93,45 @@ pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
         attempt: 1,
         has_earlier_attempt: false,
         called_at: Some(now()),
+    }
+}
+
+/// A part of a thread that is on the platform.
+pub fn published_part(external_id: &str) -> PublishedPart {
+    PublishedPart {
+        external_id: external_id.to_owned(),
+        url: None,
+        published_at: now(),
+        other_ids: Vec::new(),
+        is_unpublished: false,
+    }
+}
+
+/// The next part of a thread that begins with `root`, after `parent`.
+pub fn part_of(connector: &dyn Connector, text: &str, root: &str, parent: &str) -> OutgoingPost {
+    reply(connector, text, ReplyKind::ThreadPart, root, parent)
+}
+
+/// The first comment on a post.
+pub fn comment_on(connector: &dyn Connector, text: &str, post: &str) -> OutgoingPost {
+    reply(connector, text, ReplyKind::Comment, post, post)
+}
+
+fn reply(connector: &dyn Connector, text: &str, kind: ReplyKind, root: &str, parent: &str) -> OutgoingPost {
+    let marker = connector.marker(MarkerSeed { target_id: 7, at: now(), random: 99, reply: Some(kind), parts: 1 });
+    let reply_to = Some(ReplyTo { kind, root: published_part(root), parent: published_part(parent) });
+    OutgoingPost { reply_to, marker, ..post(connector, text) }
+}
+
+pub fn unpublish_post(external_id: &str) -> UnpublishPost {
+    UnpublishPost {
+        external_id: external_id.to_owned(),
+        url: None,
+        is_comment: false,
+        other_ids: Vec::new(),
+        published_at: now(),
+        marker: None,
+        options: Map::new(),
     }
 }
 

@@ -33,3 +33,7 @@ pub fn auth_expired() -> CallError {
 pub fn rate_limited(until: DateTime<Utc>) -> CallError {
     CallError::RateLimited { until: Some(until), failure: Failure::of(Category::RateLimited, "The fake asks to wait.") }
 }
+
+pub fn gone() -> Failure {
+    Failure::with_code(Category::PlatformRejected, "parent_missing", "The fake does not know the post to reply to.")
+}

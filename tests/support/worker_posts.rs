@@ -8,12 +8,12 @@ use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
 use crier_domain::media::AssetType;
-use crier_domain::post::{Attempt, Post, PostStatus, Target};
+use crier_domain::post::{Attempt, FirstComment, Post, PostStatus, StoredFirstComment, Target, ThreadPart};
 use crier_domain::webhook::{Delivery, Webhook};
 use crier_media::{self as media, AssetDetails, Owner};
 use crier_platforms::Connector as _;
 use crier_store::webhooks::{self, NewWebhook};
-use crier_store::{accounts, deliveries, jobs, post_media, posts, targets};
+use crier_store::{accounts, deliveries, first_comments, jobs, post_media, posts, targets};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::jobs::TestWorker;
@@ -63,6 +63,28 @@ impl TestWorker {
     pub async fn publish_one(&self) -> (i64, i64) {
         let (post, created) = self.publish(&[self.account.id]).await;
         (post, created[0])
+    }
+
+    /// Like `publish_one`, with these parts after the post.
+    pub async fn publish_thread(&self, texts: &[&str]) -> (i64, i64) {
+        let (post, target) = self.publish_one().await;
+        let part = |text: &&str| ThreadPart { content: (*text).to_owned(), media: Vec::new() };
+        self.change_post(post, |p| p.thread = texts.iter().map(part).collect()).await;
+        (post, target)
+    }
+
+    /// Like `publish_one`, with a first comment.
+    pub async fn publish_with_comment(&self, comment: &str, delay_seconds: i64) -> (i64, i64) {
+        let (post, target) = self.publish_one().await;
+        let comment = FirstComment { content: comment.to_owned(), delay_seconds };
+        self.change_post(post, |p| p.first_comment = Some(comment)).await;
+        (post, target)
+    }
+
+    /// Returns the stored first comment of a target.
+    pub async fn comment(&self, target: i64) -> StoredFirstComment {
+        let found = first_comments::find(&mut self.conn().await, target).await.expect("a query");
+        found.expect("the target has a comment")
     }
 
     /// Creates a scheduled post on the worker's account, and returns the ids of the post and its target.

@@ -1,7 +1,6 @@
 //! The fake platform as a connector.
 
 use async_trait::async_trait;
-use chrono::TimeDelta;
 
 use super::*;
 
@@ -75,41 +74,32 @@ impl Connector for FakePlatform {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        self.called("publish", Some(post));
+        Ok(self.follow_script(account, std::slice::from_ref(post)).await?.remove(0))
+    }
+
+    fn publishes_threads_at_once(&self) -> bool {
+        self.publishes_threads_at_once.load(Ordering::SeqCst)
+    }
+
+    async fn publish_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Vec<Published>, CallError> {
+        self.follow_script(account, parts).await
+    }
+
+    async fn reconcile_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Option<Vec<Published>>, CallError> {
+        self.called("reconcile", parts.first());
         self.check_token(account)?;
-        self.published_images.lock().expect("no panic").push(post.images.clone());
-        let next = self.script.lock().expect("no panic").pop_front();
-        match next.unwrap_or(PublishStep::Publish) {
-            PublishStep::Publish => Ok(self.accept(post)),
-            PublishStep::PublishAs(published) => {
-                self.accept(post);
-                Ok(published)
-            }
-            PublishStep::Reject(error) => Err(error),
-            PublishStep::AcceptAnd(error) => {
-                self.accept(post);
-                Err(error)
-            }
-            PublishStep::Wait(gate) => {
-                gate.enter().await;
-                Ok(self.accept(post))
-            }
-            PublishStep::WaitAndReject(gate, error) => {
-                gate.enter().await;
-                Err(error)
-            }
-            PublishStep::AcceptAndHang(gate) => {
-                self.accept(post);
-                gate.hang().await
-            }
-            PublishStep::AcceptLater(gate, seconds) => {
-                let at = self.clock.now() + TimeDelta::seconds(seconds);
-                self.late.lock().expect("no panic").push((at, key(post), post.text.clone()));
-                gate.hang().await
-            }
-            PublishStep::Hang(gate) => gate.hang().await,
-            PublishStep::Panic => panic!("the connector panics, as the test wants"),
-        }
+        let posts = self.posts();
+        let found = posts.iter().filter(|posted| posted.marker == key(&parts[0]));
+        let found: Vec<Published> = found.map(|posted| published(&posted.id)).collect();
+        Ok(Some(found).filter(|found| !found.is_empty()))
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {

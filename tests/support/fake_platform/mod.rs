@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::clock::Clock;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::catalogue;
@@ -96,6 +96,8 @@ pub struct Posted {
     pub marker: String,
     pub text: String,
     pub id: String,
+    /// The id of the post that it replies to.
+    pub parent: Option<String>,
 }
 
 /// A recorded call.
@@ -110,6 +112,7 @@ pub struct FakePlatform {
     platform: Platform,
     clock: Clock,
     can_reconcile: AtomicBool,
+    publishes_threads_at_once: AtomicBool,
     script: Mutex<VecDeque<PublishStep>>,
     reconcile_results: Mutex<VecDeque<Result<ReconcileResult, CallError>>>,
     refreshes: Mutex<VecDeque<Result<RefreshedTokens, CallError>>>,
@@ -123,7 +126,7 @@ pub struct FakePlatform {
     /// The images of each publish call.
     published_images: Mutex<Vec<Vec<Image>>>,
     /// Posts that the platform accepts at a later time.
-    late: Mutex<Vec<(DateTime<Utc>, String, String)>>,
+    late: Mutex<Vec<(DateTime<Utc>, Vec<OutgoingPost>)>>,
     calls: Mutex<Vec<Call>>,
     panics_at_marker: AtomicUsize,
     /// Blocks the next reconcile response after it is computed.
@@ -149,6 +152,7 @@ impl FakePlatform {
             inbox: FakeInbox::new(clock.clone()),
             clock,
             can_reconcile: AtomicBool::new(true),
+            publishes_threads_at_once: AtomicBool::new(false),
             script: Mutex::default(),
             reconcile_results: Mutex::default(),
             refreshes: Mutex::default(),
@@ -240,6 +244,21 @@ impl FakePlatform {
         self.metrics_errors.lock().expect("no panic").extend(errors);
     }
 
+    /// Publishes all parts of a thread in one call from now on.
+    pub fn publish_threads_at_once(&self) {
+        self.publishes_threads_at_once.store(true, Ordering::SeqCst);
+    }
+
+    /// Deletes a post, as a person on the platform does.
+    pub fn delete_post(&self, id: &str) {
+        self.posts.lock().expect("no panic").retain(|posted| posted.id != id);
+    }
+
+    /// Shows a deleted post again, before all others.
+    pub fn restore_post(&self, post: Posted) {
+        self.posts.lock().expect("no panic").insert(0, post);
+    }
+
     /// Disables reconciliation.
     pub fn disable_reconcile(&self) {
         self.can_reconcile.store(false, Ordering::SeqCst);
@@ -274,8 +293,8 @@ impl FakePlatform {
     pub fn posts(&self) -> Vec<Posted> {
         let now = self.clock.now();
         let late: Vec<_> = self.late.lock().expect("no panic").extract_if(.., |(at, ..)| *at <= now).collect();
-        for (_, marker, text) in late {
-            self.take(marker, text);
+        for (_, parts) in late {
+            self.take(&parts);
         }
         self.posts.lock().expect("no panic").clone()
     }
@@ -294,15 +313,71 @@ impl FakePlatform {
         self.calls.lock().expect("no panic").push(Call { what, marker, at: self.clock.now() });
     }
 
-    fn accept(&self, post: &OutgoingPost) -> Published {
-        published(&self.take(key(post), post.text.clone()))
+    fn accept(&self, parts: &[OutgoingPost]) -> Vec<Published> {
+        self.take(parts).iter().map(|id| published(id)).collect()
     }
 
-    fn take(&self, marker: String, text: String) -> String {
-        let id = format!("post-{}", self.count.fetch_add(1, Ordering::SeqCst) + 1);
-        self.posts.lock().expect("no panic").push(Posted { marker, text, id: id.clone() });
+    /// Adds posts, each of which replies to the one before.
+    fn take(&self, parts: &[OutgoingPost]) -> Vec<String> {
+        let mut ids: Vec<String> = Vec::new();
+        for post in parts {
+            let id = format!("post-{}", self.count.fetch_add(1, Ordering::SeqCst) + 1);
+            let replied_to = post.reply_to.as_ref().map(|reply| reply.parent.external_id.clone());
+            let parent = ids.last().cloned().or(replied_to);
+            let posted = Posted { marker: key(post), text: post.text.clone(), id: id.clone(), parent };
+            self.posts.lock().expect("no panic").push(posted);
+            ids.push(id);
+        }
         self.accepted.add_permits(1);
-        id
+        ids
+    }
+
+    /// Acts as the script says for the next call.
+    async fn follow_script(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Vec<Published>, CallError> {
+        let post = &parts[0];
+        self.called("publish", Some(post));
+        self.check_token(account)?;
+        self.published_images.lock().expect("no panic").push(post.images.clone());
+        let parent = post.reply_to.as_ref().map(|reply| reply.parent.external_id.as_str());
+        if parent.is_some_and(|parent| !self.posts().iter().any(|posted| posted.id == parent)) {
+            return Err(CallError::ParentMissing(gone()));
+        }
+        let next = self.script.lock().expect("no panic").pop_front();
+        match next.unwrap_or(PublishStep::Publish) {
+            PublishStep::Publish => Ok(self.accept(parts)),
+            PublishStep::PublishAs(published) => {
+                self.accept(parts);
+                Ok(vec![published])
+            }
+            PublishStep::Reject(error) => Err(error),
+            PublishStep::AcceptAnd(error) => {
+                self.accept(parts);
+                Err(error)
+            }
+            PublishStep::Wait(gate) => {
+                gate.enter().await;
+                Ok(self.accept(parts))
+            }
+            PublishStep::WaitAndReject(gate, error) => {
+                gate.enter().await;
+                Err(error)
+            }
+            PublishStep::AcceptAndHang(gate) => {
+                self.accept(parts);
+                gate.hang().await
+            }
+            PublishStep::AcceptLater(gate, seconds) => {
+                let at = self.clock.now() + TimeDelta::seconds(seconds);
+                self.late.lock().expect("no panic").push((at, parts.to_vec()));
+                gate.hang().await
+            }
+            PublishStep::Hang(gate) => gate.hang().await,
+            PublishStep::Panic => panic!("the connector panics, as the test wants"),
+        }
     }
 
     fn check_token(&self, account: &ConnectorAccount) -> Result<(), CallError> {
