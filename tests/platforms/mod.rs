@@ -24,6 +24,7 @@ mod metrics;
 mod pinterest;
 mod pinterest_metrics;
 mod reddit;
+mod reddit_comments;
 mod reddit_inbox;
 mod registry;
 mod shopify;

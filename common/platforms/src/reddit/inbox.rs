@@ -6,10 +6,10 @@
 //! A reply has no idempotency key: after a call with an unknown outcome, the account's newest comments, or the messages
 //! that it sent, are searched for its text.
 //!
-//! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`; `/api/comment`,
-//! scope `submit`; `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`); github.com/praw-dev/praw 8.0.3
-//! (`json.data.things`). `[deleted]` and `[removed]` are not documented; github.com/Pyprohly/reddit-api-doc-notes
-//! ("Comment") describes them, and public clients compare `author` and `body` with them.
+//! Sources: www.reddit.com/dev/api (`/message/inbox` and `/message/sent`, scope `privatemessages`;
+//! `/user/{name}/comments`, scope `history`; `/api/info`, scope `read`). `[deleted]` and `[removed]` are not
+//! documented; github.com/Pyprohly/reddit-api-doc-notes ("Comment") describes them, and public clients compare `author`
+//! and `body` with them.
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -22,6 +22,8 @@ use serde_json::{Map, Value};
 
 use super::super::text::comparable::is_same;
 use super::super::window::{CallWindow, Listed, find};
+use super::comments::url_of;
+use super::rest::is_forbidden;
 use super::{MAX_RECENT_POSTS, Reddit, user_name};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
@@ -50,13 +52,16 @@ struct Children {
 
 /// A comment or a private message.
 #[derive(Deserialize)]
-struct Message {
+pub(super) struct Message {
     /// `t1_…` or `t4_…`.
     name: String,
     /// Missing if a subreddit or Reddit itself is the author.
     author: Option<String>,
     #[serde(default)]
-    body: String,
+    pub(super) body: String,
+    /// The name of the post or comment above.
+    pub(super) parent_id: Option<String>,
+    permalink: Option<String>,
     /// Unix seconds.
     created_utc: f64,
     #[serde(rename = "type", default)]
@@ -68,28 +73,15 @@ struct Message {
     was_comment: bool,
 }
 
-/// The response to a new comment or message.
-#[derive(Deserialize)]
-struct CreatedMessage {
-    things: Vec<Thing>,
-}
-
-#[derive(Deserialize)]
-struct Thing {
-    data: ThingData,
-}
-
-#[derive(Deserialize)]
-struct ThingData {
-    /// Missing in the response to a private message.
-    name: Option<String>,
-    id: Option<String>,
-}
-
 impl Message {
     fn sent_at(&self) -> Option<DateTime<Utc>> {
         // The cast saturates, and the result is not a valid date.
         DateTime::from_timestamp(self.created_utc as i64, 0)
+    }
+
+    /// Returns the message as an entry of a search. `is_same`: whether it is the message that is searched for.
+    pub(super) fn listed(self, is_same: bool) -> Listed {
+        Listed { at: self.sent_at(), is_same, published: Published::new(self.name, url_of(self.permalink)) }
     }
 
     /// Returns the subreddit and the id of the post.
@@ -159,6 +151,13 @@ impl Reddit {
         Ok((readable.collect(), found.data.after))
     }
 
+    /// Returns the account's newest comments, or the newest messages that it sent.
+    pub(super) async fn newest(&self, account: &ConnectorAccount, path: &str) -> Result<Vec<Message>, CallError> {
+        let (newest, _) =
+            self.listing(account, path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await?;
+        Ok(newest)
+    }
+
     async fn messages(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, CallError> {
         // `mark=false`: reading must not mark messages as read.
         let mut query = vec![("limit", PAGE), ("mark", "false")];
@@ -172,10 +171,6 @@ impl Reddit {
         let (cursor, has_more) = pass.after(&times, next);
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
-}
-
-fn is_forbidden(failure: &Failure) -> bool {
-    failure.platform_code.as_deref() == Some("403")
 }
 
 #[async_trait]
@@ -245,13 +240,7 @@ impl InboxConnector for Reddit {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        let thing = context_text(&reply.thread, "thing")?;
-        let session = self.session(account)?;
-        let form = [("api_type", "json"), ("thing_id", thing), ("text", reply.text.as_str())];
-        let request = session.request(Method::POST, "/api/comment").form(&form);
-        let created: CreatedMessage = session.submit(request).await.map_err(|failure| failure.error)?;
-        let created = created.things.into_iter().next().and_then(|thing| thing.data.name.or(thing.data.id));
-        Ok(Published::new(created.unwrap_or_default(), None))
+        self.session(account)?.comment(context_text(&reply.thread, "thing")?, &reply.text).await
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
@@ -261,12 +250,9 @@ impl InboxConnector for Reddit {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
-        let (newest, _) =
-            self.listing(account, &path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await?;
-        let listed = newest.into_iter().map(|message| Listed {
-            at: message.sent_at(),
-            is_same: is_same(&message.body, &reply.text),
-            published: Published::new(message.name, None),
+        let listed = self.newest(account, &path).await?.into_iter().map(|message| {
+            let is_reply = is_same(&message.body, &reply.text);
+            message.listed(is_reply)
         });
         Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
     }

@@ -1,4 +1,5 @@
-//! Reddit: text, link and image posts in a subreddit. `connect.rs` connects accounts in the browser.
+//! Reddit: text, link and image posts in a subreddit. `connect.rs` connects accounts in the browser; `comments.rs`
+//! writes first comments and deletes posts.
 //!
 //! The response to a post with one image has no id, because Reddit creates the post after processing the image. So the
 //! user's newest posts are searched for it, immediately and in later runs. After a call with an unknown outcome, the
@@ -8,6 +9,7 @@
 //! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside images.
 
 mod analytics;
+mod comments;
 mod connect;
 mod inbox;
 mod rest;
@@ -33,7 +35,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, options, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -326,7 +328,11 @@ impl Connector for Reddit {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let (options, session) = (RedditOptions::of(post)?, self.session(account)?);
+        let session = self.session(account)?;
+        if let Some(reply) = &post.reply_to {
+            return session.comment_on(&reply.parent, &post.text).await;
+        }
+        let options = RedditOptions::of(post)?;
         let created = match post.images.as_slice() {
             [] => session.submit_text(&options, post).await,
             [only] => session.submit_image(&options, post, only).await,
@@ -348,6 +354,9 @@ impl Connector for Reddit {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        if let Some(reply) = &post.reply_to {
+            return self.find_comment(account, post, &reply.parent).await;
+        }
         let found = self.session(account)?.find(user_name(account)?, post).await?;
         if found != ReconcileResult::Absent {
             return Ok(found);
@@ -357,6 +366,10 @@ impl Connector for Reddit {
             return Err(CallError::Transient(Failure::of(Category::Media, message)));
         }
         Ok(ReconcileResult::Absent)
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.session(account)?.delete(&post.external_id).await
     }
 
     fn revocation(&self) -> Option<Revocation> {

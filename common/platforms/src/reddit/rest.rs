@@ -174,6 +174,11 @@ impl Session<'_> {
     }
 }
 
+/// Returns whether Reddit returned 403 without an explanation.
+pub(super) fn is_forbidden(failure: &Failure) -> bool {
+    failure.platform_code.as_deref() == Some("403")
+}
+
 /// Returns the seconds in a sentence such as "Take a break for 9 minutes before trying again."
 fn pause_in(text: &str) -> Option<i64> {
     let words: Vec<&str> = text.split_whitespace().collect();
