@@ -42,4 +42,5 @@ mod twitter_inbox;
 mod twitter_metrics;
 mod woocommerce;
 mod wordpress;
+mod wordpress_comments;
 mod wp_inbox;

@@ -4,10 +4,12 @@ use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
 use crier_platforms::{CallError, ConnectError, Connected, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
-use wiremock::matchers::{basic_auth, body_json, method, path, query_param};
+use wiremock::matchers::{basic_auth, body_json, method, path, query_param, query_param_is_missing};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{ScriptStep, ScriptedServer, account, connector, image, post, secrets, shown, unused_address};
+use super::support::{
+    ScriptStep, ScriptedServer, account, connector, image, post, secrets, shown, unpublish_post, unused_address,
+};
 
 const SKU: &str = "crier-7-2r";
 
@@ -221,6 +223,50 @@ async fn reconcile_finds_the_product_by_sku() {
         }
         assert!(script.requests()[1].starts_with("GET /wp-json/wc/v3/products?sku=crier-7-2r "));
     }
+}
+
+#[tokio::test]
+async fn a_product_goes_to_the_trash_and_a_deletion_can_be_repeated() {
+    let server = MockServer::start().await;
+    let deletion =
+        || Mock::given(method("DELETE")).and(path("/wp-json/wc/v3/products/31")).and(basic_auth("ck_1", "cs_1"));
+    let trashed = ResponseTemplate::new(200).set_body_json(json!({ "id": 31 }));
+    deletion().and(query_param_is_missing("force")).respond_with(trashed).up_to_n_times(1).mount(&server).await;
+    let again = rejected(410, "woocommerce_rest_already_trashed", "The product has already been deleted.");
+    deletion().respond_with(again).up_to_n_times(1).mount(&server).await;
+    let gone = rejected(404, "woocommerce_rest_product_invalid_id", "Invalid ID.");
+    deletion().respond_with(gone).up_to_n_times(1).mount(&server).await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    let account = store_account(&server.uri());
+    for _ in 0..3 {
+        woocommerce.unpublish(&account, &unpublish_post("31")).await.unwrap();
+    }
+    assert_eq!(server.received_requests().await.unwrap().len(), 3);
+}
+
+async fn unpublish_expecting_error(response: ResponseTemplate) -> CallError {
+    let server = MockServer::start().await;
+    Mock::given(method("DELETE")).respond_with(response).mount(&server).await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    woocommerce.unpublish(&store_account(&server.uri()), &unpublish_post("31")).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let error = unpublish_expecting_error(rejected(403, "woocommerce_rest_cannot_delete", "Sorry")).await;
+    assert!(matches!(&error, CallError::Permanent(f) if f.code == "missing_permission"), "{error:?}");
+    let error = unpublish_expecting_error(rejected(501, "woocommerce_rest_trash_not_supported", "No trash")).await;
+    assert!(matches!(&error, CallError::Permanent(f) if f.message.contains("turned off")), "{error:?}");
+    let error = unpublish_expecting_error(rejected(404, "rest_no_route", "No route")).await;
+    assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
+    let no_write = rejected(401, "woocommerce_rest_authentication_error", "No write permissions.");
+    assert!(matches!(unpublish_expecting_error(no_write).await, CallError::Reauth(_)));
+    assert!(matches!(unpublish_expecting_error(ResponseTemplate::new(502)).await, CallError::Transient(_)));
+    assert!(matches!(unpublish_expecting_error(ResponseTemplate::new(429)).await, CallError::RateLimited { .. }));
+    let script = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
+    let woocommerce = connector(Platform::Woocommerce, "http://unused.example");
+    let error = woocommerce.unpublish(&store_account(&script.base), &unpublish_post("31")).await.unwrap_err();
+    assert!(matches!(error, CallError::Transient(_)), "{error:?}");
 }
 
 #[tokio::test]

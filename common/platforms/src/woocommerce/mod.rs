@@ -24,7 +24,7 @@ use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, marker_field,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, UnpublishPost, marker_field,
 };
 
 pub(super) struct Woocommerce {
@@ -145,6 +145,10 @@ impl Connector for Woocommerce {
             Some(Err(error)) => ReconcileResult::Rejected(error),
             None => ReconcileResult::Absent,
         })
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.stored(&account.secrets)?.trash(&format!("wc/v3/products/{}", post.external_id)).await
     }
 }
 

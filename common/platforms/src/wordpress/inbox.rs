@@ -3,17 +3,11 @@
 //! A public list returns 200 even with invalid credentials, so `/users/me` is requested once per hour. It shows whether
 //! the credentials are valid, and which comments are the account's own.
 //!
-//! A comment has no idempotency key: after a call with an unknown outcome, the comments of its post are searched by
-//! author, time and text. WordPress changes quotation marks and smilies when it renders a text, so only letters and
-//! digits are compared.
-//!
-//! Sources: REST API handbook, "Comments"; `WP_REST_Comments_Controller`, `wp_allow_comment` (`comment_duplicate`,
-//! `comment_flood`).
+//! Source: REST API handbook, "Comments".
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::ConversationType;
 use crier_html::plain_text;
 use http::Method;
@@ -21,49 +15,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Wordpress;
+use super::comments::{Comment, FIELDS, MAX_RECENT_COMMENTS, PATH, comments, newest, own_id, send};
 use crate::call::Effect;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, no_context};
-use crate::window::{CallWindow, Listed, find};
+use crate::window::{CallWindow, find};
 use crate::wp::deletions::{self, CommentEndpoint};
-use crate::wp::oldest_first::{PAGE, Pass, parse_gmt};
-use crate::wp::{Rest, RestError, WpBody, html, visibility_error};
+use crate::wp::oldest_first::{Pass, parse_gmt};
+use crate::wp::{Rest, WpBody, html, visibility_error};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const COMMENTS: &str = "comments";
-const FIELDS: &str = "id,post,parent,author,author_name,author_avatar_urls,date_gmt,content,link";
-
-#[derive(Deserialize)]
-struct Comment {
-    id: i64,
-    post: i64,
-    #[serde(default)]
-    parent: i64,
-    /// The user's id; 0 for a visitor.
-    #[serde(default)]
-    author: i64,
-    #[serde(default)]
-    author_name: String,
-    #[serde(default)]
-    author_avatar_urls: Value,
-    date_gmt: String,
-    #[serde(default)]
-    content: Rendered,
-    link: Option<String>,
-    #[serde(default)]
-    status: String,
-}
-
-#[derive(Default, Deserialize)]
-struct Rendered {
-    #[serde(default)]
-    rendered: String,
-}
-
-#[derive(Deserialize)]
-struct UserId {
-    id: i64,
-}
 
 /// The parent of a comment.
 #[derive(Deserialize)]
@@ -115,29 +77,6 @@ impl Comment {
             external_id: id,
         })
     }
-
-    fn published(self) -> Published {
-        Published::new(self.id.to_string(), self.link)
-    }
-}
-
-/// Returns the letters and digits of a text for comparison, or the whole text if it has none.
-fn letters(text: &str) -> String {
-    let letters: String = text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-    if letters.is_empty() { text.trim().to_owned() } else { letters }
-}
-
-async fn own_id(rest: &Rest<'_>) -> Result<i64, CallError> {
-    let query = [("_fields", "id")];
-    let me: UserId = rest.call(Effect::Repeatable, Method::GET, "wp/v2/users/me", &query, WpBody::None).await?;
-    Ok(me.id)
-}
-
-/// Returns the readable entries of a list. An unreadable entry must not hide the others.
-async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<Vec<Comment>, CallError> {
-    let path = "wp/v2/comments";
-    let found: Vec<Value> = rest.call(Effect::Repeatable, Method::GET, path, query, WpBody::None).await?;
-    Ok(found.into_iter().take(100).filter_map(|comment| serde_json::from_value(comment).ok()).collect())
 }
 
 /// Looks up the ancestors of a page's comments.
@@ -156,8 +95,7 @@ async fn parents_of(rest: &Rest<'_>, found: &[Comment]) -> Result<Parents, CallE
         missing.iter().for_each(|id| parents.insert(id, None));
         let include = missing.join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id,parent")];
-        let path = "wp/v2/comments";
-        let above: Vec<ParentLink> = rest.call(Effect::Repeatable, Method::GET, path, &query, WpBody::None).await?;
+        let above: Vec<ParentLink> = rest.call(Effect::Repeatable, Method::GET, PATH, &query, WpBody::None).await?;
         let requested = above.iter().filter(|link| missing.contains(&link.id.to_string()));
         requested.for_each(|link| link.add_to(&mut parents));
     }
@@ -199,11 +137,7 @@ impl InboxConnector for Wordpress {
     }
 
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
-        let comments = CommentEndpoint {
-            path: "wp/v2/comments",
-            visible_status: "approve",
-            no_such_id: "rest_comment_invalid_id",
-        };
+        let comments = CommentEndpoint { path: PATH, visible_status: "approve", no_such_id: "rest_comment_invalid_id" };
         comments.deleted(&self.rest(&account.secrets)?, ids).await
     }
 
@@ -232,23 +166,7 @@ impl InboxConnector for Wordpress {
             "parent": number("comment")?,
             "content": html::escape(&reply.text),
         });
-        let path = "wp/v2/comments";
-        let sent: Result<Comment, RestError> =
-            rest.call(Effect::Publishes, Method::POST, path, &[], WpBody::Json(&body)).await;
-        let failure = |category, text: &str, code: &str| Failure::of(category, text).from_platform(code);
-        let sent = sent.map_err(|failed| match failed.code.as_str() {
-            "comment_flood" => CallError::Transient(failure(
-                Category::PlatformError,
-                "WordPress does not accept comments in such quick succession.",
-                &failed.code,
-            )),
-            "comment_duplicate" => CallError::Permanent(failure(
-                Category::DuplicateContent,
-                "WordPress already has a reply with this text, or holds it for moderation.",
-                &failed.code,
-            )),
-            _ => failed.error,
-        })?;
+        let sent = send(&rest, &body).await?;
         match visibility_error("WordPress", "reply", &sent.status) {
             Some(error) => Err(error),
             None => Ok(sent.published()),
@@ -257,16 +175,8 @@ impl InboxConnector for Wordpress {
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let rest = self.rest(&account.secrets)?;
-        let own = own_id(&rest).await?;
         let post = reply.thread.subject_external_id.as_deref().ok_or_else(no_context)?;
-        let limit = (2 * PAGE).to_string();
-        let query = [("post", post), ("order", "desc"), ("per_page", limit.as_str()), ("_fields", FIELDS)];
-        let wanted = letters(&reply.text);
-        let listed = comments(&rest, &query).await?.into_iter().map(|comment| Listed {
-            at: parse_gmt(&comment.date_gmt),
-            is_same: comment.author == own && letters(&plain_text(&comment.content.rendered)) == wanted,
-            published: comment.published(),
-        });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), 2 * PAGE))
+        let listed = newest(&rest, post, &reply.text, true).await?;
+        Ok(find(CallWindow::of(reply.called_at), listed, MAX_RECENT_COMMENTS))
     }
 }

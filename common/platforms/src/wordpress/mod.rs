@@ -1,4 +1,5 @@
-//! WordPress, via its REST API with an application password. A text becomes a post of the site.
+//! WordPress, via its REST API with an application password. A text becomes a post of the site. `comments.rs` writes its
+//! first comment.
 //!
 //! The post's slug is its marker. It is unguessable, stored before the first call, and looked up before every retry,
 //! because WordPress appends `-2` to a slug that is taken and silently publishes a duplicate.
@@ -7,6 +8,7 @@
 //! of a status filter. A public GET returns 200 even with invalid credentials, so only `/users/me` is used to check
 //! them.
 
+mod comments;
 mod inbox;
 
 use std::sync::Arc;
@@ -27,7 +29,8 @@ use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
-    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, marker_field,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, UnpublishPost,
+    marker_field, time_marker,
 };
 
 /// The maximum number of redirects followed from the typed URL (`http://` to `https://`, to `www.`).
@@ -218,6 +221,10 @@ impl Connector for Wordpress {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
+        // A comment has no slug.
+        if seed.reply.is_some() {
+            return time_marker(seed);
+        }
         Marker::from_iter([("slug".to_owned(), Value::from(format!("post-{}", unique(seed))))])
     }
 
@@ -251,6 +258,9 @@ impl Connector for Wordpress {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        if let Some(reply) = &post.reply_to {
+            return self.comment_on(account, &reply.parent, &post.text).await;
+        }
         let rest = self.rest(&account.secrets)?;
         let slug = marker_field(&post.marker, "slug")?;
         if post.has_earlier_attempt
@@ -271,6 +281,9 @@ impl Connector for Wordpress {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        if let Some(reply) = &post.reply_to {
+            return self.find_comment(account, post, &reply.parent).await;
+        }
         let rest = self.rest(&account.secrets)?;
         let found = self.look_up(&rest, marker_field(&post.marker, "slug")?).await?;
         Ok(match found.map(Post::published) {
@@ -278,6 +291,11 @@ impl Connector for Wordpress {
             Some(Err(error)) => ReconcileResult::Rejected(error),
             None => ReconcileResult::Absent,
         })
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let kind = if post.is_comment { "comments" } else { "posts" };
+        self.rest(&account.secrets)?.trash(&format!("wp/v2/{kind}/{}", post.external_id)).await
     }
 }
 

@@ -1,7 +1,8 @@
 //! Code shared by WordPress and WooCommerce: the root of the REST API, its errors, and the conversion of texts to HTML.
 //!
 //! Sources: WordPress REST API handbook, "Discovery", "Authentication" (application passwords), "Reference";
-//! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors".
+//! WooCommerce REST API documentation, "Authentication over HTTPS", "Errors"; `WP_REST_Posts_Controller`,
+//! `WP_REST_Comments_Controller` and `WC_REST_CRUD_Controller` for the errors of a deletion.
 
 pub mod deletions;
 pub mod html;
@@ -25,6 +26,15 @@ const FETCH_FAILED: [&str; 5] = [
     "product_image_upload_error",
     "woocommerce_rest_invalid_remote_image_url",
     "woocommerce_rest_invalid_image_url",
+];
+
+/// The codes for a post, comment or product that no longer exists or is in the trash.
+const GONE: [&str; 5] = [
+    "rest_already_trashed",
+    "rest_post_invalid_id",
+    "rest_comment_invalid_id",
+    "woocommerce_rest_already_trashed",
+    "woocommerce_rest_product_invalid_id",
 ];
 
 /// A site's REST API and the credentials to call it.
@@ -100,6 +110,26 @@ impl Rest<'_> {
             self.caller.classify_status(effect, &response, code, detail)
         });
         Err(RestError { status: Some(status), code: problem.code, error })
+    }
+
+    /// Moves a post, comment or product to the trash, from which the site's users can restore it. Succeeds if it is
+    /// there already or no longer exists.
+    pub async fn trash(&self, path: &str) -> Result<(), CallError> {
+        let query = [("_fields", "id")];
+        let deleted: Result<Value, RestError> =
+            self.call(Effect::Repeatable, Method::DELETE, path, &query, WpBody::None).await;
+        match deleted {
+            Ok(_) => Ok(()),
+            Err(failed) if GONE.contains(&failed.code.as_str()) => Ok(()),
+            Err(failed) if failed.code.ends_with("rest_trash_not_supported") => {
+                let message = format!("The trash of this {} site is turned off. Delete it there.", self.caller.name());
+                Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message).from_platform(failed.code)))
+            }
+            Err(RestError { status: Some(403), error: CallError::Permanent(failure), .. }) => {
+                Err(CallError::Permanent(Failure { code: "missing_permission".to_owned(), ..failure }))
+            }
+            Err(failed) => Err(failed.error),
+        }
     }
 
     /// Classifies an error by its code, where the code is more precise than the status.
@@ -235,7 +265,13 @@ mod tests {
 
     #[test]
     fn tokens_differ_by_target_and_random_part() {
-        let seed = |target_id, random| MarkerSeed { target_id, at: chrono::DateTime::UNIX_EPOCH, random };
+        let seed = |target_id, random| MarkerSeed {
+            target_id,
+            at: chrono::DateTime::UNIX_EPOCH,
+            random,
+            reply: None,
+            parts: 1,
+        };
         assert_eq!(unique(seed(0, 0)), "0-0");
         assert_eq!(unique(seed(36, u64::MAX)), "10-3w5e11264sgsf");
         assert_ne!(unique(seed(1, 2)), unique(seed(2, 2)));
