@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connect_choosing, connector, image, now, post, publish, shown, unused_address,
+    ScriptStep, ScriptedServer, account, connect_choosing, connector, image, now, post, publish, shown, unpublish_post,
+    unused_address,
 };
 use crate::support::google::{Google, error, no_quota};
 use crate::support::request::assert_fields;
@@ -189,6 +190,36 @@ async fn reconcile_finds_the_post() {
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     fake.script(error(503, "UNAVAILABLE", json!([])));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn a_post_is_deleted_and_a_deletion_can_be_repeated() {
+    let (fake, server, connector, account) = start().await;
+    let name = "accounts/1/locations/11/localPosts/1";
+    fake.script(ResponseTemplate::new(200).set_body_json(json!({})));
+    fake.script(error(404, "NOT_FOUND", json!([])));
+    for _ in 0..2 {
+        connector.unpublish(&account, &unpublish_post(name)).await.unwrap();
+    }
+    let requests = server.received_requests().await.unwrap();
+    let calls: Vec<_> = requests.iter().map(|one| (one.method.as_str(), one.url.path())).collect();
+    let path = format!("/v4/{name}");
+    assert_eq!(calls, [("DELETE", path.as_str()); 2]);
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let (fake, _server, connector, account) = start().await;
+    let post = unpublish_post("accounts/1/locations/11/localPosts/1");
+    fake.script(error(403, "PERMISSION_DENIED", json!([])));
+    let forbidden = connector.unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(&forbidden, CallError::Permanent(f) if f.category == Category::Account), "{forbidden:?}");
+    fake.script(error(429, "RESOURCE_EXHAUSTED", json!([])));
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::RateLimited { until: Some(_), .. })));
+    fake.script(error(503, "UNAVAILABLE", json!([])));
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::Transient(_))));
+    fake.oauth.revoke("access-0");
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::AuthExpired(_))));
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::support::{
     ScriptStep, ScriptedServer, account, connect_in_browser, connector, image, now, post, publish, shown,
-    unused_address,
+    unpublish_post, unused_address,
 };
 use crate::support::oauth::{OAuthServer, TokenRules, bearer};
 
@@ -58,6 +58,14 @@ impl Respond for Pinterest {
             }
             ("GET", "/v5/pins") => {
                 response(200, json!({ "items": pins.iter().rev().collect::<Vec<_>>(), "bookmark": null }))
+            }
+            ("DELETE", path) => {
+                let id = path.strip_prefix("/v5/pins/").unwrap();
+                let found = pins.iter().position(|pin| pin["id"] == id);
+                match found.map(|at| pins.remove(at)) {
+                    Some(_) => ResponseTemplate::new(204),
+                    None => error(404, 50, "Pin not found."),
+                }
             }
             other => panic!("no such call: {other:?}"),
         }
@@ -155,6 +163,41 @@ async fn reconcile_finds_the_pin() {
     assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push(error(500, 0, "oops"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn a_pin_is_deleted_and_a_deletion_can_be_repeated() {
+    let (fake, _server, connector, account) = start().await;
+    for _ in 0..2 {
+        publish(connector.as_ref(), &account, &mut pin_post(connector.as_ref(), &["cat"])).await.unwrap();
+    }
+    for _ in 0..2 {
+        connector.unpublish(&account, &unpublish_post("900")).await.unwrap();
+        let left = fake.pins.lock().unwrap().clone();
+        assert_eq!((left.len(), &left[0]["id"]), (1, &json!("901")));
+    }
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let (fake, _server, connector, account) = start().await;
+    let post = unpublish_post("900");
+    fake.scripted.lock().unwrap().push(error(403, 29, "You are not permitted to access that resource."));
+    let forbidden = connector.unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(&forbidden, CallError::Permanent(f) if f.category == Category::Account), "{forbidden:?}");
+    fake.scripted.lock().unwrap().push(error(429, 8, "Slow down").insert_header("X-RateLimit-Reset", "30"));
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::RateLimited { until: Some(_), .. })));
+    fake.scripted.lock().unwrap().push(error(500, 0, "oops"));
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::Transient(_))));
+    fake.oauth.revoke("access-0");
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::AuthExpired(_))));
+    let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
+    let lost = connector_at(&server.base).unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(lost, CallError::Transient(_)), "{lost:?}");
+}
+
+fn connector_at(base: &str) -> Arc<dyn Connector> {
+    connector(Platform::Pinterest, base)
 }
 
 #[tokio::test]

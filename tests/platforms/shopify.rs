@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connect_choosing, connector, image, now, post, publish, shown, unused_address,
+    ScriptStep, ScriptedServer, account, connect_choosing, connector, image, now, post, publish, shown, unpublish_post,
+    unused_address,
 };
 use crate::support::shopify::{Shopify, blog_id, graphql_error, user_error};
 
@@ -166,6 +167,50 @@ async fn an_error_beside_an_article_changes_nothing() {
     })));
     let published = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap();
     assert_eq!(published, Published::new("gid://shopify/Article/9", None));
+}
+
+fn deletion(payload: Value) -> ResponseTemplate {
+    ResponseTemplate::new(200).set_body_json(json!({ "data": { "articleDelete": payload } }))
+}
+
+#[tokio::test]
+async fn an_article_is_deleted_and_a_deletion_can_be_repeated() {
+    let (fake, server, connector, account) = start().await;
+    let id = "gid://shopify/Article/1";
+    let not_found = json!({ "code": "NOT_FOUND", "field": ["id"], "message": "Article does not exist" });
+    fake.script(deletion(json!({ "deletedArticleId": id, "userErrors": [] })));
+    fake.script(deletion(json!({ "deletedArticleId": null, "userErrors": [not_found] })));
+    for _ in 0..2 {
+        connector.unpublish(&account, &unpublish_post(id)).await.unwrap();
+    }
+    for request in server.received_requests().await.unwrap() {
+        let body: Value = request.body_json().unwrap();
+        assert_eq!(body["variables"], json!({ "id": id }));
+        assert!(body["query"].as_str().unwrap().contains("articleDelete(id: $id)"));
+    }
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let (fake, _server, connector, account) = start().await;
+    let post = unpublish_post("gid://shopify/Article/1");
+    fake.script(graphql_error("ACCESS_DENIED", json!({})));
+    let error = connector.unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::Account), "{error:?}");
+    fake.script(graphql_error("THROTTLED", json!({})));
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::RateLimited { until: Some(_), .. })));
+    for response in [
+        graphql_error("INTERNAL_SERVER_ERROR", json!({})),
+        ResponseTemplate::new(503),
+        deletion(json!(null)),
+        deletion(json!({ "deletedArticleId": null, "userErrors": [] })),
+    ] {
+        fake.script(response);
+        let error = connector.unpublish(&account, &post).await.unwrap_err();
+        assert!(matches!(error, CallError::Transient(_)), "{error:?}");
+    }
+    fake.oauth.revoke("access-0");
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::AuthExpired(_))));
 }
 
 #[tokio::test]

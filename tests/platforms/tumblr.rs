@@ -7,10 +7,11 @@ use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
 use serde_json::json;
-use wiremock::MockServer;
+use wiremock::matchers::{bearer_token, body_string, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, shown, unused_address,
+    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, shown, unpublish_post, unused_address,
 };
 use crate::support::request::assert_fields;
 use crate::support::tumblr::{Tumblr, error};
@@ -31,7 +32,7 @@ fn tumblr_account() -> ConnectorAccount {
     ConnectorAccount { username: Some("ann".to_owned()), ..account("t:ann", secrets) }
 }
 
-async fn publish_expecting_error(response: wiremock::ResponseTemplate) -> CallError {
+async fn publish_expecting_error(response: ResponseTemplate) -> CallError {
     let (tumblr, _server, connector, account) = start().await;
     tumblr.script(response);
     let error = connector.publish(&account, &post(connector.as_ref(), "Hi")).await.unwrap_err();
@@ -78,7 +79,7 @@ async fn reconcile_finds_the_post_by_its_slug() {
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Absent);
     let published = publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
     assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Found(published));
-    let seed = crier_platforms::MarkerSeed { target_id: 8, at: now(), random: 99 };
+    let seed = crier_platforms::MarkerSeed { target_id: 8, at: now(), random: 99, reply: None, parts: 1 };
     let other = OutgoingPost { marker: connector.marker(seed), ..outgoing.clone() };
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     tumblr.script(error(500, None, "oops"));
@@ -163,4 +164,49 @@ async fn a_broken_response_leaves_the_outcome_unknown() {
     let outgoing = post(connector.as_ref(), "Hi");
     let error = connector.publish(&tumblr_account(), &outgoing).await.unwrap_err();
     assert!(matches!(error, CallError::Unknown(_)), "{error:?}");
+}
+
+/// Sets the response to the next deletion.
+async fn deletes(server: &MockServer, response: ResponseTemplate) {
+    let deletion = Mock::given(method("POST"))
+        .and(path("/v2/blog/t%3Aann/post/delete"))
+        .and(bearer_token("access-0"))
+        .and(body_string("id=7001"));
+    deletion.respond_with(response).up_to_n_times(1).with_priority(1).mount(server).await;
+}
+
+#[tokio::test]
+async fn a_post_is_deleted_and_a_deletion_can_be_repeated() {
+    let (_tumblr, server, connector, account) = start().await;
+    let body = json!({ "meta": { "status": 200, "msg": "OK" }, "response": { "id": 7001, "id_string": "7001" } });
+    deletes(&server, ResponseTemplate::new(200).set_body_json(body)).await;
+    deletes(&server, error(404, None, "Not Found")).await;
+    for _ in 0..2 {
+        connector.unpublish(&account, &unpublish_post("7001")).await.unwrap();
+    }
+    assert_eq!(server.received_requests().await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let (tumblr, server, connector, account) = start().await;
+    let post = unpublish_post("7001");
+    deletes(&server, error(403, None, "Forbidden")).await;
+    let forbidden = connector.unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(&forbidden, CallError::Permanent(f) if f.category == Category::Account), "{forbidden:?}");
+    deletes(&server, error(429, None, "Limit Exceeded")).await;
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::RateLimited { .. })));
+    for status in [500, 503] {
+        deletes(&server, error(status, None, "oops")).await;
+        assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::Transient(_))));
+    }
+    let broken = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
+    let lost = connector_at(&broken.base).unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(lost, CallError::Transient(_)), "{lost:?}");
+    tumblr.oauth.revoke("access-0");
+    assert!(matches!(connector.unpublish(&account, &post).await, Err(CallError::AuthExpired(_))));
+}
+
+fn connector_at(base: &str) -> Arc<dyn Connector> {
+    connector(Platform::Tumblr, base)
 }

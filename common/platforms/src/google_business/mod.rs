@@ -20,7 +20,7 @@ use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
-use http::Method;
+use http::{Method, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ use super::oauth::{self, OAuthConnector};
 use super::options::GOOGLE_BUSINESS_ACTIONS;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, options, time_marker,
+    Published, ReconcileResult, RefreshedTokens, UnpublishPost, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::CallWindow;
@@ -79,6 +79,13 @@ impl GoogleBusiness {
     /// Returns the path of a location's posts.
     fn posts_path(account: &ConnectorAccount) -> Result<String, CallError> {
         Ok(format!("/v4/{}/localPosts", account.secrets.require("location")?.expose_secret()))
+    }
+
+    /// Returns the path of a post of the location, by the post's name.
+    fn post_path(account: &ConnectorAccount, name: &str) -> Result<String, CallError> {
+        let id = name.rsplit('/').next().unwrap_or_default();
+        let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
+        Ok(format!("{}/{id}", Self::posts_path(account)?))
     }
 }
 
@@ -235,12 +242,22 @@ impl Connector for GoogleBusiness {
         let path = Self::posts_path(account)?;
         let get = |path: &str| self.request(Method::GET, &self.hosts.posts, path, token.expose_secret());
         if let Some(name) = post.marker.get(NAME).and_then(Value::as_str) {
-            let id = name.rsplit('/').next().unwrap_or_default();
-            let id: String = url::form_urlencoded::byte_serialize(id.as_bytes()).collect();
-            let known: LocalPost = self.call(Effect::Repeatable, get(&format!("{path}/{id}"))).await?;
+            let known: LocalPost = self.call(Effect::Repeatable, get(&Self::post_path(account, name)?)).await?;
             return Ok(known.outcome());
         }
         let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", MAX_RECENT_POSTS)])).await?;
         Ok(find_by_text(post, newest.local_posts))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let token = account.secrets.require("access_token")?;
+        let path = Self::post_path(account, &post.external_id)?;
+        let request = self.request(Method::DELETE, &self.hosts.posts, &path, token.expose_secret());
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.classify(Effect::Repeatable, &response)),
+        }
     }
 }

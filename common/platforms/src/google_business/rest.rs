@@ -83,7 +83,7 @@ impl GoogleBusiness {
         Err(self.classify(effect, &response))
     }
 
-    fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
+    pub(super) fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
         let error = serde_json::from_slice::<ErrorBody>(&response.body).unwrap_or_default().error;
         let field = error.field_error();
         let text = field.map(|field| &field.message).filter(|text| !text.is_empty()).unwrap_or(&error.message);

@@ -30,7 +30,7 @@ use super::oauth::{
 };
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, options,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, options,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -260,6 +260,18 @@ impl Connector for Pinterest {
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
         let listed = newest.items.into_iter().map(|pin| pin.listed(post)).collect::<Result<_, _>>()?;
         Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let token = account.secrets.require("access_token")?;
+        let id = percent_encoding::utf8_percent_encode(&post.external_id, percent_encoding::NON_ALPHANUMERIC);
+        let request = self.request(Method::DELETE, &format!("/pins/{id}"), token.expose_secret());
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.classify(Effect::Repeatable, &response)),
+        }
     }
 }
 

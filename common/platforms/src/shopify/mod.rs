@@ -4,8 +4,8 @@
 //! up among the blog's newest articles, which is exact, and with Shopify's search, which may lag behind. Shopify
 //! downloads the image itself.
 //!
-//! Sources: shopify.dev, Admin GraphQL 2026-10 (`articleCreate`, `ArticleCreateUserErrorCode`, `articles`, `blogs`),
-//! "API limits", "Status and error codes", November 2026.
+//! Sources: shopify.dev, Admin GraphQL 2026-10 (`articleCreate`, `ArticleCreateUserErrorCode`, `articleDelete`,
+//! `ArticleDeleteUserErrorCode`, `articles`, `blogs`), "API limits", "Status and error codes", November 2026.
 
 mod admin;
 mod connect;
@@ -27,7 +27,7 @@ use super::oauth::{self, OAuthConnector};
 use super::wp::html;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, Published,
-    ReconcileResult, RefreshedTokens, marker_field, options,
+    ReconcileResult, RefreshedTokens, UnpublishPost, marker_field, options,
 };
 
 /// The version of the API. A version is supported for a year (checked in November 2026).
@@ -39,6 +39,14 @@ const CREATE: &str = "
     mutation Create($article: ArticleCreateInput!) {
       articleCreate(article: $article) {
         article { id handle blog { handle } }
+        userErrors { code field message }
+      }
+    }";
+
+const DELETE: &str = "
+    mutation Delete($id: ID!) {
+      articleDelete(id: $id) {
+        deletedArticleId
         userErrors { code field message }
       }
     }";
@@ -153,9 +161,13 @@ impl UserError {
     fn is_taken(&self) -> bool {
         self.code.as_deref() == Some("TAKEN")
     }
+
+    fn is_not_found(&self) -> bool {
+        self.code.as_deref() == Some("NOT_FOUND")
+    }
 }
 
-/// Returns the error for an article that Shopify did not create.
+/// Returns the error for an article that Shopify did not create or delete.
 fn classify(error: &UserError) -> CallError {
     let code = error.code.as_deref().unwrap_or("user_error");
     let failure = |category, what: &str| {
@@ -294,5 +306,32 @@ impl Connector for Shopify {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let found = self.find(account, marker_field(&post.marker, "handle")?).await?;
         Ok(found.map_or(ReconcileResult::Absent, ReconcileResult::Found))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Deleted {
+            article_delete: Option<Payload>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Payload {
+            deleted_article_id: Option<String>,
+            #[serde(default)]
+            user_errors: Vec<UserError>,
+        }
+        let variables = json!({ "id": post.external_id });
+        let deleted: Deleted = self.admin_of(account)?.call(Effect::Repeatable, DELETE, variables).await?;
+        let payload = deleted.article_delete.unwrap_or_default();
+        match (payload.user_errors.first(), payload.deleted_article_id) {
+            (Some(error), _) if error.is_not_found() => Ok(()),
+            (Some(error), _) => Err(classify(error)),
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                let what = "did not confirm the deletion";
+                Err(self.client.classify_unknown_effect(Effect::Repeatable, what, None))
+            }
+        }
     }
 }

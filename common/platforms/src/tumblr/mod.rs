@@ -4,8 +4,8 @@
 //! are searched for it, which is exact. Images are parts of the publishing request. An access token lasts 42 minutes,
 //! and a refresh token is replaced at each use.
 //!
-//! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, errors and limits;
-//! `npf-spec.md`), as of October 2024.
+//! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, `/blog/{b}/post/delete`, errors
+//! and limits; `npf-spec.md`), as of October 2024.
 
 mod analytics;
 mod connect;
@@ -32,7 +32,7 @@ use super::oauth::{self, OAuthConnector};
 use super::window::CallWindow;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, marker_field,
+    Published, ReconcileResult, RefreshedTokens, UnpublishPost, marker_field,
 };
 
 /// The maximum length of the text in one block.
@@ -181,6 +181,18 @@ impl Connector for Tumblr {
         }
         let window = CallWindow::of(post.called_at);
         Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, &Self::blog_path(account, "post/delete"), token.expose_secret());
+        let request = request.form(&[("id", post.external_id.as_str())]);
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
+            StatusCode::NOT_FOUND => Ok(()),
+            status if status.is_success() => Ok(()),
+            _ => Err(self.error_of(Effect::Repeatable, response)),
+        }
     }
 }
 

@@ -48,11 +48,16 @@ impl Tumblr {
         if response.status.is_success() {
             return Ok(self.client.read::<Envelope<T>>(effect, &response)?.response);
         }
+        Err(self.error_of(effect, response))
+    }
+
+    /// Returns the error of a failed call.
+    pub(super) fn error_of(&self, effect: Effect, response: HttpResponse) -> CallError {
         let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let first = body.errors.into_iter().next();
         let code = first.as_ref().and_then(|error| error.code);
         let text = first.and_then(|error| error.detail.or(error.title));
         let detail = text.and_then(|text| sanitize_message(&text, &[]));
-        Err(classify(&self.client, effect, &FailedCall { response, code, detail }))
+        classify(&self.client, effect, &FailedCall { response, code, detail })
     }
 }
