@@ -200,6 +200,7 @@ impl Preparation {
             Ok(assets) => (assets, missed),
             Err(deleted) => (vec![Vec::new(); texts.len()], missed.or(Some(deleted))),
         };
+        let skip_reason = skip_reason.or_else(|| unknown_parent(&target));
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
             Ok(access) => access,
             Err(outcome) => {
@@ -304,6 +305,18 @@ async fn load_assets(
 fn reply_to(target: &Target) -> Option<ReplyTo> {
     let (root, parent) = (target.published_parts.first()?.clone(), target.published_parts.last()?.clone());
     Some(ReplyTo { kind: ReplyKind::ThreadPart, root, parent })
+}
+
+/// Returns why no part can follow the last one.
+fn unknown_parent(target: &Target) -> Option<Failure> {
+    let last = target.published_parts.last()?;
+    last.external_id.is_empty().then(|| {
+        let message = format!(
+            "Part {} was published, but the platform did not return its ID, so the next part cannot follow it.",
+            target.published_parts.len()
+        );
+        Failure::with_code(Category::PlatformError, "part_id_unknown", message)
+    })
 }
 
 /// Returns the options of a part. A link card that a user described belongs to the post itself.
