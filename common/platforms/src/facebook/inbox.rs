@@ -5,9 +5,8 @@
 //! within 24 hours after the user's last message; later messages need the tag `HUMAN_AGENT`, for which Meta reviews the
 //! application separately.
 //!
-//! Neither call has an idempotency key: a reply whose response was lost is found by its text. No fields are requested
-//! when a comment is created, because Meta creates it, then rejects the fields, and a second attempt would be a
-//! duplicate.
+//! Neither call has an idempotency key: a reply whose response was lost is found by its text. First comments on the
+//! page's posts use the same calls.
 //!
 //! Sources: Graph API v25.0 ("Page Feed", "Object Comments": `filter`, `order`; "Page Conversations": the newest 20
 //! messages of each, no pages by time; "Send API"), September 2026; the Messenger Platform's policy of 24 hours.
@@ -29,10 +28,13 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
 use crate::meta::inbox::{
-    self, INTERVAL, OwnMessage, Streams, find_reply, is_object_id, list, list_below, read, reply_error,
+    self, INTERVAL, OwnMessage, OwnMessages, Streams, comment_error, find_comment, is_object_id, list, list_below,
+    read, reply_error, search,
 };
-use crate::meta::insights::is_gone;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult,
+    time_marker,
+};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
@@ -42,8 +44,6 @@ const CONVERSATIONS_PER_PAGE: &str = "25";
 const COMMENT_FIELDS: &str = "id,message,created_time,from{id,name},parent{id}";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,name},created_time}";
-/// The maximum number of comments or messages searched for a reply.
-const SEARCHED_PER_PAGE: &str = "50";
 const WINDOW: TimeDelta = TimeDelta::hours(24);
 
 const fn at_most(max: u32) -> TextRules {
@@ -245,36 +245,67 @@ impl Streams for Facebook {
     }
 }
 
+/// Returns the page's own messages among these.
+fn own(page: &str, messages: Vec<Message>) -> Vec<OwnMessage> {
+    let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
+    let own_message =
+        |one: Message| OwnMessage { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
+    own.map(own_message).collect()
+}
+
 impl Facebook {
-    /// Returns the page's own messages in a thread, newest first.
-    async fn own_messages(
+    /// Returns the page's newest messages in a conversation.
+    async fn own_messages(&self, account: &ConnectorAccount, person: &str) -> Result<OwnMessages, GraphFailure> {
+        let (access, page) = (self.access(account)?, account.external_id.as_str());
+        let query = [("platform", "MESSENGER"), ("user_id", person), ("fields", CONVERSATION_FIELDS)];
+        let found = list(&access, &format!("{page}/conversations"), &query, None).await?;
+        let conversations: Vec<Conversation> = read(&found.data);
+        let messages = conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect();
+        Ok(OwnMessages { messages: own(page, messages), are_complete: true })
+    }
+
+    /// Returns the page's own comments directly below a post or a comment.
+    async fn own_comments(&self, account: &ConnectorAccount, object: &str) -> Result<OwnMessages, GraphFailure> {
+        let query = [("fields", "id,message,created_time,from{id,name}"), ("order", "reverse_chronological")];
+        let path = format!("{object}/comments");
+        let (found, are_complete) = search::<Message>(&self.access(account)?, &path, &query).await?;
+        Ok(OwnMessages { messages: own(&account.external_id, found), are_complete })
+    }
+
+    /// Comments on a post, or replies to a comment. No fields are requested, because Meta creates the comment, then
+    /// rejects the fields, and a second attempt would be a duplicate.
+    async fn comment(&self, account: &ConnectorAccount, object: &str, text: &str) -> Result<Published, GraphFailure> {
+        let access = self.access(account)?;
+        let request = access.request(Method::POST, &format!("{object}/comments")).json(&json!({ "message": text }));
+        let created: Object = access.call_with_codes(Effect::Publishes, request).await?;
+        Ok(Published::new(created.id, None))
+    }
+
+    /// Publishes a first comment on a post of the page.
+    pub(super) async fn publish_comment(
         &self,
         account: &ConnectorAccount,
-        thread: &ReplyThread,
-    ) -> Result<Vec<OwnMessage>, GraphFailure> {
-        let (access, page) = (self.access(account)?, account.external_id.as_str());
-        let messages: Vec<Message> = match thread.kind {
-            ConversationType::Dm => {
-                let query = [
-                    ("platform", "MESSENGER"),
-                    ("user_id", thread.thread_id.as_str()),
-                    ("fields", CONVERSATION_FIELDS),
-                ];
-                let found = list(&access, &format!("{page}/conversations"), &query, None).await?;
-                let conversations: Vec<Conversation> = read(&found.data);
-                conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect()
-            }
-            ConversationType::Comment | ConversationType::Mention => {
-                let fields = "id,message,created_time,from{id,name}";
-                let query = [("fields", fields), ("order", "reverse_chronological"), ("limit", SEARCHED_PER_PAGE)];
-                read(&list(&access, &format!("{}/comments", thread_id(thread)?), &query, None).await?.data)
-            }
-        };
-        let own = messages.into_iter().filter(|one| one.from.as_ref().is_some_and(|from| from.id == page));
-        let own_message =
-            |one: Message| OwnMessage { at: parse_time(&one.created_time), id: one.id, text: one.message, url: None };
-        Ok(own.map(own_message).collect())
+        post: &str,
+        text: &str,
+    ) -> Result<Published, CallError> {
+        let missing = missing_engagement("comment on this account's posts");
+        self.comment(account, post, text).await.map_err(|failure| comment_error(failure, missing))
     }
+
+    /// Looks up the first comment of an earlier call.
+    pub(super) async fn reconcile_comment(
+        &self,
+        account: &ConnectorAccount,
+        post: &str,
+        comment: &OutgoingPost,
+    ) -> Result<ReconcileResult, CallError> {
+        find_comment(&comment.text, comment.called_at, self.own_comments(account, post).await)
+    }
+}
+
+/// Returns the failure if the permission for the page's own comments is missing.
+pub(super) fn missing_engagement(what: &str) -> Failure {
+    missing_permission(Platform::Facebook, ConnectTarget::Default, what, "pages_manage_engagement")
 }
 
 /// Returns the thread's id, which becomes part of a URL.
@@ -325,8 +356,9 @@ impl InboxConnector for Facebook {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        let (access, thread) = (self.access(account)?, thread_id(&reply.thread)?);
+        let thread = thread_id(&reply.thread)?;
         if reply.thread.kind == ConversationType::Dm {
+            let access = self.access(account)?;
             let body = json!({
                 "recipient": { "id": thread },
                 "messaging_type": "RESPONSE",
@@ -343,24 +375,17 @@ impl InboxConnector for Facebook {
             let sent = sent.map_err(|failure| reply_error(failure, missing))?;
             return Ok(Published::new(sent.message_id.unwrap_or_default(), None));
         }
-        let path = format!("{thread}/comments");
-        let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let created: Result<Object, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-        let missing = missing_permission(
-            Platform::Facebook,
-            ConnectTarget::Default,
-            "reply to this account's comments",
-            "pages_manage_engagement",
-        );
-        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
+        let missing = missing_engagement("reply to this account's comments");
+        self.comment(account, thread, &reply.text).await.map_err(|failure| reply_error(failure, missing))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
-        match self.own_messages(account, &reply.thread).await {
-            Ok(own_messages) => Ok(find_reply(reply, own_messages.into_iter())),
-            // The message that was replied to was deleted, and its replies with it.
-            Err(failure) if is_gone(&failure) => Ok(ReconcileResult::Absent),
-            Err(failure) => Err(failure.error),
-        }
+        let own = match reply.thread.kind {
+            ConversationType::Dm => self.own_messages(account, &reply.thread.thread_id).await,
+            ConversationType::Comment | ConversationType::Mention => {
+                self.own_comments(account, thread_id(&reply.thread)?).await
+            }
+        };
+        find_comment(&reply.text, reply.called_at, own)
     }
 }

@@ -1,12 +1,12 @@
 //! Facebook pages, via the Graph API (`meta/graph.rs`). `connect.rs` connects them in the browser.
 //!
 //! Images are uploaded as unpublished photos, which the post references. After a call with an unknown outcome, the
-//! page's newest posts since the first attempt are searched for the same text. A page's token cannot be revoked
-//! separately: revoking the user's permissions would disconnect the user's other pages. So a disconnect only deletes
-//! the token in Crier.
+//! page's newest posts since the first attempt are searched for the same text. First comments use the inbox's calls
+//! (`inbox.rs`). A page's token cannot be revoked separately: revoking the user's permissions would disconnect the
+//! user's other pages. So a disconnect only deletes the token in Crier.
 //!
-//! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Error handling" and "Changelog" of
-//! the Graph API, as of June to September 2026.
+//! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Page Post" (deleting), "Error
+//! handling" and "Changelog" of the Graph API, as of June to September 2026.
 
 mod analytics;
 mod connect;
@@ -17,7 +17,7 @@ use chrono::SecondsFormat;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::platform::{Descriptor, Platform};
+use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,12 +26,15 @@ use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::meta::VERSION;
 use super::meta::graph::{Access, parse_time};
+use super::meta::inbox::is_object_id;
+use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost,
 };
+use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 
@@ -66,6 +69,11 @@ impl Facebook {
         let application = oauth::application_of(account, &self.config, Platform::Facebook)?;
         let token = account.secrets.require("access_token")?;
         Ok(Access { client: &self.client, graph: &self.graph, token, app_secret: application.client_secret })
+    }
+
+    /// Checks the id of a post or a comment, which becomes part of a URL.
+    fn check_id<'a>(&self, id: &'a str) -> Result<&'a str, CallError> {
+        if is_object_id(id) { Ok(id) } else { Err(posts::unknown_post(&self.client)) }
     }
 }
 
@@ -126,6 +134,9 @@ impl Connector for Facebook {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        if let Some(reply_to) = &post.reply_to {
+            return self.publish_comment(account, self.check_id(&reply_to.parent.external_id)?, &post.text).await;
+        }
         let mut body = json!({ "message": post.text, "published": true });
         let photos = post.images.iter().map(|image| Ok(json!({ "media_fbid": image.name()? })));
         let photos = photos.collect::<Result<Vec<_>, CallError>>()?;
@@ -141,6 +152,9 @@ impl Connector for Facebook {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        if let Some(reply_to) = &post.reply_to {
+            return self.reconcile_comment(account, self.check_id(&reply_to.parent.external_id)?, post).await;
+        }
         let access = self.access(account)?;
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))
@@ -152,6 +166,20 @@ impl Connector for Facebook {
             published: published(found.id, found.permalink_url),
         });
         Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let id = self.check_id(&post.external_id)?;
+        let missing = match post.is_comment {
+            true => inbox::missing_engagement("delete this account's comments"),
+            false => missing_permission(
+                Platform::Facebook,
+                ConnectTarget::Default,
+                "delete this account's posts",
+                "pages_manage_posts",
+            ),
+        };
+        posts::delete(&self.access(account)?, account, id, missing).await
     }
 }
 

@@ -1,4 +1,5 @@
-//! Finds a reply whose response was lost among the account's own messages, for platforms without idempotency keys.
+//! Finds a reply or a first comment whose response was lost among the account's own messages, for platforms without
+//! idempotency keys.
 
 use chrono::{DateTime, Utc};
 
@@ -7,7 +8,7 @@ use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 use crate::{Published, ReconcileResult};
 
-/// A message that the account sent, which may be the reply.
+/// A message that the account sent, which may be the one that is looked up.
 pub struct OwnMessage {
     pub id: String,
     pub text: String,
@@ -17,10 +18,36 @@ pub struct OwnMessage {
 
 /// Searches the account's recent messages for a reply, by its text and time.
 pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> ReconcileResult {
+    find_message(&reply.text, reply.called_at, messages)
+}
+
+/// Searches the account's recent messages for one with this text, sent by a call that began at `called_at`.
+pub fn find_message(
+    text: &str,
+    called_at: Option<DateTime<Utc>>,
+    messages: impl Iterator<Item = OwnMessage>,
+) -> ReconcileResult {
     let listed = messages.map(|one| Listed {
         at: one.at,
-        is_same: is_same(&one.text, &reply.text),
+        is_same: is_same(&one.text, text),
         published: Published::new(one.id, one.url),
     });
-    find(CallWindow::of(reply.called_at), listed.collect(), usize::MAX)
+    find(CallWindow::of(called_at), listed.collect(), usize::MAX)
+}
+
+/// The account's own messages below a post or a message.
+pub struct OwnMessages {
+    pub messages: Vec<OwnMessage>,
+    /// Whether there are no others.
+    pub are_complete: bool,
+}
+
+impl OwnMessages {
+    /// Like [`find_message`]. If the message is not found and there may be others, nothing is known.
+    pub fn find(self, text: &str, called_at: Option<DateTime<Utc>>) -> ReconcileResult {
+        match find_message(text, called_at, self.messages.into_iter()) {
+            ReconcileResult::Absent if !self.are_complete => ReconcileResult::Unsupported,
+            found => found,
+        }
+    }
 }

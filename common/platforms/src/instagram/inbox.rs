@@ -6,7 +6,7 @@
 //! Instagram documents no order for the replies to a comment, so those that did not come with the comment are read
 //! completely, once per hour. After a day, replies to a comment that has 25 newer comments on its post are no longer
 //! read. A reply has no idempotency key: after a call with an unknown outcome, the replies to the comment are searched
-//! for its text.
+//! for its text. So are the comments on a post for a first comment.
 //!
 //! Sources: Instagram platform ("Comment moderation", "IG Media: comments", "IG Comment: replies", "Conversations
 //! API": the newest 20 messages of each), as of September 2026.
@@ -29,9 +29,14 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::meta::containers::is_id;
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
-use crate::meta::insights::is_gone;
-use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
+use crate::meta::inbox::{
+    self, INTERVAL, OwnMessage, OwnMessages, Streams, comment_error, find_comment, list, list_below, read, reply_error,
+    search,
+};
+use crate::{
+    CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult,
+    time_marker,
+};
 
 const COMMENTS: &str = "comments";
 const MESSAGES: &str = "messages";
@@ -41,9 +46,6 @@ const REPLY_FIELDS: &str = "id,text,timestamp,username,from{id,username}";
 const REPLIES_WITH_COMMENT: &str = "10";
 const CONVERSATION_FIELDS: &str =
     "id,updated_time,participants,messages.limit(20){id,message,from{id,username},created_time}";
-/// The number of replies per page when a comment's replies are searched. A list longer than the maximum proves nothing.
-const SEARCHED_PER_PAGE: &str = "50";
-const MAX_SEARCHED_PAGES: usize = 4;
 
 #[derive(Deserialize)]
 struct Media {
@@ -199,7 +201,8 @@ impl Conversation {
 }
 
 impl Instagram {
-    fn missing_to(account: &ConnectorAccount, action: &str, stream: &str) -> Failure {
+    /// Returns the failure if the permission of a stream is missing. `what` completes "does not allow Crier to …".
+    fn missing_for(account: &ConnectorAccount, stream: &str, what: &str) -> Failure {
         let target = if is_by_facebook(account) { ConnectTarget::Page } else { ConnectTarget::Default };
         let permission = match (stream, target) {
             (COMMENTS, ConnectTarget::Default) => "instagram_business_manage_comments",
@@ -207,7 +210,53 @@ impl Instagram {
             (_, ConnectTarget::Default) => "instagram_business_manage_messages",
             (_, ConnectTarget::Page) => "instagram_manage_messages",
         };
-        missing_permission(Platform::Instagram, target, &format!("{action} this account's {stream}"), permission)
+        missing_permission(Platform::Instagram, target, what, permission)
+    }
+
+    /// Returns the failure if the permission for comments is missing.
+    pub(super) fn missing_for_comments(account: &ConnectorAccount, what: &str) -> Failure {
+        Self::missing_for(account, COMMENTS, what)
+    }
+
+    /// Comments on a post, or replies to a comment. `path` is the list that the comment is added to.
+    async fn comment(&self, account: &ConnectorAccount, path: &str, text: &str) -> Result<Published, GraphFailure> {
+        let access = self.access(account)?;
+        let request = access.request(Method::POST, path).json(&json!({ "message": text }));
+        let created: Created = access.call_with_codes(Effect::Publishes, request).await?;
+        Ok(Published::new(created.id, None))
+    }
+
+    /// Returns the account's own comments in a list, in any order.
+    async fn own_comments(&self, account: &ConnectorAccount, path: &str) -> Result<OwnMessages, GraphFailure> {
+        let query = [("fields", REPLY_FIELDS)];
+        let (found, are_complete) = search::<Comment>(&self.access(account)?, path, &query).await?;
+        let own = found.into_iter().filter(|one| one.author().is(account));
+        let own_message =
+            |one: Comment| OwnMessage { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: None };
+        Ok(OwnMessages { messages: own.map(own_message).collect(), are_complete })
+    }
+
+    /// Publishes a first comment on a post of the account.
+    pub(super) async fn publish_comment(
+        &self,
+        account: &ConnectorAccount,
+        post: &str,
+        text: &str,
+    ) -> Result<Published, CallError> {
+        let missing = Self::missing_for_comments(account, "comment on this account's posts");
+        let published = self.comment(account, &format!("{post}/comments"), text).await;
+        published.map_err(|failure| comment_error(failure, missing))
+    }
+
+    /// Looks up the first comment of an earlier call.
+    pub(super) async fn reconcile_comment(
+        &self,
+        account: &ConnectorAccount,
+        post: &str,
+        comment: &OutgoingPost,
+    ) -> Result<ReconcileResult, CallError> {
+        let own = self.own_comments(account, &format!("{post}/comments")).await;
+        find_comment(&comment.text, comment.called_at, own)
     }
 }
 
@@ -224,7 +273,7 @@ impl Streams for Instagram {
     }
 
     fn missing(account: &ConnectorAccount, stream: &str) -> Failure {
-        Self::missing_to(account, "read", stream)
+        Self::missing_for(account, stream, &format!("read this account's {stream}"))
     }
 
     async fn posts(access: &Access<'_>, account: &ConnectorAccount, mut walk: Walk) -> Result<InboxPage, GraphFailure> {
@@ -283,10 +332,11 @@ impl Streams for Instagram {
     }
 }
 
-/// Returns the id of the comment that begins the thread, which becomes part of a URL.
-fn comment_id(thread: &ReplyThread) -> Result<&str, CallError> {
+/// Returns the path of the replies to the comment that begins the thread.
+fn replies(thread: &ReplyThread) -> Result<String, CallError> {
     let id = thread.thread_id.as_str();
-    if is_id(id) && thread.kind == ConversationType::Comment { Ok(id) } else { Err(no_context()) }
+    let is_comment = is_id(id) && thread.kind == ConversationType::Comment;
+    if is_comment { Ok(format!("{id}/replies")) } else { Err(no_context()) }
 }
 
 #[async_trait]
@@ -327,40 +377,13 @@ impl InboxConnector for Instagram {
     }
 
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
-        let path = format!("{}/replies", comment_id(&reply.thread)?);
-        let access = self.access(account)?;
-        let request = access.request(Method::POST, &path).json(&json!({ "message": reply.text }));
-        let created: Result<Created, GraphFailure> = access.call_with_codes(Effect::Publishes, request).await;
-        let missing = Self::missing_to(account, "reply to", COMMENTS);
-        Ok(Published::new(created.map_err(|failure| reply_error(failure, missing))?.id, None))
+        let path = replies(&reply.thread)?;
+        let missing = Self::missing_for_comments(account, "reply to this account's comments");
+        self.comment(account, &path, &reply.text).await.map_err(|failure| reply_error(failure, missing))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
-        let path = format!("{}/replies", comment_id(&reply.thread)?);
-        let access = self.access(account)?;
-        let (mut after, mut own_messages) = (None::<String>, Vec::new());
-        // The list may begin with the oldest.
-        for _ in 0..MAX_SEARCHED_PAGES {
-            let query = [("fields", REPLY_FIELDS), ("limit", SEARCHED_PER_PAGE)];
-            let found = match list(&access, &path, &query, after.as_deref()).await {
-                Err(failure) if is_gone(&failure) => return Ok(ReconcileResult::Absent),
-                found => found.map_err(|failure| failure.error)?,
-            };
-            let own = read::<Comment>(&found.data).into_iter().filter(|one| one.author().is(account));
-            own_messages.extend(own.map(|one| OwnMessage {
-                at: parse_time(&one.timestamp),
-                id: one.id,
-                text: one.text,
-                url: None,
-            }));
-            after = found.next();
-            if after.is_none() {
-                return Ok(find_reply(reply, own_messages.into_iter()));
-            }
-        }
-        Ok(match find_reply(reply, own_messages.into_iter()) {
-            ReconcileResult::Absent => ReconcileResult::Unsupported,
-            found => found,
-        })
+        let own = self.own_comments(account, &replies(&reply.thread)?).await;
+        find_comment(&reply.text, reply.called_at, own)
     }
 }

@@ -1,10 +1,12 @@
 //! Instagram, for professional accounts. Two logins lead to the same API: Instagram's own (`graph.instagram.com`), and
 //! Facebook's, for an account behind a page (`graph.facebook.com`, with the page's token). `connect.rs` has both.
 //!
-//! A post is created in containers (`meta/containers.rs`), for which Instagram downloads the images.
+//! A post is created in containers (`meta/containers.rs`), for which Instagram downloads the images. First comments use
+//! the inbox's calls (`inbox.rs`). Only Facebook's login lets an application delete posts.
 //!
 //! Sources: Meta's Business SDK v25.0.2 (`iguser.py`: media, media_publish, content_publishing_limit), "Content
-//! publishing" and "Error codes" of the Instagram platform, as of December 2025 to September 2026.
+//! publishing", "IG Media" (deleting), "IG Comment" and "Error codes" of the Instagram platform, as of December 2025 to
+//! September 2026.
 
 mod analytics;
 mod connect;
@@ -14,7 +16,8 @@ use async_trait::async_trait;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::platform::{Descriptor, Platform};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -24,12 +27,14 @@ use super::call::{Effect, PlatformClient};
 use super::meta::VERSION;
 use super::meta::containers::{self, ContainerRequest, Containers};
 use super::meta::graph::Access;
+use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, StageResult,
+    Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost,
 };
+use crate::inbox::permission::missing_permission;
 
 /// The field of an account's secrets that names the login. If it is missing, the login is Instagram's own.
 const LOGIN: &str = "login";
@@ -88,6 +93,11 @@ impl Instagram {
         Access { client: &self.client, graph: &self.graph, token, app_secret: SecretString::default() }
     }
 
+    /// Checks the id of a post or a comment, which becomes part of a URL.
+    fn check_id<'a>(&self, id: &'a str) -> Result<&'a str, CallError> {
+        if containers::is_id(id) { Ok(id) } else { Err(posts::unknown_post(&self.client)) }
+    }
+
     fn containers<'a>(&'a self, account: &'a ConnectorAccount) -> Result<Containers<'a>, CallError> {
         Ok(Containers {
             access: self.access(account)?,
@@ -105,6 +115,12 @@ impl Instagram {
 
 fn is_by_facebook(account: &ConnectorAccount) -> bool {
     account.secrets.get(LOGIN).is_some_and(|login| login.expose_secret() == BY_FACEBOOK)
+}
+
+fn cannot_delete() -> CallError {
+    let message = "Instagram lets applications delete posts only on accounts that were connected with Facebook. Delete \
+                   the post in Instagram.";
+    CallError::Permanent(Failure::with_code(Category::PlatformRejected, "not_supported", message))
 }
 
 /// Returns the request for one image.
@@ -158,6 +174,10 @@ impl Connector for Instagram {
     }
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
+        // A comment needs no container.
+        if post.reply_to.is_some() {
+            return Ok(StageResult::Ready);
+        }
         let item = |index: usize| {
             let mut request = image_request(&post.images[index]);
             request.insert("is_carousel_item".to_owned(), Value::from(true));
@@ -178,10 +198,33 @@ impl Connector for Instagram {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        self.containers(account)?.publish(post).await
+        match &post.reply_to {
+            Some(reply_to) => {
+                self.publish_comment(account, self.check_id(&reply_to.parent.external_id)?, &post.text).await
+            }
+            None => self.containers(account)?.publish(post).await,
+        }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        self.containers(account)?.reconcile(post).await
+        match &post.reply_to {
+            Some(reply_to) => self.reconcile_comment(account, self.check_id(&reply_to.parent.external_id)?, post).await,
+            None => self.containers(account)?.reconcile(post).await,
+        }
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let id = self.check_id(&post.external_id)?;
+        let missing = match post.is_comment {
+            true => Self::missing_for_comments(account, "delete this account's comments"),
+            false if is_by_facebook(account) => missing_permission(
+                Platform::Instagram,
+                ConnectTarget::Page,
+                "delete this account's posts",
+                "instagram_manage_contents",
+            ),
+            false => return Err(cannot_delete()),
+        };
+        posts::delete(&self.access(account)?, account, id, missing).await
     }
 }

@@ -1,5 +1,6 @@
-//! The common parts of the inboxes of Meta's platforms: their two streams, missing permissions, and replies whose
-//! response was lost. To add a platform of Meta, implement [`Streams`] and call [`fetch`] in its `fetch`.
+//! The common parts of the inboxes of Meta's platforms: their two streams, missing permissions, and replies and first
+//! comments whose response was lost. To add a platform of Meta, implement [`Streams`] and call [`fetch`] in its
+//! `fetch`.
 //!
 //! Meta returns "does not exist" (100/33) both for what an account may not see and for what was deleted. Neither means
 //! that the account's access has ended; publishing detects that.
@@ -17,15 +18,18 @@ use crate::call::Effect;
 use crate::inbox::InboxPage;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-pub(crate) use crate::inbox::own_message::{OwnMessage, find_reply};
+pub(crate) use crate::inbox::own_message::{OwnMessage, OwnMessages, find_reply};
 use crate::inbox::permission::{denied, recently_denied};
-use crate::{CallError, ConnectorAccount};
+use crate::{CallError, ConnectorAccount, ReconcileResult};
 
 /// The interval between syncs of an account. A page or profile with few viewers has about 5,000 calls per day.
 pub(crate) const INTERVAL: TimeDelta = TimeDelta::minutes(5);
 
 /// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 100;
+/// The number of comments per page, and of pages, that are searched for a reply or a first comment.
+const SEARCHED_PER_PAGE: &str = "50";
+const MAX_SEARCHED_PAGES: usize = 4;
 /// The errors of a message to a user whose last message is older than 24 hours.
 const WINDOW_CLOSED: [i64; 2] = [2_018_065, 2_018_278];
 
@@ -39,7 +43,8 @@ pub(crate) fn read<T: DeserializeOwned>(entries: &[Value]) -> Vec<T> {
     entries.iter().take(MAX_ENTRIES).filter_map(|entry| T::deserialize(entry).ok()).collect()
 }
 
-fn is_permission(failure: &GraphFailure) -> bool {
+/// Returns whether a permission is missing.
+pub(crate) fn is_permission(failure: &GraphFailure) -> bool {
     matches!(failure.code, 3 | 10 | 200..=299)
 }
 
@@ -65,6 +70,40 @@ pub(crate) async fn list_below(
     match list(access, path, query, after).await {
         Err(failure) if is_gone(&failure) => Ok(List::default()),
         found => found,
+    }
+}
+
+/// Requests the comments below a post or a comment, up to a maximum. Returns whether these are all.
+pub(crate) async fn search<T: DeserializeOwned>(
+    access: &Access<'_>,
+    path: &str,
+    query: &[(&str, &str)],
+) -> Result<(Vec<T>, bool), GraphFailure> {
+    let (mut after, mut all) = (None::<String>, Vec::new());
+    let limit = [("limit", SEARCHED_PER_PAGE)];
+    let query = [query, &limit[..]].concat();
+    for _ in 0..MAX_SEARCHED_PAGES {
+        let found = list(access, path, &query, after.as_deref()).await?;
+        all.extend(read::<T>(&found.data));
+        after = found.next();
+        if after.is_none() {
+            return Ok((all, true));
+        }
+    }
+    Ok((all, false))
+}
+
+/// Looks up a comment among the account's own comments below a post or a comment.
+pub(crate) fn find_comment(
+    text: &str,
+    called_at: Option<DateTime<Utc>>,
+    own: Result<OwnMessages, GraphFailure>,
+) -> Result<ReconcileResult, CallError> {
+    match own {
+        Ok(own) => Ok(own.find(text, called_at)),
+        // The post or comment was deleted, and the comments below it.
+        Err(failure) if is_gone(&failure) => Ok(ReconcileResult::Absent),
+        Err(failure) => Err(failure.error),
     }
 }
 
@@ -133,6 +172,16 @@ pub(crate) async fn fetch<S: Streams>(
         }
         Err(failure) => Err(failure.error),
     }
+}
+
+/// Converts the error to that of a first comment.
+pub(crate) fn comment_error(failure: GraphFailure, missing: Failure) -> CallError {
+    if !is_gone(&failure) {
+        return reply_error(failure, missing);
+    }
+    let code = failure.error.failure().platform_code.clone().unwrap_or_default();
+    let message = "The post to comment on does not exist.";
+    CallError::ParentMissing(Failure::of(Category::PlatformRejected, message).from_platform(code))
 }
 
 /// Converts the error to that of a reply.

@@ -1,7 +1,7 @@
 //! The common parts of Meta's platforms: the Graph API with its errors (`graph.rs`), batch requests (`batch.rs`),
 //! metrics that are requested by name (`insights.rs`), Facebook Login (`login.rs`), the long-lived tokens of Instagram
-//! and Threads (`tokens.rs`), the containers in which these two prepare a post (`containers.rs`), and inboxes
-//! (`inbox.rs`).
+//! and Threads (`tokens.rs`), the containers in which these two prepare a post (`containers.rs`), inboxes
+//! (`inbox.rs`), and deletion (`posts.rs`).
 
 pub(super) mod batch;
 pub(super) mod containers;
@@ -9,6 +9,7 @@ pub(super) mod graph;
 pub(super) mod inbox;
 pub(super) mod insights;
 pub(super) mod login;
+pub(super) mod posts;
 pub(super) mod tokens;
 
 /// The version of the Graph API for Facebook and Instagram. It is supported until 29 July 2028 (checked in November
