@@ -3,14 +3,18 @@
 //!
 //! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
 //! decides to send such a post again, LinkedIn's "duplicate" error names the existing post, which becomes the result.
+//! First comments are in `comments.rs`.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
 
 mod analytics;
+mod comments;
 mod connect;
+mod delete;
 mod inbox;
 mod pages;
+mod urn;
 
 use async_trait::async_trait;
 use chrono::{Days, NaiveTime};
@@ -32,7 +36,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, time_marker,
 };
 
 /// The version of the API. A version is supported for about a year (checked in November 2026).
@@ -261,6 +265,9 @@ impl Connector for Linkedin {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
+        if let Some(reply_to) = &post.reply_to {
+            return self.publish_comment(account, &reply_to.parent.external_id, &post.text).await;
+        }
         let mut body = json!({
             "author": author(account),
             "commentary": escape(&post.text),
@@ -293,7 +300,15 @@ impl Connector for Linkedin {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        if Self::is_page(account) { self.find(account, post).await } else { Ok(ReconcileResult::Unsupported) }
+        match &post.reply_to {
+            Some(reply_to) => self.reconcile_comment(account, &reply_to.parent.external_id, post).await,
+            None if Self::is_page(account) => self.find(account, post).await,
+            None => Ok(ReconcileResult::Unsupported),
+        }
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.delete(account, post).await
     }
 
     fn revocation(&self) -> Option<Revocation> {
@@ -330,6 +345,12 @@ fn author(account: &ConnectorAccount) -> String {
         true => account.external_id.clone(),
         false => format!("urn:li:person:{}", account.external_id),
     }
+}
+
+/// Returns the error for a post whose id is unknown, or is not one of LinkedIn's.
+fn unknown_post() -> CallError {
+    let message = "Crier does not know the ID of this post on LinkedIn. Do this on LinkedIn instead.";
+    CallError::Permanent(Failure::of(Category::Internal, message))
 }
 
 fn published(urn: &str) -> Published {

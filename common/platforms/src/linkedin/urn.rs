@@ -1,0 +1,36 @@
+//! The URNs of posts and comments, which become part of URLs.
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+const COMMENT: &str = "urn:li:comment:(";
+
+/// Returns whether a URN is that of a post, so that it may become part of a URL.
+pub(super) fn is_post(urn: &str) -> bool {
+    let number = urn.strip_prefix("urn:li:share:").or(urn.strip_prefix("urn:li:ugcPost:"));
+    number.is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.len() <= 40 && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Returns the two parts of `urn:li:comment:(urn:li:activity:1,2)`.
+pub(super) fn comment_parts(urn: &str) -> Option<(&str, &str)> {
+    let (object, number) = urn.strip_prefix(COMMENT)?.strip_suffix(')')?.split_once(',')?;
+    (is_object(object) && is_number(number)).then_some((object, number))
+}
+
+pub(super) fn is_object(urn: &str) -> bool {
+    let parts = urn.strip_prefix("urn:li:").and_then(|rest| rest.split_once(':'));
+    parts.is_some_and(|(kind, number)| {
+        is_number(number) && kind.len() <= 40 && kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+pub(super) fn comment_urn(object: &str, number: &str) -> Option<String> {
+    (is_object(object) && is_number(number)).then(|| format!("{COMMENT}{object},{number})"))
+}
+
+pub(super) fn encoded(urn: &str) -> String {
+    utf8_percent_encode(urn, NON_ALPHANUMERIC).to_string()
+}
