@@ -8,12 +8,12 @@
 use async_trait::async_trait;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use http::Method;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::Linkedin;
 use super::pages::URN;
+use super::urn::encoded;
 use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
@@ -29,11 +29,6 @@ const KINDS: [(&str, &str, &str); 2] =
 struct Statistics {
     #[serde(default)]
     elements: Vec<Value>,
-}
-
-/// Encodes a URN for a list in a URL, as the protocol requires.
-fn encoded(urn: &str) -> String {
-    utf8_percent_encode(urn, NON_ALPHANUMERIC).to_string()
 }
 
 impl Linkedin {

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use super::super::call::Effect;
 use super::super::oauth::{Choice, MAX_CHOICES};
 use super::super::{CallError, ConnectorAccount, OutgoingPost, ReconcileResult};
+use super::urn::encoded;
 use super::{Linkedin, published};
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -130,7 +131,7 @@ impl Linkedin {
         account: &ConnectorAccount,
         post: &OutgoingPost,
     ) -> Result<ReconcileResult, CallError> {
-        let author = percent_encoding::utf8_percent_encode(&account.external_id, percent_encoding::NON_ALPHANUMERIC);
+        let author = encoded(&account.external_id);
         let path = format!("/rest/posts?author={author}&q=author&count={MAX_RECENT_POSTS}&sortBy=LAST_MODIFIED");
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");

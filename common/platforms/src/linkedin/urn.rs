@@ -20,6 +20,7 @@ pub(super) fn comment_parts(urn: &str) -> Option<(&str, &str)> {
     (is_object(object) && is_number(number)).then_some((object, number))
 }
 
+/// Returns whether a URN is that of a post or its activity, so that it may become part of a URL.
 pub(super) fn is_object(urn: &str) -> bool {
     let parts = urn.strip_prefix("urn:li:").and_then(|rest| rest.split_once(':'));
     parts.is_some_and(|(kind, number)| {
@@ -31,6 +32,7 @@ pub(super) fn comment_urn(object: &str, number: &str) -> Option<String> {
     (is_object(object) && is_number(number)).then(|| format!("{COMMENT}{object},{number})"))
 }
 
+/// Encodes a URN for a URL, as the protocol requires.
 pub(super) fn encoded(urn: &str) -> String {
     utf8_percent_encode(urn, NON_ALPHANUMERIC).to_string()
 }
