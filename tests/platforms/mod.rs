@@ -34,6 +34,7 @@ mod shopify;
 mod support;
 mod telegram;
 mod telegram_inbox;
+mod telegram_threads;
 mod text;
 mod threads_inbox;
 mod tiktok;

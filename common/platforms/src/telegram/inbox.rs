@@ -24,7 +24,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{MethodError, Sent, Telegram, TelegramBody};
+use super::{MethodError, Sent, Telegram, TelegramBody, reply_parameters};
 use crate::call::Effect;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, no_context};
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
@@ -230,6 +230,16 @@ fn queue_error(error: MethodError) -> CallError {
 }
 
 impl Telegram {
+    /// Returns the first page of the bot's updates, beginning at the offset. Without an offset, Telegram deletes none.
+    pub(super) async fn updates(&self, token: &SecretString, offset: Option<i64>) -> Result<Vec<Value>, CallError> {
+        let mut body = json!({ "limit": PAGE, "timeout": 0, "allowed_updates": ["message", "edited_message"] });
+        if let Some(offset) = offset {
+            body["offset"] = Value::from(offset);
+        }
+        let read = self.call(Effect::Repeatable, token, "getUpdates", TelegramBody::Json(body)).await;
+        read.map_err(queue_error)
+    }
+
     /// Returns the discussion group of a channel.
     async fn linked_chat(&self, token: &SecretString, chat: &str) -> Result<Option<i64>, CallError> {
         let body = TelegramBody::Json(json!({ "chat_id": chat }));
@@ -249,11 +259,7 @@ impl Telegram {
         target: i64,
         text: &str,
     ) -> Result<Published, MethodError> {
-        let body = json!({
-            "chat_id": chat,
-            "text": text,
-            "reply_parameters": { "message_id": target, "allow_sending_without_reply": true },
-        });
+        let body = json!({ "chat_id": chat, "text": text, "reply_parameters": reply_parameters(target) });
         let sent: Sent = self.call(Effect::Publishes, token, "sendMessage", TelegramBody::Json(body)).await?;
         Ok(Published::new(format!("{chat}:{}", sent.message_id), sent.url()))
     }
@@ -273,12 +279,7 @@ impl InboxConnector for Telegram {
     ) -> Result<InboxPage, CallError> {
         let (token, own) = (account.secrets.require("bot_token")?, account.secrets.require("chat_id")?);
         let offset = cursor.and_then(|cursor| cursor["offset"].as_i64());
-        let mut body = json!({ "limit": PAGE, "timeout": 0, "allowed_updates": ["message", "edited_message"] });
-        if let Some(offset) = offset {
-            body["offset"] = Value::from(offset);
-        }
-        let read = self.call(Effect::Repeatable, &token, "getUpdates", TelegramBody::Json(body)).await;
-        let found: Vec<Value> = read.map_err(queue_error)?;
+        let found = self.updates(&token, offset).await?;
         let updates = found.into_iter().take(PAGE).filter_map(|update| serde_json::from_value(update).ok());
         let updates: Vec<Update> = updates.collect();
         let messages: Vec<Incoming> = updates.iter().filter_map(incoming).collect();

@@ -4,9 +4,11 @@
 //! one. A bot cannot list its own messages, so an unknown outcome is final ([`Connector::can_reconcile`] is false).
 //!
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
-//! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ResponseParameters`.
+//! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ReplyParameters`, `ResponseParameters`.
 
+mod comments;
 mod inbox;
+mod unpublish;
 
 use async_trait::async_trait;
 use crier_base::clock::Clock;
@@ -15,6 +17,7 @@ use crier_domain::analytics::AccountMetrics;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
+use crier_domain::post::PublishedPart;
 use crier_http::multipart::Form;
 use http::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -28,7 +31,7 @@ use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message}
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
+    InboxConnector, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, Secrets, UnpublishPost,
 };
 
 /// The characters that are percent-encoded in a token, so that a typed one cannot change the path on the operator's
@@ -85,17 +88,27 @@ impl Telegram {
         .into())
     }
 
-    /// Sends the post to `chat` with the method for its number of images.
+    /// Sends the post to `chat` with the method for its number of images. A part of a thread replies to the part before.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
+        let parent = post.reply_to.as_ref().and_then(|reply| first_message(chat, &reply.parent));
+        let form = || {
+            let form = Form::new().text("chat_id", chat.to_owned());
+            match parent {
+                Some(parent) => form.text("reply_parameters", reply_parameters(parent).to_string()),
+                None => form,
+            }
+        };
         let messages: Vec<Sent> = match post.images.as_slice() {
             [] => {
-                let body = TelegramBody::Json(json!({ "chat_id": chat, "text": post.text }));
-                vec![self.call(effect, token, "sendMessage", body).await?]
+                let mut body = json!({ "chat_id": chat, "text": post.text });
+                if let Some(parent) = parent {
+                    body["reply_parameters"] = reply_parameters(parent);
+                }
+                vec![self.call(effect, token, "sendMessage", TelegramBody::Json(body)).await?]
             }
             [image] => {
-                let form = Form::new().text("chat_id", chat.to_owned()).text("caption", post.text.clone());
-                let form = form.part("photo", file(image, 0)?);
+                let form = form().text("caption", post.text.clone()).part("photo", file(image, 0)?);
                 vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
             }
             images => {
@@ -106,7 +119,7 @@ impl Telegram {
                         json!({ "type": "photo", "media": format!("attach://file{i}"), "caption": caption })
                     })
                     .collect();
-                let form = Form::new().text("chat_id", chat.to_owned()).text("media", Value::from(media).to_string());
+                let form = form().text("media", Value::from(media).to_string());
                 let form = images.iter().enumerate().try_fold(form, |form, (i, image)| {
                     Ok::<_, CallError>(form.part(format!("file{i}"), file(image, i)?))
                 })?;
@@ -116,7 +129,8 @@ impl Telegram {
         // The ids of all messages are stored, because an album has one message per image.
         let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
         let url = messages.first().and_then(Sent::url);
-        Ok(Published::new(ids.join(","), url))
+        let published = Published::new(ids.join(","), url);
+        Ok(Published { other_ids: ids.into_iter().skip(1).collect(), ..published })
     }
 
     /// Checks that the bot may write to the chat. The error is a sentence for the user who connects it.
@@ -220,6 +234,9 @@ impl Connector for Telegram {
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let token = account.secrets.require("bot_token")?;
         let chat = account.secrets.require("chat_id")?;
+        if let Some(reply) = post.reply_to.as_ref().filter(|reply| reply.kind == ReplyKind::Comment) {
+            return self.comment(&token, chat.expose_secret(), &reply.parent, &post.text).await;
+        }
         match self.send(&token, chat.expose_secret(), post).await {
             // Nothing was posted: the chat has a new id, which is stored with the result.
             Err(MethodError::Migrated(id)) => {
@@ -233,6 +250,10 @@ impl Connector for Telegram {
 
     async fn reconcile(&self, _account: &ConnectorAccount, _post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         Ok(ReconcileResult::Unsupported)
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.delete_messages(account, post).await
     }
 }
 
@@ -303,6 +324,12 @@ fn classify_error(status: u16, description: &str, quoted: Option<String>) -> Cal
         _ if has(&["chat not found", "peer_id_invalid", "user not found", "chat_id is empty"]) => {
             CallError::Permanent(failure(Category::Account, "Telegram cannot find this chat"))
         }
+        _ if has(&["can't be deleted", "rights to delete", "message_delete_forbidden"]) => {
+            CallError::Permanent(cannot_delete().from_platform(status))
+        }
+        _ if has(&["to be replied not found", "replied message not found", "reply message not found"]) => {
+            CallError::ParentMissing(failure(Category::PlatformRejected, "The post does not exist on Telegram"))
+        }
         _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
             CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
         }
@@ -311,6 +338,29 @@ fn classify_error(status: u16, description: &str, quoted: Option<String>) -> Cal
         }
         _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram rejected this")),
     }
+}
+
+fn cannot_delete() -> Failure {
+    let message = "Telegram does not let the bot delete this post. It must be less than 48 hours old, or the bot must be \
+                   an administrator with the right to delete messages. Delete the post on Telegram.";
+    Failure::with_code(Category::Account, "missing_permission", message)
+}
+
+/// Returns the id of the first message of a post: an album has several. `None` if it is not in this chat.
+fn first_message(chat: &str, post: &PublishedPart) -> Option<i64> {
+    let first = post.external_id.split(',').next()?;
+    first.parse().ok().filter(|_| is_in_chat(chat, post.url.as_deref()))
+}
+
+/// Returns whether a post with this URL is in the chat. Otherwise it is in the group from which the chat was upgraded,
+/// and its id may be that of another message of the chat. Only groups that were not upgraded have posts without URLs.
+fn is_in_chat(chat: &str, url: Option<&str>) -> bool {
+    url.is_some() || !chat.starts_with("-100")
+}
+
+/// Returns the reference to the message that a message replies to. If that was deleted, the message is still sent.
+fn reply_parameters(message: i64) -> Value {
+    json!({ "message_id": message, "allow_sending_without_reply": true })
 }
 
 /// Returns the description without its prefix (`Bad Request: chat not found`).
