@@ -1550,19 +1550,24 @@ create table sandbox_handles (
     expired      boolean not null default false
 );
 
--- Posts on the simulated platform.
+-- Posts on the simulated platform, the parts of their threads, and their first comments.
 create table sandbox_posts (
     id         bigint generated always as identity,
     handle     text not null,
     -- The key by which a repeated call finds the post of the first one.
     key        text not null unique,
+    -- The post under which the page shows this part of its thread, or first comment. Null for a post.
+    root_id    bigint,
+    is_comment boolean not null default false,
     content    text not null,
     created_at timestamptz not null,
     -- [{url, alt}]
     media      jsonb not null,
-    -- sandbox::timeline, sandbox::count, sandbox::comment; trigger delete_sandbox_posts.
+    -- sandbox::timeline, sandbox::count, sandbox::comment, sandbox::delete; trigger delete_sandbox_posts.
     constraint sandbox_posts_handle primary key (handle, id)
 );
+-- sandbox::replies.
+create index sandbox_posts_root on sandbox_posts (root_id, id) where root_id is not null;
 -- Deletes the posts of a deleted handle. `delete_children` works only for parents with an ID.
 create function delete_sandbox_posts() returns trigger language plpgsql as $$
 begin

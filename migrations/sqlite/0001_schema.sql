@@ -1486,12 +1486,15 @@ create table sandbox_handles (
     expired      boolean not null default false
 );
 
--- Posts on the simulated platform.
+-- Posts on the simulated platform, the parts of their threads, and their first comments.
 create table sandbox_posts (
     id         integer primary key autoincrement,
     handle     text not null references sandbox_handles (handle) on delete cascade,
     -- The key by which a repeated call finds the post of the first one.
     key        text not null unique,
+    -- The post under which the page shows this part of its thread, or first comment. Null for a post.
+    root_id    bigint,
+    is_comment boolean not null default false,
     content    text not null,
     created_at timestamptz not null,
     -- [{url, alt}]
@@ -1499,6 +1502,8 @@ create table sandbox_posts (
 );
 -- sandbox::timeline, sandbox::count; fk.
 create index sandbox_posts_handle on sandbox_posts (handle, id);
+-- sandbox::replies.
+create index sandbox_posts_root on sandbox_posts (root_id, id) where root_id is not null;
 
 -- Comments of visitors on a sandbox post, and replies of its account.
 create table sandbox_comments (

@@ -1,6 +1,7 @@
 //! The public pages of the sandbox, which anyone can read and comment on.
 
 use chrono::TimeDelta;
+use crier_domain::sandbox::{NewSandboxPost, SandboxImage, SandboxReply};
 use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
@@ -10,6 +11,8 @@ use crate::support::store::publish_to_sandbox;
 on_one_app!(
     timelines_are_paginated,
     a_comment_is_shown_under_its_post,
+    threads_and_first_comments_are_shown_under_their_post,
+    threads_do_not_shorten_a_page,
     comments_are_rate_limited_by_address,
     comments_per_post_are_capped_and_newest_are_shown,
     page_size_is_bounded_despite_long_comments,
@@ -94,6 +97,81 @@ async fn a_comment_is_shown_under_its_post(app: TestApp) {
     comment(&app, post, &"x".repeat(70_000)).await.assert_status(413);
     comment(&app, post + 1, "x").await.assert_status(404);
     assert_eq!(app.count_rows("sandbox_comments").await, 1);
+}
+
+/// Replies to a post, and returns the id of the reply.
+async fn reply(app: &TestApp, parent: i64, is_comment: bool, text: &str) -> i64 {
+    let workspace_id = sandbox::owner(&mut app.store.conn().await, "demo").await.unwrap().unwrap();
+    let post = NewSandboxPost {
+        workspace_id,
+        handle: "demo".to_owned(),
+        key: format!("{parent} {text}"),
+        content: text.to_owned(),
+        media: vec![SandboxImage { url: "/media/door.png".to_owned(), alt: "A door".to_owned() }],
+        reply_to: Some(SandboxReply { parent_id: parent, is_comment }),
+    };
+    app.write(async |tx| sandbox::publish(tx, &post).await).await.unwrap()
+}
+
+async fn threads_and_first_comments_are_shown_under_their_post(app: TestApp) {
+    let post = posts(&app, 1).await[0];
+    let second = reply(&app, post, false, "part two").await;
+    let third = reply(&app, second, false, "part <three>").await;
+    let first_comment = reply(&app, post, true, "Order at https://bakery.example").await;
+    comment(&app, post, "Tasty").await.assert_status(303);
+    posts_after(&app).await;
+    let text = page(&app, "/sandbox/demo").await;
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text}"));
+    let places = [
+        place("the newest"),
+        place(&format!("<article id=\"post-{post}\">")),
+        place("post number 000"),
+        place(&format!("<section id=\"post-{second}\">")),
+        place("part two"),
+        place(&format!("<a href=\"/sandbox/demo?from={post}#post-{second}\">#{second}</a>")),
+        place(&format!("<section id=\"post-{third}\">")),
+        place("part &#60;three&#62;"),
+        place(&format!("<li id=\"post-{first_comment}\"><strong>@demo</strong>")),
+        place("<a href=\"https://bakery.example\""),
+        place("Tasty"),
+    ];
+    assert!(places.is_sorted(), "{places:?}: {text}");
+    assert_eq!(text.matches("<article").count(), 2);
+    // The images of the parts. Comments have none.
+    assert_eq!(text.matches("<img src=\"/media/door.png\" alt=\"A door\"").count(), 2);
+    // Visitors comment on posts.
+    comment(&app, second, "x").await.assert_status(404);
+    comment(&app, first_comment, "x").await.assert_status(404);
+
+    let workspace = sandbox::owner(&mut app.store.conn().await, "demo").await.unwrap().unwrap();
+    for id in [first_comment, third] {
+        assert!(app.write(async |tx| sandbox::delete(tx, workspace, "demo", id).await).await);
+    }
+    let text = page(&app, "/sandbox/demo").await;
+    assert!(text.contains("part two") && text.contains("Tasty"), "{text}");
+    assert!(!text.contains("three") && !text.contains("bakery.example"), "{text}");
+}
+
+/// Publishes another post on the handle `demo`.
+async fn posts_after(app: &TestApp) {
+    let workspace = sandbox::owner(&mut app.store.conn().await, "demo").await.unwrap().unwrap();
+    app.write(async |tx| publish_to_sandbox(tx, workspace, "demo", "newest", "the newest", &[]).await).await.unwrap();
+}
+
+async fn threads_do_not_shorten_a_page(app: TestApp) {
+    let created = posts(&app, 22).await;
+    for post in [created[0], created[21]] {
+        let mut parent = post;
+        for n in 2..=25 {
+            parent = reply(&app, parent, false, &format!("part {n:02} of {post}")).await;
+        }
+        reply(&app, post, true, "first comment").await;
+    }
+    let text = page(&app, "/sandbox/demo").await;
+    assert_eq!((numbers(&text).len(), text.matches("<section id=").count()), (20, 24));
+    let text = page(&app, &format!("/sandbox/demo?from={}", created[1])).await;
+    assert_eq!((numbers(&text).len(), text.matches("<section id=").count()), (2, 24));
+    assert!(text.contains("first comment") && !text.contains("Older posts"), "{text}");
 }
 
 async fn comments_are_rate_limited_by_address(app: TestApp) {

@@ -4,17 +4,20 @@ use crier_domain::conversation::{ConversationStatus, MessageStatus};
 use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
 use crier_domain::sandbox::SandboxComment;
+use crier_platforms::{Connector, Published, ReplyKind};
 use crier_store::inbox_syncs;
 use crier_store::sandbox::{self, CommentOutcome};
 
 use super::inbox::{bodies, start, sync};
 use super::replies::message;
+use super::sandbox::{account, connector, reply_to};
 use crate::support::inbox::{all, reply};
 use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, on_both};
 
 on_both!(worker =>
     a_reply_appears_on_the_page,
+    a_first_comment_is_no_message,
     comments_beyond_one_page_are_synced,
     the_fail_keyword_rejects_a_reply,
     the_flaky_keyword_is_retried,
@@ -75,6 +78,21 @@ async fn a_reply_appears_on_the_page(w: TestWorker) {
     sync(&w).await;
     assert_eq!(bodies(&w, found.id).await, ["When do you open?", "At seven."]);
     assert_eq!(all(&w, w.world.brand).await.len(), 1);
+}
+
+async fn a_first_comment_is_no_message(w: TestWorker) {
+    let (sandbox_post, _) = publish_post(&w).await;
+    let post = Published::new(sandbox_post.to_string(), None);
+    let first = reply_to(ReplyKind::Comment, &post, &post, "Order at bakery.example");
+    connector(&w.s).publish(&account(&w), &first).await.unwrap();
+    sync(&w).await;
+    assert_eq!(all(&w, w.world.brand).await.len(), 0);
+    comment(&w, sandbox_post, "When do you open?").await;
+    w.advance(70);
+    sync(&w).await;
+    let found = all(&w, w.world.brand).await.remove(0);
+    assert_eq!(bodies(&w, found.id).await, ["When do you open?"]);
+    assert_eq!(on_page(&w, sandbox_post).await.len(), 1);
 }
 
 async fn comments_beyond_one_page_are_synced(w: TestWorker) {

@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use crier_domain::account::AccountStatus;
 use crier_domain::failure::Category;
-use crier_domain::post::TargetStatus;
+use crier_domain::post::{PublishedPart, TargetStatus};
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
-    CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, ReconcileResult, Secrets,
+    CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Published, ReconcileResult,
+    ReplyKind, ReplyTo, Secrets, UnpublishPost,
 };
 use crier_store::accounts::{self, NewAccount};
 use crier_store::sandbox;
@@ -34,11 +35,16 @@ on_both!(TestWorker::with_sandbox =>
     publishing_the_same_key_twice_creates_one_post,
     a_post_is_found_by_its_key,
     images_are_referenced_by_path,
+    parts_and_comments_are_under_their_post,
+    keywords_apply_to_each_part,
+    a_reply_to_a_missing_post_is_not_published,
+    unpublishing_removes_a_post_from_the_page,
+    only_posts_of_the_own_handle_are_unpublished,
 );
 
 const HANDLE: &str = "demo";
 
-fn connector(s: &TestStore) -> Sandbox {
+pub fn connector(s: &TestStore) -> Sandbox {
     crier_runtime::sandbox::connector(&s.store, "https://crier.example").with_slow(Duration::ZERO)
 }
 
@@ -216,7 +222,7 @@ async fn invalid_handles_are_rejected(s: TestStore) {
     }
 }
 
-fn account(w: &TestWorker) -> ConnectorAccount {
+pub fn account(w: &TestWorker) -> ConnectorAccount {
     ConnectorAccount {
         id: w.account.id,
         workspace_id: w.world.workspace,
@@ -229,6 +235,7 @@ fn account(w: &TestWorker) -> ConnectorAccount {
 fn outgoing(text: &str, key: &str) -> OutgoingPost {
     OutgoingPost {
         target_id: 1,
+        reply_to: None,
         text: text.to_owned(),
         images: Vec::new(),
         card: None,
@@ -272,4 +279,139 @@ async fn images_are_referenced_by_path(w: TestWorker) {
     assert!(shown.iter().all(|image| image.url.starts_with("/media/")), "{shown:?}");
     assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
     assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");
+}
+
+fn part(post: &Published) -> PublishedPart {
+    PublishedPart {
+        external_id: post.external_id.clone(),
+        url: post.url.clone(),
+        published_at: "2026-03-01T12:00:00Z".parse().unwrap(),
+        other_ids: Vec::new(),
+        is_unpublished: false,
+    }
+}
+
+/// Returns a part of a thread after `parent`, or a comment on it. Its text is also its key.
+pub fn reply_to(kind: ReplyKind, root: &Published, parent: &Published, text: &str) -> OutgoingPost {
+    let reply_to = Some(ReplyTo { kind, root: part(root), parent: part(parent) });
+    OutgoingPost { reply_to, ..outgoing(text, text) }
+}
+
+fn to_delete(post: &Published) -> UnpublishPost {
+    UnpublishPost {
+        external_id: post.external_id.clone(),
+        url: post.url.clone(),
+        is_comment: false,
+        other_ids: Vec::new(),
+        published_at: "2026-03-01T12:00:00Z".parse().unwrap(),
+        marker: None,
+        options: serde_json::Map::new(),
+    }
+}
+
+/// Returns the parts of threads and the first comments under a post.
+async fn under(w: &TestWorker, post: &Published) -> Vec<(String, bool)> {
+    let ids: [i64; 1] = [post.external_id.parse().unwrap()];
+    let found = sandbox::replies(&mut w.conn().await, &ids, 100).await.unwrap();
+    found.into_iter().map(|reply| (reply.content, reply.is_comment)).collect()
+}
+
+async fn parts_and_comments_are_under_their_post(w: TestWorker) {
+    connect(&w).await;
+    let (sandbox, account) = (connector(&w.s), account(&w));
+    let first = sandbox.publish(&account, &outgoing("one", "one")).await.unwrap();
+    let other = sandbox.publish(&account, &outgoing("other", "other")).await.unwrap();
+    let two = reply_to(ReplyKind::ThreadPart, &first, &first, "two");
+    let second = sandbox.publish(&account, &two).await.unwrap();
+    let third = sandbox.publish(&account, &reply_to(ReplyKind::ThreadPart, &first, &second, "three")).await.unwrap();
+    let comment = sandbox.publish(&account, &reply_to(ReplyKind::Comment, &first, &first, "comment")).await.unwrap();
+    for reply in [&second, &third, &comment] {
+        let url = format!("https://crier.example/sandbox/demo?from={}#post-{}", first.external_id, reply.external_id);
+        assert_eq!(reply.url, Some(url));
+    }
+    assert_eq!(timeline(&w).await, ["other", "one"]);
+    let shown = [("two", false), ("three", false), ("comment", true)].map(|(text, own)| (text.to_owned(), own));
+    assert_eq!(under(&w, &first).await, shown);
+    assert!(under(&w, &other).await.is_empty());
+    // A repeated call returns the first post, and a lookup finds it.
+    assert_eq!(sandbox.publish(&account, &two).await.unwrap(), second);
+    assert_eq!(sandbox.reconcile(&account, &two).await.unwrap(), ReconcileResult::Found(second));
+    // Without a marker, a part could be confused with the others of its target.
+    let unmarked = OutgoingPost { marker: Marker::new(), ..two };
+    assert!(matches!(sandbox.publish(&account, &unmarked).await, Err(CallError::Transient(_))));
+    assert!(sandbox.reconcile(&account, &unmarked).await.is_err());
+}
+
+async fn keywords_apply_to_each_part(w: TestWorker) {
+    connect(&w).await;
+    let (sandbox, account) = (connector(&w.s), account(&w));
+    let first = sandbox.publish(&account, &outgoing("one", "one")).await.unwrap();
+    for kind in [ReplyKind::ThreadPart, ReplyKind::Comment] {
+        let publish = async |text: &str, attempt: u32| {
+            let reply = reply_to(kind, &first, &first, &format!("{kind:?} {text}"));
+            sandbox.publish(&account, &OutgoingPost { attempt, ..reply }).await
+        };
+        assert!(matches!(publish("[fail]", 1).await, Err(CallError::Permanent(_))));
+        assert!(matches!(publish("[limit]", 1).await, Err(CallError::RateLimited { .. })));
+        assert!(matches!(publish("[flaky]", 2).await, Err(CallError::RateLimited { .. })));
+        publish("[limit]", 2).await.unwrap();
+        publish("[flaky]", 3).await.unwrap();
+    }
+    assert_eq!(under(&w, &first).await.len(), 4);
+    let expire = reply_to(ReplyKind::Comment, &first, &first, "[expire]");
+    assert!(matches!(sandbox.publish(&account, &expire).await, Err(CallError::Reauth(_))));
+    let next = reply_to(ReplyKind::ThreadPart, &first, &first, "next");
+    assert!(matches!(sandbox.publish(&account, &next).await, Err(CallError::Reauth(_))));
+}
+
+async fn a_reply_to_a_missing_post_is_not_published(w: TestWorker) {
+    connect(&w).await;
+    let (sandbox, account) = (connector(&w.s), account(&w));
+    let first = sandbox.publish(&account, &outgoing("one", "one")).await.unwrap();
+    let unknown = Published::new("999", None);
+    let elsewhere = ConnectorAccount { external_id: "other".to_owned(), ..account.clone() };
+    w.write(async |tx| sandbox::claim_handle(tx, w.world.workspace, "other").await).await;
+    let foreign = sandbox.publish(&elsewhere, &outgoing("foreign", "foreign")).await.unwrap();
+    sandbox.unpublish(&account, &to_delete(&first)).await.unwrap();
+    for parent in [first, unknown, foreign, Published::new("no id", None)] {
+        for kind in [ReplyKind::ThreadPart, ReplyKind::Comment] {
+            let result = sandbox.publish(&account, &reply_to(kind, &parent, &parent, "reply")).await;
+            assert!(matches!(result, Err(CallError::ParentMissing(_))), "{result:?}");
+        }
+    }
+    assert_eq!(w.count_rows("sandbox_posts").await, 1);
+}
+
+async fn unpublishing_removes_a_post_from_the_page(w: TestWorker) {
+    connect(&w).await;
+    let (sandbox, account) = (connector(&w.s), account(&w));
+    let first = sandbox.publish(&account, &outgoing("one", "one")).await.unwrap();
+    let second = sandbox.publish(&account, &reply_to(ReplyKind::ThreadPart, &first, &first, "two")).await.unwrap();
+    let comment = sandbox.publish(&account, &reply_to(ReplyKind::Comment, &first, &first, "comment")).await.unwrap();
+    let id: i64 = first.external_id.parse().unwrap();
+    w.write(async |tx| sandbox::comment(tx, HANDLE, id, "Vera", "Tasty").await).await;
+    sandbox.unpublish(&account, &UnpublishPost { is_comment: true, ..to_delete(&comment) }).await.unwrap();
+    assert_eq!(under(&w, &first).await, [("two".to_owned(), false)]);
+    for post in [&second, &first] {
+        sandbox.unpublish(&account, &to_delete(post)).await.unwrap();
+        sandbox.unpublish(&account, &to_delete(post)).await.unwrap();
+    }
+    assert_eq!(timeline(&w).await, Vec::<String>::new());
+    assert_eq!((w.count_rows("sandbox_posts").await, w.count_rows("sandbox_comments").await), (0, 0));
+    sandbox.unpublish(&account, &to_delete(&Published::new("no id", None))).await.unwrap();
+}
+
+async fn only_posts_of_the_own_handle_are_unpublished(w: TestWorker) {
+    connect(&w).await;
+    let (sandbox, own) = (connector(&w.s), account(&w));
+    let post = sandbox.publish(&own, &outgoing("one", "one")).await.unwrap();
+    let intruder = ConnectorAccount { workspace_id: w.s.workspace().await, ..own.clone() };
+    let rejected = sandbox.unpublish(&intruder, &to_delete(&post)).await;
+    assert!(matches!(rejected, Err(CallError::Reauth(_))), "{rejected:?}");
+    w.write(async |tx| sandbox::claim_handle(tx, w.world.workspace, "other").await).await;
+    let elsewhere = ConnectorAccount { external_id: "other".to_owned(), ..own.clone() };
+    sandbox.unpublish(&elsewhere, &to_delete(&post)).await.unwrap();
+    w.write(async |tx| sandbox::expire(tx, HANDLE).await).await;
+    assert!(matches!(sandbox.unpublish(&own, &to_delete(&post)).await, Err(CallError::Reauth(_))));
+    assert_eq!(timeline(&w).await, ["one"]);
 }

@@ -13,9 +13,9 @@ use crier_endpoints::admission;
 use crier_endpoints::app::App;
 use crier_endpoints::page_body::PageBody;
 use crier_endpoints::reply;
-use crier_platforms::sandbox::{is_handle, post_path};
+use crier_platforms::sandbox::{is_handle, post_path, reply_path};
 use crier_store::Result;
-use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS};
+use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS, SandboxPost};
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
@@ -26,6 +26,8 @@ use super::{html, notice};
 
 /// The number of posts per page of a timeline.
 const POSTS_PER_PAGE: usize = 20;
+/// The maximum number of parts of threads and first comments that are shown: 24 parts and one comment per post.
+const REPLIES_SHOWN: i64 = 500;
 /// The number of newest comments that are shown per post. The page shows the number of the others.
 const COMMENTS_SHOWN: i64 = 10;
 /// The maximum number of failed posts that are shown.
@@ -70,17 +72,37 @@ struct FailedView {
 
 struct PostView {
     id: i64,
+    /// The post, then the other parts of its thread.
+    parts: Vec<PartView>,
+    first_comments: Vec<PartView>,
+    comments: Vec<SandboxComment>,
+    /// The number of comments that are not shown.
+    earlier: usize,
+    /// Whether the post has the maximum number of comments.
+    full: bool,
+}
+
+struct PartView {
+    id: i64,
     path: String,
     text: Vec<TextPart>,
     /// At most ten. The layout depends on their number.
     images: Vec<SandboxImage>,
     at: String,
     shown: String,
-    comments: Vec<SandboxComment>,
-    /// The number of comments that are not shown.
-    earlier: usize,
-    /// Whether the post has the maximum number of comments.
-    full: bool,
+}
+
+impl From<SandboxPost> for PartView {
+    fn from(post: SandboxPost) -> Self {
+        Self {
+            id: post.id,
+            path: reply_path(&post.handle, post.root_id.unwrap_or(post.id), post.id),
+            text: text_parts(&post.content),
+            images: post.media,
+            at: post.created_at.to_rfc3339(),
+            shown: shown(post.created_at),
+        }
+    }
 }
 
 const HANDLE_NOT_FOUND: &str =
@@ -147,19 +169,20 @@ async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Tim
     posts.truncate(POSTS_PER_PAGE);
     let failed = if from.is_none() { sandbox::failed(&mut conn, &handle, FAILED_SHOWN).await? } else { Vec::new() };
     let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
+    let mut replies = sandbox::replies(&mut conn, &ids, REPLIES_SHOWN).await?;
     let mut comments = sandbox::comments(&mut conn, &ids, COMMENTS_SHOWN).await?;
     let posts = posts
         .into_iter()
         .map(|p| {
-            let own: Vec<_> = comments.extract_if(.., |c| c.comment.post_id == p.id).collect();
+            let id = p.id;
+            let own: Vec<_> = comments.extract_if(.., |c| c.comment.post_id == id).collect();
             let total = own.first().map_or(0, |c| c.total);
+            let under = replies.extract_if(.., |reply| reply.root_id == Some(id));
+            let (first_comments, parts): (Vec<_>, Vec<_>) = under.partition(|reply| reply.is_comment);
             PostView {
-                id: p.id,
-                path: post_path(&handle, p.id),
-                text: text_parts(&p.content),
-                images: p.media,
-                at: p.created_at.to_rfc3339(),
-                shown: shown(p.created_at),
+                id,
+                parts: std::iter::once(p).chain(parts).map(PartView::from).collect(),
+                first_comments: first_comments.into_iter().map(PartView::from).collect(),
                 earlier: usize::try_from(total).unwrap_or_default().saturating_sub(own.len()),
                 full: total >= MAX_COMMENTS,
                 comments: own.into_iter().map(|c| c.comment).collect(),

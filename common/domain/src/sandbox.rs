@@ -21,6 +21,16 @@ pub struct NewSandboxPost {
     pub key: String,
     pub content: String,
     pub media: Vec<SandboxImage>,
+    pub reply_to: Option<SandboxReply>,
+}
+
+/// The place of a post under another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SandboxReply {
+    /// The part before, or the post that is commented on.
+    pub parent_id: i64,
+    /// Whether it is a first comment. Otherwise it is a part of a thread.
+    pub is_comment: bool,
 }
 
 /// A visitor's comment, or the account's reply to one.

@@ -47,6 +47,13 @@ impl SandboxStore for SandboxTables {
         Ok(found.map(|post| post.id))
     }
 
+    async fn delete_post(&self, workspace_id: i64, handle: &str, id: i64) -> Result<bool, SandboxError> {
+        let mut tx = self.store.begin().await?;
+        let is_deleted = sandbox::delete(&mut tx, workspace_id, handle, id).await?;
+        tx.commit().await?;
+        Ok(is_deleted)
+    }
+
     async fn count_posts(&self, handle: &str) -> Result<i64, SandboxError> {
         Ok(sandbox::count(&mut self.store.read().await?, handle).await?)
     }

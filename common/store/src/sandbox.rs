@@ -6,14 +6,20 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
-use super::sql::locking_sql;
+use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
-/// A post on the sandbox's timeline.
+const POST: &str = "id, handle, root_id, is_comment, content, created_at, media";
+
+/// A post on the sandbox's timeline, or a part of a thread or a first comment under one.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct SandboxPost {
     pub id: i64,
     pub handle: String,
+    /// The post under which this one is. `None` for a post on the timeline.
+    pub root_id: Option<i64>,
+    /// Whether it is a first comment.
+    pub is_comment: bool,
     pub content: String,
     #[sqlx(json)]
     pub media: Vec<SandboxImage>,
@@ -51,24 +57,41 @@ pub async fn expire(tx: &mut Tx, handle: &str) -> Result<()> {
 }
 
 /// Publishes a post and returns its id; for a key that was used before, the first post's id. Returns `None` if the
-/// workspace does not have the handle, or if its token is expired.
+/// workspace does not have the handle, if its token is expired, or if the handle does not have the post that this one
+/// replies to.
 pub async fn publish(tx: &mut Tx, post: &NewSandboxPost) -> Result<Option<i64>> {
     const SQL: &str = "
-        INSERT INTO sandbox_posts (handle, key, content, media, created_at)
-        SELECT handle, $3, $4, $5, $6
-        FROM sandbox_handles
-        WHERE workspace_id = $1 AND handle = $2 AND NOT expired
+        INSERT INTO sandbox_posts (handle, key, content, media, created_at, root_id, is_comment)
+        SELECT h.handle, $3, $4, $5, $6, coalesce(parent.root_id, parent.id), $8
+        FROM sandbox_handles h
+        LEFT JOIN sandbox_posts parent ON parent.handle = h.handle AND parent.id = $7
+        WHERE h.workspace_id = $1 AND h.handle = $2 AND NOT h.expired AND ($7 IS NULL OR parent.id IS NOT NULL)
         ON CONFLICT (key)
         DO UPDATE SET key = excluded.key
         RETURNING id";
-    let now = tx.now;
+    let (now, reply) = (tx.now, post.reply_to);
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(post.workspace_id).bind(&post.handle).bind(&post.key)
-        .bind(&post.content).bind(Json(&post.media)).bind(now).fetch_optional(c))?)
+        .bind(&post.content).bind(Json(&post.media)).bind(now).bind(reply.map(|r| r.parent_id))
+        .bind(reply.is_some_and(|r| r.is_comment)).fetch_optional(c))?)
+}
+
+/// Deletes a post and the comments of visitors on it, but not the posts under it. Returns `false` if the workspace does
+/// not have the handle, if its token is expired, or if the handle has no such post.
+pub async fn delete(tx: &mut Tx, workspace_id: i64, handle: &str, post_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        DELETE FROM sandbox_posts
+        WHERE id = $3
+            AND handle IN (
+                SELECT handle
+                FROM sandbox_handles
+                WHERE workspace_id = $1 AND handle = $2 AND NOT expired
+            )";
+    Ok(execute!(tx, SQL, workspace_id, handle, post_id)? > 0)
 }
 
 pub async fn find_by_key(conn: &mut Conn, key: &str) -> Result<Option<SandboxPost>> {
-    const SQL: &str = "SELECT id, handle, content, media, created_at FROM sandbox_posts WHERE key = $1";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(key).fetch_optional(c))?)
+    let sql = sql!("SELECT {POST} FROM sandbox_posts WHERE key = $1", POST);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(key).fetch_optional(c))?)
 }
 
 /// The maximum number of comments of a post. They are limited because anyone may write them.
@@ -87,14 +110,33 @@ pub async fn timeline(
     if known.is_none() {
         return Ok(None);
     }
-    const SQL: &str = "
-        SELECT id, handle, content, media, created_at
+    let sql = sql!(
+        "
+        SELECT {POST}
         FROM sandbox_posts
-        WHERE handle = $1 AND id <= $2
+        WHERE handle = $1 AND id <= $2 AND root_id IS NULL
         ORDER BY id DESC
-        LIMIT $3";
+        LIMIT $3",
+        POST
+    );
     let from = from.unwrap_or(i64::MAX);
-    Ok(Some(run!(conn, c => sqlx::query_as(SQL).bind(handle).bind(from).bind(limit).fetch_all(c))?))
+    Ok(Some(run!(conn, c => sqlx::query_as(sql).bind(handle).bind(from).bind(limit).fetch_all(c))?))
+}
+
+/// Returns the parts of threads and the first comments under these posts, oldest first.
+pub async fn replies(conn: &mut Conn, posts: &[i64], limit: i64) -> Result<Vec<SandboxPost>> {
+    let sql = list_sql!(
+        conn,
+        "
+        SELECT {POST}
+        FROM sandbox_posts
+        WHERE root_id",
+        "
+        ORDER BY id
+        LIMIT $2",
+        POST,
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(posts)).bind(limit).fetch_all(c))?)
 }
 
 /// A post that could not be published to a handle.
@@ -142,16 +184,20 @@ pub enum CommentOutcome {
     Full,
 }
 
-/// Counts the posts of a handle.
+/// Counts the posts of a handle, including the parts of threads and the first comments.
 pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM sandbox_posts WHERE handle = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_one(c))?)
 }
 
-/// Adds a comment to a post of the handle.
+/// Adds a comment of a visitor to a post on the handle's timeline.
 pub async fn comment(tx: &mut Tx, handle: &str, post_id: i64, name: &str, body: &str) -> Result<CommentOutcome> {
     // Concurrent comments must not exceed the limit: on Postgres, the lock on the post's row serializes them.
-    let find = locking_sql!(tx, "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 {LOCK}", "FOR UPDATE");
+    let find = locking_sql!(
+        tx,
+        "SELECT id FROM sandbox_posts WHERE handle = $1 AND id = $2 AND root_id IS NULL {LOCK}",
+        "FOR UPDATE"
+    );
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(find).bind(handle).bind(post_id).fetch_optional(c))?;
     if found.is_none() {
         return Ok(CommentOutcome::NoSuchPost);

@@ -148,6 +148,7 @@ pub async fn publish_to_sandbox(
         key: key.to_owned(),
         content: text.to_owned(),
         media: images.to_vec(),
+        reply_to: None,
     };
     sandbox::publish(tx, &post).await
 }

@@ -2,7 +2,8 @@
 //! 6).
 //!
 //! A post is published to a page of this installation. Keywords in its text select the outcome, so that clients can
-//! test their error handling.
+//! test their error handling. The parts of a thread and first comments are posts too, each with its own keywords. The
+//! page shows them under their post. They are not comments of the inbox.
 
 mod analytics;
 mod inbox;
@@ -17,14 +18,15 @@ use crier_base::clock::Clock;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
-use crier_domain::sandbox::{NewSandboxPost, SandboxImage};
+use crier_domain::sandbox::{NewSandboxPost, SandboxImage, SandboxReply};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 pub use self::store::{SandboxError, SandboxStore};
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
+    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Secrets, UnpublishPost,
+    marker_field,
 };
 
 const MAX_HANDLE: usize = 32;
@@ -42,7 +44,12 @@ pub fn is_handle(text: &str) -> bool {
 /// Returns the URL of a post on its handle's page, relative to the host. The page begins with this post, so the URL
 /// stays valid however many posts follow.
 pub fn post_path(handle: &str, id: i64) -> String {
-    format!("/sandbox/{handle}?from={id}#post-{id}")
+    reply_path(handle, id, id)
+}
+
+/// Returns the URL of a part of a thread, or of a first comment, which the page shows under the post `root`.
+pub fn reply_path(handle: &str, root: i64, id: i64) -> String {
+    format!("/sandbox/{handle}?from={root}#post-{id}")
 }
 
 /// The behavior that a keyword in a post's text requests.
@@ -93,9 +100,9 @@ impl Sandbox {
         format!("{}/sandbox/{handle}", self.public_url)
     }
 
-    fn published(&self, handle: &str, id: i64) -> Published {
-        let url = format!("{}{}", self.public_url, post_path(handle, id));
-        Published { external_id: id.to_string(), url: Some(url), other_ids: Vec::new(), secrets: None }
+    fn published(&self, handle: &str, post: &OutgoingPost, id: i64) -> Published {
+        let root = post.reply_to.as_ref().map_or(id, |reply| post_id(&reply.root.external_id));
+        Published::new(id.to_string(), Some(format!("{}{}", self.public_url, reply_path(handle, root, id))))
     }
 
     async fn is_expired(&self, account: &ConnectorAccount) -> Result<bool, CallError> {
@@ -143,14 +150,15 @@ impl Sandbox {
         post.images.iter().map(picture).collect()
     }
 
-    /// Returns the id of the post. `None` if the token is rejected.
+    /// Returns the id of the post. `None` if the token is rejected, or if the post that this one replies to is missing.
     async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, CallError> {
         let post = NewSandboxPost {
             workspace_id: account.workspace_id,
             handle: account.external_id.clone(),
-            key: key(post),
+            key: key(post)?,
             content: post.text.clone(),
             media: self.images_of(post),
+            reply_to: post.reply_to.as_ref().map(place),
         };
         self.store.publish(post).await.map_err(unavailable)
     }
@@ -171,8 +179,26 @@ fn unavailable(error: SandboxError) -> CallError {
     CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
 }
 
-fn key(post: &OutgoingPost) -> String {
-    post.marker.get("key").and_then(Value::as_str).map_or_else(|| format!("target-{}", post.target_id), str::to_owned)
+fn parent_missing() -> CallError {
+    let message = "The post that this one replies to is not on the sandbox's page.";
+    CallError::ParentMissing(Failure::of(Category::PlatformRejected, message))
+}
+
+/// Returns the key under which a post is stored. The parts of a thread have the target in common, so they need a marker.
+fn key(post: &OutgoingPost) -> Result<String, CallError> {
+    match marker_field(&post.marker, "key") {
+        Err(_) if post.reply_to.is_none() => Ok(format!("target-{}", post.target_id)),
+        key => key.map(str::to_owned),
+    }
+}
+
+/// Parses the id of a post. 0, which no post has, if it is not one of the sandbox.
+fn post_id(external_id: &str) -> i64 {
+    external_id.parse().unwrap_or(0)
+}
+
+fn place(reply: &ReplyTo) -> SandboxReply {
+    SandboxReply { parent_id: post_id(&reply.parent.external_id), is_comment: reply.kind == ReplyKind::Comment }
 }
 
 #[async_trait]
@@ -243,8 +269,20 @@ impl Connector for Sandbox {
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         self.apply_directive(account, &post.text, post.attempt).await?;
-        let id = self.create_post(account, post).await?;
-        Ok(self.published(&account.external_id, id.ok_or_else(token_rejected)?))
+        match self.create_post(account, post).await? {
+            Some(id) => Ok(self.published(&account.external_id, post, id)),
+            None if post.reply_to.is_none() || self.is_expired(account).await? => Err(token_rejected()),
+            None => Err(parent_missing()),
+        }
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let id = post_id(&post.external_id);
+        let deleted = self.store.delete_post(account.workspace_id, &account.external_id, id).await;
+        match deleted.map_err(unavailable)? {
+            false if self.is_expired(account).await? => Err(token_rejected()),
+            _ => Ok(()),
+        }
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -252,8 +290,8 @@ impl Connector for Sandbox {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        let found = self.store.find_post(&key(post)).await.map_err(unavailable)?;
-        let published = |id| ReconcileResult::Found(self.published(&account.external_id, id));
+        let found = self.store.find_post(&key(post)?).await.map_err(unavailable)?;
+        let published = |id| ReconcileResult::Found(self.published(&account.external_id, post, id));
         Ok(found.map_or(ReconcileResult::Absent, published))
     }
 }

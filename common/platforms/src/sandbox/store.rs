@@ -20,13 +20,17 @@ pub trait SandboxStore: Send + Sync {
     async fn expire(&self, handle: &str) -> Result<(), SandboxError>;
 
     /// Publishes a post and returns its id; for a key that was used before, the first post's id. Returns `None` if the
-    /// token is rejected.
+    /// token is rejected, or if the handle does not have the post that this one replies to.
     async fn publish(&self, post: NewSandboxPost) -> Result<Option<i64>, SandboxError>;
 
     /// Returns the id of the post that was published under a key.
     async fn find_post(&self, key: &str) -> Result<Option<i64>, SandboxError>;
 
-    /// Counts the posts of a handle.
+    /// Deletes a post and the comments of visitors on it. Returns `false` if the token is rejected, or if the handle has
+    /// no such post.
+    async fn delete_post(&self, workspace_id: i64, handle: &str, id: i64) -> Result<bool, SandboxError>;
+
+    /// Counts the posts of a handle, including the parts of threads and the first comments.
     async fn count_posts(&self, handle: &str) -> Result<i64, SandboxError>;
 
     /// Returns the first comments of a handle after this time and id, in their order, including the replies.
