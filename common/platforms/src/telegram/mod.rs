@@ -7,6 +7,7 @@
 //! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ReplyParameters`, `ResponseParameters`.
 
 mod comments;
+mod errors;
 mod inbox;
 mod unpublish;
 
@@ -26,6 +27,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use self::errors::{MethodError, classify_error, strip_prefix};
 use super::analytics::MetricsSetAside;
 use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message};
 use super::metrics::Metrics;
@@ -281,71 +283,6 @@ impl AnalyticsConnector for Telegram {
     }
 }
 
-/// The error of a method.
-enum MethodError {
-    /// The chat has moved to this id.
-    Migrated(i64),
-    Call(CallError),
-}
-
-impl From<CallError> for MethodError {
-    fn from(error: CallError) -> Self {
-        Self::Call(error)
-    }
-}
-
-impl MethodError {
-    fn into_error(self) -> CallError {
-        match self {
-            Self::Call(error) => error,
-            Self::Migrated(_) => CallError::Permanent(
-                Failure::of(Category::Account, "The chat was moved on Telegram; connect the account again.")
-                    .from_platform("migrate_to_chat_id"),
-            ),
-        }
-    }
-}
-
-/// Classifies an error by its description, because the Bot API has no codes besides the status.
-fn classify_error(status: u16, description: &str, quoted: Option<String>) -> CallError {
-    let has = |words: &[&str]| {
-        let description = description.to_lowercase();
-        words.iter().any(|word| description.contains(word))
-    };
-    let quoted = quoted.map_or_else(|| ".".to_owned(), |detail| format!(": {detail}"));
-    let failure = |category, text: &str| Failure::of(category, format!("{text}{quoted}")).from_platform(status);
-    match status {
-        // All methods in use exist, so a 404 means a malformed token.
-        401 | 404 => CallError::Reauth(failure(
-            Category::AuthExpired,
-            "Telegram does not know this bot token; get one from @BotFather and connect again",
-        )),
-        403 => CallError::Permanent(failure(Category::Account, "The bot may not write to this chat")),
-        _ if has(&["chat not found", "peer_id_invalid", "user not found", "chat_id is empty"]) => {
-            CallError::Permanent(failure(Category::Account, "Telegram cannot find this chat"))
-        }
-        _ if has(&["can't be deleted", "rights to delete", "message_delete_forbidden"]) => {
-            CallError::Permanent(cannot_delete().from_platform(status))
-        }
-        _ if has(&["to be replied not found", "replied message not found", "reply message not found"]) => {
-            CallError::ParentMissing(failure(Category::PlatformRejected, "The post does not exist on Telegram"))
-        }
-        _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
-            CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
-        }
-        _ if has(&["too long", "is empty", "photo", "image", "file", "too big", "too large"]) => {
-            CallError::Permanent(failure(Category::InvalidContent, "Telegram does not accept this post"))
-        }
-        _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram rejected this")),
-    }
-}
-
-fn cannot_delete() -> Failure {
-    let message = "Telegram does not let the bot delete this post. It must be less than 48 hours old, or the bot must be \
-                   an administrator with the right to delete messages. Delete the post on Telegram.";
-    Failure::with_code(Category::Account, "missing_permission", message)
-}
-
 /// Returns the id of the first message of a post: an album has several. `None` if it is not in this chat.
 fn first_message(chat: &str, post: &PublishedPart) -> Option<i64> {
     let first = post.external_id.split(',').next()?;
@@ -361,14 +298,6 @@ fn is_in_chat(chat: &str, url: Option<&str>) -> bool {
 /// Returns the reference to the message that a message replies to. If that was deleted, the message is still sent.
 fn reply_parameters(message: i64) -> Value {
     json!({ "message_id": message, "allow_sending_without_reply": true })
-}
-
-/// Returns the description without its prefix (`Bad Request: chat not found`).
-fn strip_prefix(description: &str) -> &str {
-    ["Bad Request: ", "Forbidden: ", "Unauthorized: "]
-        .iter()
-        .find_map(|prefix| description.strip_prefix(prefix))
-        .unwrap_or(description)
 }
 
 fn file(image: &Image, index: usize) -> Result<crier_http::multipart::Part, CallError> {
