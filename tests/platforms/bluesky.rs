@@ -15,12 +15,12 @@ use super::support::{
     with_directory,
 };
 
-const DID: &str = "did:plc:alice";
+pub(super) const DID: &str = "did:plc:alice";
 
 /// A token whose claims contain an expiry of 1 January 2027.
-const ACCESS: &str = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjE3OTg3NjE2MDB9.c2ln";
+pub(super) const ACCESS: &str = "eyJhbGciOiJIUzI1NiJ9.eyJleHAiOjE3OTg3NjE2MDB9.c2ln";
 
-fn bluesky_account() -> ConnectorAccount {
+pub(super) fn bluesky_account() -> ConnectorAccount {
     account(
         DID,
         json!({
@@ -37,7 +37,7 @@ fn xrpc(name: &str) -> wiremock::matchers::PathExactMatcher {
     path(format!("/xrpc/{name}"))
 }
 
-fn error(status: u16, name: &str, message: &str) -> ResponseTemplate {
+pub(super) fn error(status: u16, name: &str, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(json!({ "error": name, "message": message }))
 }
 

@@ -4,6 +4,7 @@
 mod bluesky;
 mod bluesky_identity;
 mod bluesky_inbox;
+mod bluesky_threads;
 mod calls;
 mod facebook;
 mod facebook_comments;

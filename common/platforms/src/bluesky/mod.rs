@@ -2,24 +2,28 @@
 //!
 //! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` writes only if no
 //! record exists; repeating it with the identical record changes nothing and returns the first response. So a call with
-//! an unknown outcome can be repeated, and `getRecord` returns whether the post exists.
+//! an unknown outcome can be repeated, and `getRecord` returns whether the post exists. [`thread`] writes several posts
+//! in one call.
 //!
-//! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `uploadBlob`, `com.atproto.identity.resolveHandle`,
-//! `app.bsky.feed.post`, `app.bsky.embed.images`, `app.bsky.embed.external` (a thumb of at most 1,000,000 bytes),
-//! `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
+//! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `deleteRecord` (succeeds without a record),
+//! `uploadBlob`, `com.atproto.identity.resolveHandle`, `app.bsky.feed.post`, `app.bsky.embed.images`,
+//! `app.bsky.embed.external` (a thumb of at most 1,000,000 bytes), `app.bsky.actor.getProfile`; `xrpc.rs` for sessions.
 
 mod analytics;
 mod chats;
+mod cid;
 pub(super) mod facets;
 mod identity;
 mod inbox;
+mod record;
+mod thread;
 mod tid;
 mod xrpc;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::SecondsFormat;
+use chrono::{DateTime, SecondsFormat, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -29,21 +33,18 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::facets::FacetFeature;
+use self::record::has_uploads;
 use self::xrpc::{Server, Session, XrpcError};
 use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, LinkCard, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens,
-    Revocation, Secrets, marker_field,
+    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind,
+    Revocation, Secrets, UnpublishPost, marker_field,
 };
 
 const COLLECTION: &str = "app.bsky.feed.post";
-
-/// The maximum number of handles resolved per post. Further mentions stay plain text.
-const MAX_MENTIONS: usize = 10;
 
 pub(super) struct Bluesky {
     trusted: PlatformClient,
@@ -90,28 +91,6 @@ impl Bluesky {
         Ok(credentials.with(&[("service", &service)]))
     }
 
-    /// Builds the record of a post. The same post with the same marker and the same link card yields the same record.
-    async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
-        let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
-        let mut record = self.text_record(server, &post.text, at).await;
-        if !images.is_empty() {
-            record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
-        } else if let Some(card) = &post.card {
-            record["embed"] = json!({ "$type": "app.bsky.embed.external", "external": external(card) });
-        }
-        Ok(record)
-    }
-
-    /// Builds the record of a text. The same text at the same time yields the same record.
-    async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
-        let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
-        let facets = self.facets(server, text).await;
-        if !facets.is_empty() {
-            record["facets"] = Value::from(facets);
-        }
-        record
-    }
-
     /// Writes a record under the marker's key, unless one exists.
     async fn put_record(
         &self,
@@ -147,23 +126,6 @@ impl Bluesky {
         }
     }
 
-    async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
-        let mut facets = Vec::new();
-        let mut lookups = 0;
-        for found in facets::find(text) {
-            if let FacetFeature::Mention(handle) = &found.feature {
-                lookups += 1;
-                if lookups <= MAX_MENTIONS
-                    && let Some(did) = resolve(server, handle).await
-                {
-                    facets.push(found.mention(&did));
-                }
-            }
-            facets.extend(found.facet());
-        }
-        facets
-    }
-
     /// Returns the record under `rkey`, if it exists.
     async fn look_up(
         &self,
@@ -176,9 +138,7 @@ impl Bluesky {
         let request = server.get("com.atproto.repo.getRecord").query(&query).bearer_auth(access.expose_secret());
         match server.call::<Record>(Effect::Repeatable, request).await {
             Ok(record) => Ok(Some(record)),
-            // Servers from before 2024 return `InvalidRequest`, "Could not locate record".
-            Err(failed) if failed.name == "RecordNotFound" => Ok(None),
-            Err(failed) if failed.error.failure().message.contains("Could not locate record") => Ok(None),
+            Err(failed) if failed.is_record_missing() => Ok(None),
             Err(failed) => Err(failed.error),
         }
     }
@@ -290,22 +250,51 @@ impl Connector for Bluesky {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let at = marker_field(&post.marker, "created_at")?;
-        let record = self.record(&self.server(&account.secrets), post, at).await?;
-        match self.put_record(account, &post.marker, record).await {
-            Ok(published) => Ok(published),
-            Err(failed) if has_uploads(post) && failed.is_blob_gone() => {
-                let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
-                Err(CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name)))
-            }
-            Err(failed) => Err(failed.error),
+        let server = self.server(&account.secrets);
+        let mut record = self.record(&server, post, marker_field(&post.marker, "created_at")?).await?;
+        if let Some(reply_to) = &post.reply_to {
+            record["reply"] = self.reply_references(&server, account, reply_to).await?;
         }
+        let written = self.put_record(account, &post.marker, record).await;
+        written.map_err(|failed| write_error(std::slice::from_ref(post), failed))
+    }
+
+    fn publishes_threads_at_once(&self) -> bool {
+        true
+    }
+
+    async fn publish_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Vec<Published>, CallError> {
+        self.write_thread(account, parts).await
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let rkey = marker_field(&post.marker, "rkey")?;
         let found = self.look_up(&self.server(&account.secrets), account, rkey).await?;
         Ok(found.map_or(ReconcileResult::Absent, |record| ReconcileResult::Found(published(account, rkey, record.uri))))
+    }
+
+    async fn reconcile_thread(
+        &self,
+        account: &ConnectorAccount,
+        parts: &[OutgoingPost],
+    ) -> Result<Option<Vec<Published>>, CallError> {
+        self.find_thread(account, parts).await
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let rkey = own_key(account, &post.external_id)?;
+        let access = account.secrets.require("access_jwt")?;
+        let body = json!({ "repo": account.external_id, "collection": COLLECTION, "rkey": rkey });
+        let server = self.server(&account.secrets);
+        let request = server.post("com.atproto.repo.deleteRecord").bearer_auth(access.expose_secret()).json(&body);
+        match server.send(Effect::Repeatable, request).await {
+            Err(failed) if !failed.is_record_missing() => Err(failed.error),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -326,13 +315,33 @@ impl Connector for Bluesky {
     }
 }
 
-/// Returns the key and the time of a record.
+/// Returns the key and the time of a record, or the keys and the time of the first record of a thread.
 fn record_marker(seed: MarkerSeed) -> Marker {
+    // Targets created in the same microsecond have ids close to each other, so their lowest bits differ. A comment may
+    // be created in the same microsecond as its post.
+    let bit_of_comment = if seed.reply == Some(ReplyKind::Comment) { 0x200 } else { 0 };
+    let clock = seed.target_id.unsigned_abs() ^ bit_of_comment;
     let mut marker = Marker::new();
-    // Targets created in the same microsecond have ids close to each other, so their lowest bits differ.
-    marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, seed.target_id.unsigned_abs())));
-    marker.insert("created_at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)));
+    marker.insert("rkey".to_owned(), Value::from(tid::tid(seed.at, clock)));
+    marker.insert("created_at".to_owned(), Value::from(time_text(seed.at)));
+    if seed.parts > 1 {
+        let keys = (0..seed.parts).map(|part| tid::tid(thread::time_of_part(seed.at, part), clock));
+        marker.insert("rkeys".to_owned(), keys.collect());
+    }
     marker
+}
+
+fn time_text(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Returns the error for posts that the server did not write.
+fn write_error(posts: &[OutgoingPost], failed: XrpcError) -> CallError {
+    if !failed.is_blob_gone() || !posts.iter().any(has_uploads) {
+        return failed.error;
+    }
+    let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
+    CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name))
 }
 
 /// Returns the DID of a handle, or `None` if it cannot be resolved. The mention then stays plain text.
@@ -350,34 +359,25 @@ async fn profile(server: &Server, session: &Session) -> Option<Profile> {
     server.call(Effect::Repeatable, request).await.ok()
 }
 
-fn embed(image: &Image) -> Result<Value, CallError> {
-    let mut embedded = json!({ "image": image.name()?, "alt": image.alt_text.as_deref().unwrap_or_default() });
-    // The lexicon requires at least 1 by 1.
-    if image.width > 0 && image.height > 0 {
-        embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
-    }
-    Ok(embedded)
-}
-
-/// Returns a link card in the lexicon's format.
-fn external(card: &LinkCard) -> Value {
-    let mut external = json!({ "uri": card.url, "title": card.title, "description": card.description });
-    if let Some(blob) = &card.image {
-        external["thumb"] = blob.clone();
-    }
-    external
-}
-
-fn has_uploads(post: &OutgoingPost) -> bool {
-    !post.images.is_empty() || post.card.as_ref().is_some_and(|card| card.image.is_some())
-}
-
 /// Returns the secrets with a session's tokens. An empty token never replaces an existing one.
 fn with_session(secrets: &Secrets, session: &Session) -> Secrets {
     let tokens =
         [("access_jwt", session.access_jwt.expose_secret()), ("refresh_jwt", session.refresh_jwt.expose_secret())];
     let tokens: Vec<_> = tokens.into_iter().filter(|(_, token)| !token.is_empty()).collect();
     secrets.with(&tokens)
+}
+
+fn uri(account: &ConnectorAccount, rkey: &str) -> String {
+    format!("at://{}/{COLLECTION}/{rkey}", account.external_id)
+}
+
+/// Returns the key of a post of the account.
+fn own_key<'a>(account: &ConnectorAccount, post: &'a str) -> Result<&'a str, CallError> {
+    let key = post.strip_prefix(&uri(account, "")).filter(|key| !key.is_empty() && !key.contains('/'));
+    key.ok_or_else(|| {
+        let message = "This post does not belong to this Bluesky account.";
+        CallError::Permanent(Failure::of(Category::Account, message))
+    })
 }
 
 fn published(account: &ConnectorAccount, rkey: &str, uri: String) -> Published {
@@ -397,6 +397,7 @@ struct Written {
 #[derive(Deserialize)]
 struct Record {
     uri: String,
+    cid: Option<String>,
     #[serde(default)]
     value: Value,
 }

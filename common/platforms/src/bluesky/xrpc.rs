@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_http::RequestBuilder;
+use crier_http::{HttpResponse, RequestBuilder};
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -36,6 +36,13 @@ impl XrpcError {
     /// Returns whether the server rejected a record because a blob that it references does not exist or was deleted.
     pub fn is_blob_gone(&self) -> bool {
         let named = self.name == "BlobNotFound" || self.message.contains("Could not find blob");
+        named && matches!(self.error, CallError::Permanent(_))
+    }
+
+    /// Returns whether the server has no such record. Servers from before 2024 return `InvalidRequest`, "Could not
+    /// locate record".
+    pub fn is_record_missing(&self) -> bool {
+        let named = self.name == "RecordNotFound" || self.message.contains("Could not locate record");
         named && matches!(self.error, CallError::Permanent(_))
     }
 }
@@ -91,10 +98,17 @@ impl Server {
         format!("{}/xrpc/{method}", self.base)
     }
 
+    /// Sends a request and parses its response.
     pub async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, XrpcError> {
+        let response = self.send(effect, request).await?;
+        Ok(self.caller.read(effect, &response)?)
+    }
+
+    /// Sends a request. Older servers return no body for some writes.
+    pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, XrpcError> {
         let response = self.caller.send(effect, request).await?;
         if response.status.is_success() {
-            return Ok(self.caller.read(effect, &response)?);
+            return Ok(response);
         }
         let problem: XrpcErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let name = problem.error.unwrap_or_default();

@@ -1,0 +1,75 @@
+//! The record of a post: its text with facets, and its images or its link card.
+
+use serde_json::{Value, json};
+
+use super::facets::{self, FacetFeature};
+use super::xrpc::Server;
+use super::{Bluesky, COLLECTION, resolve};
+use crate::{CallError, Image, LinkCard, OutgoingPost};
+
+/// The maximum number of handles resolved per post. Further mentions stay plain text.
+const MAX_MENTIONS: usize = 10;
+
+impl Bluesky {
+    /// Builds the record of a post. The same post with the same marker and the same link card yields the same record.
+    pub(super) async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
+        let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
+        let mut record = self.text_record(server, &post.text, at).await;
+        if !images.is_empty() {
+            record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
+        } else if let Some(card) = &post.card {
+            record["embed"] = json!({ "$type": "app.bsky.embed.external", "external": external(card) });
+        }
+        Ok(record)
+    }
+
+    /// Builds the record of a text. The same text at the same time yields the same record.
+    pub(super) async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
+        let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
+        let facets = self.facets(server, text).await;
+        if !facets.is_empty() {
+            record["facets"] = Value::from(facets);
+        }
+        record
+    }
+
+    async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
+        let mut facets = Vec::new();
+        let mut lookups = 0;
+        for found in facets::find(text) {
+            if let FacetFeature::Mention(handle) = &found.feature {
+                lookups += 1;
+                if lookups <= MAX_MENTIONS
+                    && let Some(did) = resolve(server, handle).await
+                {
+                    facets.push(found.mention(&did));
+                }
+            }
+            facets.extend(found.facet());
+        }
+        facets
+    }
+}
+
+fn embed(image: &Image) -> Result<Value, CallError> {
+    let mut embedded = json!({ "image": image.name()?, "alt": image.alt_text.as_deref().unwrap_or_default() });
+    // The lexicon requires at least 1 by 1.
+    if image.width > 0 && image.height > 0 {
+        embedded["aspectRatio"] = json!({ "width": image.width, "height": image.height });
+    }
+    Ok(embedded)
+}
+
+/// Returns a link card in the lexicon's format.
+fn external(card: &LinkCard) -> Value {
+    let mut external = json!({ "uri": card.url, "title": card.title, "description": card.description });
+    if let Some(blob) = &card.image {
+        external["thumb"] = blob.clone();
+    }
+    external
+}
+
+/// Returns whether the record references uploads.
+pub(super) fn has_uploads(post: &OutgoingPost) -> bool {
+    !post.images.is_empty() || post.card.as_ref().is_some_and(|card| card.image.is_some())
+}
