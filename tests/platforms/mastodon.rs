@@ -14,7 +14,7 @@ use crate::support::mastodon::{Mastodon, RunningMastodon};
 
 const TOKEN: &str = "access-of-ann";
 
-async fn start() -> (RunningMastodon, Arc<dyn Connector>, ConnectorAccount) {
+pub(super) async fn start() -> (RunningMastodon, Arc<dyn Connector>, ConnectorAccount) {
     let mastodon = Mastodon::start("2026-03-01T12:00:05.000Z").await;
     mastodon.fake.oauth.add_token(TOKEN);
     let account = account_at(&mastodon.server.uri());
@@ -34,7 +34,7 @@ fn account_at(base: &str) -> ConnectorAccount {
     )
 }
 
-fn error(status: u16, text: &str) -> ResponseTemplate {
+pub(super) fn error(status: u16, text: &str) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(json!({ "error": text }))
 }
 
@@ -62,8 +62,8 @@ async fn a_text_is_published_once_for_each_key() {
     assert_eq!(mastodon.fake.toots().len(), 2);
 }
 
-fn seed(target_id: i64) -> crier_platforms::MarkerSeed {
-    crier_platforms::MarkerSeed { target_id, at: now(), random: 1 }
+pub(super) fn seed(target_id: i64) -> crier_platforms::MarkerSeed {
+    crier_platforms::MarkerSeed { target_id, at: now(), random: 1, reply: None, parts: 1 }
 }
 
 #[tokio::test]

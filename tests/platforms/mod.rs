@@ -24,6 +24,7 @@ mod lost_responses;
 mod mastodon;
 mod mastodon_inbox;
 mod mastodon_limits;
+mod mastodon_threads;
 mod metrics;
 mod pinterest;
 mod pinterest_metrics;

@@ -23,6 +23,7 @@ pub struct Toot {
     pub text: String,
     pub media: Vec<String>,
     pub body: Value,
+    pub visibility: String,
     created_at: String,
 }
 
@@ -162,6 +163,10 @@ struct State {
     scripted: VecDeque<(String, ResponseTemplate)>,
     /// The status of the response for an uploaded image. Default: 200.
     media_status: Option<u16>,
+    /// The visibility of posts that name none. Default: public.
+    default_visibility: Option<&'static str>,
+    /// The ids of deleted posts, and whether their images were deleted with them.
+    deleted: BTreeMap<String, bool>,
     now: String,
     older: bool,
 }
@@ -222,8 +227,23 @@ impl Mastodon {
     pub fn publish_as_user(&self, text: &str, application: Option<&str>) {
         let mut state = self.state.lock().unwrap();
         let (id, created_at) = (format!("{}", 1000 + state.toots.len()), state.now.clone());
-        let body = json!({ "application": application });
-        state.toots.push(Toot { id, text: text.to_owned(), media: Vec::new(), body, created_at });
+        let (body, visibility) = (json!({ "application": application }), "public".to_owned());
+        state.toots.push(Toot { id, text: text.to_owned(), media: Vec::new(), body, visibility, created_at });
+    }
+
+    /// Deletes a post as a user does.
+    pub fn delete_as_user(&self, id: &str) {
+        self.state.lock().unwrap().deleted.insert(id.to_owned(), false);
+    }
+
+    /// Returns the ids of the deleted posts, and whether their images were deleted with them.
+    pub fn deleted(&self) -> BTreeMap<String, bool> {
+        self.state.lock().unwrap().deleted.clone()
+    }
+
+    /// Sets the visibility of posts that name none.
+    pub fn set_default_visibility(&self, visibility: &'static str) {
+        self.state.lock().unwrap().default_visibility = Some(visibility);
     }
 
     /// Makes the server older than 4.3: it has no server metadata, no PKCE and no scope `profile`.
@@ -326,7 +346,7 @@ impl Mastodon {
             ("POST", "/api/v1/statuses") => self.publish(request),
             ("GET", "/api/v1/accounts/23634/statuses") => {
                 self.account(request)?;
-                let toots = self.state.lock().unwrap().toots.clone();
+                let toots = self.visible();
                 json(Value::from(toots.iter().rev().map(|toot| self.shown(toot)).collect::<Vec<_>>()))
             }
             (_, path) if path.starts_with("/api/v1/media/") => {
@@ -339,10 +359,21 @@ impl Mastodon {
                 if self.state.lock().unwrap().switches.has_no_sources {
                     return Err(error(404, "Record not found"));
                 }
-                let toots = self.state.lock().unwrap().toots.clone();
+                let toots = self.visible();
                 let toot = toots.iter().find(|toot| path == format!("/api/v1/statuses/{}/source", toot.id));
                 let toot = toot.ok_or_else(|| error(404, "Record not found"))?;
                 json(json!({ "id": toot.id, "text": toot.text, "spoiler_text": "" }))
+            }
+            (method @ ("GET" | "DELETE"), path) if path.starts_with("/api/v1/statuses/") => {
+                self.account(request)?;
+                let toots = self.visible();
+                let toot = toots.iter().find(|toot| path == format!("/api/v1/statuses/{}", toot.id));
+                let toot = toot.ok_or_else(|| not_found("Record not found"))?;
+                if method == "DELETE" {
+                    let with_media = request.url.query() == Some("delete_media=true");
+                    self.state.lock().unwrap().deleted.insert(toot.id.clone(), with_media);
+                }
+                json(self.shown(toot))
             }
             other => panic!("no such call: {other:?}"),
         }
@@ -368,12 +399,21 @@ impl Mastodon {
         }
     }
 
+    fn visible(&self) -> Vec<Toot> {
+        let state = self.state.lock().unwrap();
+        state.toots.iter().filter(|toot| !state.deleted.contains_key(&toot.id)).cloned().collect()
+    }
+
     fn publish(&self, request: &Request) -> Result<ResponseTemplate, ResponseTemplate> {
         self.account(request)?;
         let body: Value = request.body_json().unwrap();
         let key = request.headers.get("idempotency-key").expect("a key").to_str().unwrap().to_owned();
         let mut text = body["status"].as_str().unwrap().to_owned();
+        let visible = self.visible();
         let mut state = self.state.lock().unwrap();
+        if body["in_reply_to_id"].as_str().is_some_and(|parent| visible.iter().all(|toot| toot.id != parent)) {
+            return Err(not_found("The post you are trying to reply to does not appear to exist."));
+        }
         let switches = state.switches;
         let most = switches.max_characters.unwrap_or(state.limits.max_characters);
         let images = body["media_ids"].as_array().map_or(0, Vec::len);
@@ -394,10 +434,12 @@ impl Mastodon {
             Some(index) if !switches.forgets_keys => *index,
             _ => {
                 let media = body["media_ids"].as_array().unwrap();
+                let visibility = body["visibility"].as_str().or(state.default_visibility).unwrap_or("public");
                 let toot = Toot {
                     id: format!("{}", 1000 + state.toots.len()),
                     text,
                     media: media.iter().map(|id| id.as_str().unwrap().to_owned()).collect(),
+                    visibility: visibility.to_owned(),
                     body,
                     created_at: state.now.clone(),
                 };
@@ -420,7 +462,7 @@ impl Mastodon {
         let media: Vec<Value> = toot.media.iter().map(|id| json!({ "id": id })).collect();
         json!({
             "id": toot.id, "url": format!("{base}/@ann/{}", toot.id), "created_at": toot.created_at,
-            "content": rendered(&toot.text), "media_attachments": media,
+            "content": rendered(&toot.text), "media_attachments": media, "visibility": toot.visibility,
             "in_reply_to_id": toot.body.get("in_reply_to_id"),
             "application": match toot.body.get("application") {
                 Some(by_hand) => by_hand.as_str().map(|name| json!({ "name": name })),
@@ -436,6 +478,10 @@ impl Respond for Mastodon {
         let date = now.format("%a, %d %b %Y %H:%M:%S GMT").to_string();
         self.try_respond(request).unwrap_or_else(|error| error).insert_header("date", date.as_str())
     }
+}
+
+fn not_found(message: &str) -> ResponseTemplate {
+    ResponseTemplate::new(404).set_body_json(json!({ "error": message }))
 }
 
 fn stripped(text: &str) -> String {

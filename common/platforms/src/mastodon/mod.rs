@@ -4,8 +4,11 @@
 //! repeated. Later, the account's newest statuses are compared by their source, which is the text as the server stored
 //! it; the status itself contains rendered HTML. Compatible servers strip texts, ignore keys, and may have no sources.
 //!
-//! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, source),
-//! "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
+//! A 404 for a new status means that its parent does not exist. Mastodon rejects missing images with a 422, but
+//! compatible servers may also return a 404 for them, so the images are checked first.
+//!
+//! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, view, delete,
+//! source), "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
 
 mod analytics;
 mod connect;
@@ -26,7 +29,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::rest::Instance;
+use self::rest::{Instance, segment};
 use super::address::UrlCheck;
 use super::call::{Effect, PlatformClient, image_part};
 use super::metrics::Metrics;
@@ -34,7 +37,8 @@ use super::oauth::OAuthConnector;
 use super::text::comparable::is_same;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, marker_field, time_marker,
+    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Revocation,
+    UnpublishPost, marker_field, time_marker,
 };
 
 /// The name of Crier's applications, which servers show with their posts.
@@ -42,6 +46,7 @@ const APP_NAME: &str = "Crier";
 /// The maximum number of recent statuses that are searched.
 const MAX_RECENT_POSTS: usize = 20;
 const VISIBILITIES: [&str; 3] = ["public", "unlisted", "private"];
+const NOT_FOUND: &str = "404";
 
 pub(super) struct Mastodon {
     client: PlatformClient,
@@ -59,6 +64,23 @@ impl Mastodon {
     fn instance(&self, account: &ConnectorAccount) -> Result<Instance<'_>, CallError> {
         let base = account.secrets.require("instance")?.expose_secret().to_owned();
         Ok(Instance { client: &self.client, base, token: Some(account.secrets.require("access_token")?) })
+    }
+
+    async fn create_status(&self, instance: &Instance<'_>, post: &OutgoingPost) -> Result<Published, CallError> {
+        let mut body = json!({ "status": post.text, "media_ids": media_ids(post)? });
+        add_options(&mut body, post)?;
+        if let Some(reply_to) = &post.reply_to {
+            add_parent(&mut body, instance, reply_to).await?;
+        }
+        let request = instance
+            .request(Method::POST, "/api/v1/statuses")
+            .header("Idempotency-Key", marker_field(&post.marker, "key")?)
+            .json(&body);
+        match instance.call::<Status>(Effect::Publishes, request).await {
+            Ok(status) => Ok(status.published()),
+            Err(error @ CallError::Permanent(_)) => Err(self.explain_rejection(instance, post, error).await),
+            Err(error) => Err(error),
+        }
     }
 
     /// Returns a more specific error if the images of a rejected post are the cause.
@@ -134,27 +156,41 @@ impl Connector for Mastodon {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        let instance = self.instance(account)?;
-        let mut body = json!({ "status": post.text, "media_ids": media_ids(post)? });
-        add_options(&mut body, post)?;
-        let request = instance
-            .request(Method::POST, "/api/v1/statuses")
-            .header("Idempotency-Key", marker_field(&post.marker, "key")?)
-            .json(&body);
-        match instance.call::<Status>(Effect::Publishes, request).await {
-            Ok(status) => Ok(status.published()),
-            Err(error @ CallError::Permanent(_)) => Err(self.explain_rejection(&instance, post, error).await),
-            Err(error) => Err(error),
+        match self.create_status(&self.instance(account)?, post).await {
+            Err(CallError::Permanent(failure)) if post.reply_to.is_some() && is_not_found(&failure) => {
+                let message = "Mastodon does not have the post that this one replies to.";
+                let failure = Failure::of(Category::PlatformRejected, message).from_platform(NOT_FOUND);
+                Err(CallError::ParentMissing(failure))
+            }
+            sent => sent,
         }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         let instance = self.instance(account)?;
         let id = account.secrets.require("account_id")?;
-        let is_candidate =
-            |status: &Status| status.in_reply_to_id.is_none() && status.media_attachments.len() == post.images.len();
+        let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
+        let is_candidate = |status: &Status| {
+            status.in_reply_to_id.as_deref() == parent && status.media_attachments.len() == post.images.len()
+        };
         let text_matches = |text: &str| is_same(text, &post.text);
         instance.find(id.expose_secret(), post.called_at, is_candidate, text_matches).await
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let instance = self.instance(account)?;
+        let request = instance.request(Method::DELETE, &format!("/api/v1/statuses/{}", segment(&post.external_id)));
+        // Since 4.4. Otherwise, the images remain for a day, to be used in another post.
+        let request = request.query(&[("delete_media", "true")]);
+        match instance.call::<Value>(Effect::Repeatable, request).await {
+            Err(CallError::Permanent(failure)) if is_not_found(&failure) => Ok(()),
+            Err(CallError::Permanent(failure)) if failure.message.contains("scope") => {
+                let message = "This account was connected without permission to delete posts. Connect it again.";
+                let failure = Failure::with_code(Category::Account, "missing_permission", message);
+                Err(CallError::Permanent(failure.from_platform("403")))
+            }
+            deleted => deleted.map(drop),
+        }
     }
 
     fn analytics(&self) -> Option<&dyn AnalyticsConnector> {
@@ -212,6 +248,27 @@ fn add_options(body: &mut Value, post: &OutgoingPost) -> Result<(), CallError> {
         body["sensitive"] = Value::from(sensitive.as_bool().ok_or_else(|| wrong("sensitive must be true or false."))?);
     }
     Ok(())
+}
+
+/// Makes a status a reply that is as visible as its parent. By custom, later parts of a public thread are unlisted, so
+/// that they do not fill the public timelines.
+async fn add_parent(body: &mut Value, instance: &Instance<'_>, reply_to: &ReplyTo) -> Result<(), CallError> {
+    let parent = reply_to.parent.external_id.as_str();
+    body["in_reply_to_id"] = Value::from(parent);
+    // The account's default, which applies without the option, may be private.
+    if body["visibility"].is_null()
+        && let Some(visibility) = instance.visibility(parent).await?
+    {
+        body["visibility"] = Value::from(visibility);
+    }
+    if reply_to.kind == ReplyKind::ThreadPart && body["visibility"] == "public" {
+        body["visibility"] = Value::from("unlisted");
+    }
+    Ok(())
+}
+
+fn is_not_found(failure: &Failure) -> bool {
+    failure.platform_code.as_deref() == Some(NOT_FOUND)
 }
 
 #[derive(Deserialize)]

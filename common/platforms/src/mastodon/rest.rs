@@ -88,6 +88,16 @@ impl Instance<'_> {
         self.call(Effect::Repeatable, request).await
     }
 
+    /// Returns the visibility of a status. `None` if the server does not state it.
+    pub(super) async fn visibility(&self, status_id: &str) -> Result<Option<String>, CallError> {
+        #[derive(Deserialize)]
+        struct Visibility {
+            visibility: Option<String>,
+        }
+        let request = self.request(Method::GET, &format!("/api/v1/statuses/{}", segment(status_id)));
+        Ok(self.call::<Visibility>(Effect::Repeatable, request).await?.visibility)
+    }
+
     /// Returns the source of a status. `None` if the server does not provide it.
     pub(super) async fn source(&self, status_id: &str) -> Result<Option<String>, CallError> {
         #[derive(Deserialize)]
