@@ -1,5 +1,6 @@
 //! X, against a server that responds as its documents specify.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use chrono::{TimeDelta, TimeZone, Utc};
@@ -11,15 +12,18 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connect_in_browser, connector, image, now, post, publish, shown,
-    unused_address,
+    ScriptStep, ScriptedServer, account, comment_on, connect_in_browser, connector, image, now, part_of, post, publish,
+    shown, unpublish_post, unused_address,
 };
+use crate::support::inbox::parameter;
 use crate::support::oauth::{OAuthServer, TokenRules, bearer};
 
 #[derive(Clone)]
 struct X {
     oauth: Arc<OAuthServer>,
+    /// The bodies of the requests that created the posts 9001, 9002 and so on.
     tweets: Arc<Mutex<Vec<Value>>>,
+    deleted: Arc<Mutex<BTreeSet<String>>>,
     uploads: Arc<Mutex<Vec<String>>>,
     alts: Arc<Mutex<Vec<Value>>>,
     scripted: Arc<Mutex<Vec<ResponseTemplate>>>,
@@ -54,33 +58,72 @@ impl Respond for X {
                 response(200, json!({ "data": { "id": "m" } }))
             }
             ("POST", "/2/tweets") => {
+                let body: Value = request.body_json().unwrap();
+                if body["reply"]["in_reply_to_tweet_id"].as_str().is_some_and(|parent| !self.exists(parent)) {
+                    return problem(403, "about:blank", PARENT_DELETED);
+                }
                 let mut tweets = self.tweets.lock().unwrap();
-                tweets.push(request.body_json().unwrap());
+                tweets.push(body);
                 let id = format!("{}", 9_000 + tweets.len());
                 response(201, json!({ "data": { "id": id, "text": "…" } }))
             }
             ("GET", "/2/users/44/tweets") => {
-                let tweets = self.tweets.lock().unwrap();
-                let shown: Vec<Value> = tweets
-                    .iter()
-                    .enumerate()
-                    .rev()
-                    .map(|(index, tweet)| {
-                        let text = tweet["text"].as_str().unwrap().replace('&', "&amp;").replace('<', "&lt;");
-                        let text = text.replace("example.com/bread", "https://t.co/abc123");
-                        let media = if tweet.get("media").is_some() { " https://t.co/pic" } else { "" };
-                        json!({ "id": (9_001 + index).to_string(), "text": format!("{text}{media}"), "created_at": now() })
-                    })
-                    .collect();
+                let shown = self.show(&parameter(request, "tweet.fields").unwrap());
                 match shown.is_empty() {
                     true => response(200, json!({ "meta": { "result_count": 0 } })),
                     false => response(200, json!({ "data": shown, "meta": {} })),
                 }
             }
+            ("DELETE", path) => {
+                let id = path.strip_prefix("/2/tweets/").unwrap().to_owned();
+                if !self.exists(&id) {
+                    let kind = "https://api.twitter.com/2/problems/resource-not-found";
+                    return problem(404, kind, "Could not find tweet.");
+                }
+                self.deleted.lock().unwrap().insert(id);
+                response(200, json!({ "data": { "deleted": true } }))
+            }
             other => panic!("no such call: {other:?}"),
         }
     }
 }
+
+impl X {
+    fn exists(&self, id: &str) -> bool {
+        let number: usize = id.parse().unwrap();
+        (9_001..9_001 + self.tweets.lock().unwrap().len()).contains(&number)
+            && !self.deleted.lock().unwrap().contains(id)
+    }
+
+    /// Returns the account's posts as X shows them, newest first.
+    fn show(&self, fields: &str) -> Vec<Value> {
+        let (tweets, deleted) = (self.tweets.lock().unwrap(), self.deleted.lock().unwrap());
+        let mut shown = Vec::new();
+        for (index, tweet) in tweets.iter().enumerate().rev() {
+            let id = (9_001 + index).to_string();
+            if deleted.contains(&id) {
+                continue;
+            }
+            let text = tweet["text"].as_str().unwrap().replace('&', "&amp;").replace('<', "&lt;");
+            let text = text.replace("example.com/bread", "https://t.co/abc123");
+            let media = if tweet.get("media").is_some() { " https://t.co/pic" } else { "" };
+            let parent = tweet["reply"]["in_reply_to_tweet_id"].as_str();
+            let above = parent.map(|id| tweets[id.parse::<usize>().unwrap() - 9_001]["text"].as_str().unwrap());
+            // X adds the users that the parent mentions.
+            let mentioned = above.into_iter().flat_map(str::split_whitespace).filter(|word| word.starts_with('@'));
+            let words: Vec<&str> = mentioned.chain([text.as_str()]).collect();
+            let text = format!("{}{media}", words.join(" "));
+            let mut one = json!({ "id": id, "text": text, "created_at": now() });
+            if parent.is_some() && fields.contains("referenced_tweets") {
+                one["referenced_tweets"] = json!([{ "type": "replied_to", "id": parent }]);
+            }
+            shown.push(one);
+        }
+        shown
+    }
+}
+
+const PARENT_DELETED: &str = "You attempted to reply to a Tweet that is deleted or not visible to you.";
 
 fn problem(status: u16, kind: &str, detail: &str) -> ResponseTemplate {
     let body = json!({ "type": kind, "title": "Problem", "detail": detail, "status": status });
@@ -99,6 +142,7 @@ async fn start() -> (X, MockServer, Arc<dyn Connector>, ConnectorAccount) {
     let fake = X {
         oauth: Arc::new(OAuthServer::new(rules)),
         tweets: Arc::default(),
+        deleted: Arc::default(),
         uploads: Arc::default(),
         alts: Arc::default(),
         scripted: Arc::default(),
@@ -162,6 +206,115 @@ async fn reconcile_compares_texts_without_links() {
     assert_eq!(connector.reconcile(&account, &other).await.unwrap(), ReconcileResult::Absent);
     fake.scripted.lock().unwrap().push(problem(503, "about:blank", "Over capacity"));
     assert!(matches!(connector.reconcile(&account, &outgoing).await, Err(CallError::Transient(_))));
+}
+
+#[tokio::test]
+async fn parts_of_a_thread_and_a_comment_are_replies() {
+    let (fake, _server, connector, account) = start().await;
+    publish(connector.as_ref(), &account, &mut post(connector.as_ref(), "One")).await.unwrap();
+    let mut second = part_of(connector.as_ref(), "Two", "9001", "9001");
+    second.images = vec![image("cat")];
+    let published = publish(connector.as_ref(), &account, &mut second).await.unwrap();
+    assert_eq!(published.url.as_deref(), Some("https://x.com/ann_b/status/9002"));
+    for mut outgoing in
+        [part_of(connector.as_ref(), "Three", "9001", "9002"), comment_on(connector.as_ref(), "More", "9001")]
+    {
+        publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
+    }
+    let reply = |parent: &str| json!({ "in_reply_to_tweet_id": parent });
+    let expected = [
+        json!({ "text": "One" }),
+        json!({ "text": "Two", "media": { "media_ids": ["m1"] }, "reply": reply("9001") }),
+        json!({ "text": "Three", "reply": reply("9002") }),
+        json!({ "text": "More", "reply": reply("9001") }),
+    ];
+    assert_eq!(*fake.tweets.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn a_reply_is_found_among_the_replies_to_its_parent() {
+    let (_fake, _server, connector, account) = start().await;
+    let send = async |outgoing: &OutgoingPost| connector.publish(&account, outgoing).await.unwrap();
+    let find = async |outgoing: &OutgoingPost| connector.reconcile(&account, outgoing).await.unwrap();
+    send(&post(connector.as_ref(), "Thanks to @bob")).await;
+    let part = part_of(connector.as_ref(), "Bread at example.com/bread", "9001", "9001");
+    assert_eq!(find(&part).await, ReconcileResult::Absent);
+    let reply = send(&part).await;
+    assert_eq!(find(&part).await, ReconcileResult::Matches(vec![reply.clone()]));
+    let elsewhere = part_of(connector.as_ref(), &part.text, "9001", "9002");
+    assert_eq!(find(&elsewhere).await, ReconcileResult::Absent);
+    let plain = post(connector.as_ref(), &part.text);
+    assert_eq!(find(&plain).await, ReconcileResult::Absent, "a reply is not the post");
+    let published = send(&plain).await;
+    assert_eq!(find(&plain).await, ReconcileResult::Matches(vec![published]));
+    assert_eq!(find(&part).await, ReconcileResult::Matches(vec![reply]));
+}
+
+#[tokio::test]
+async fn a_deleted_parent_is_recognized() {
+    let (fake, _server, connector, account) = start().await;
+    connector.publish(&account, &post(connector.as_ref(), "One")).await.unwrap();
+    connector.unpublish(&account, &unpublish_post("9001")).await.unwrap();
+    for outgoing in [part_of(connector.as_ref(), "Two", "9001", "9001"), comment_on(connector.as_ref(), "More", "9001")]
+    {
+        let error = connector.publish(&account, &outgoing).await.unwrap_err();
+        assert!(matches!(&error, CallError::ParentMissing(failure) if !failure.category.is_retryable()), "{error:?}");
+        fake.scripted.lock().unwrap().push(problem(400, "about:blank", PARENT_DELETED));
+        let error = connector.publish(&account, &outgoing).await.unwrap_err();
+        assert!(matches!(error, CallError::ParentMissing(_)), "{error:?}");
+        fake.scripted.lock().unwrap().push(problem(403, "about:blank", "You are not permitted to reply."));
+        let error = connector.publish(&account, &outgoing).await.unwrap_err();
+        assert!(matches!(error, CallError::Permanent(_)), "{error:?}");
+    }
+    assert_eq!(fake.tweets.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_post_is_deleted_and_a_second_deletion_changes_nothing() {
+    let (fake, _server, connector, account) = start().await;
+    for text in ["One", "Two"] {
+        connector.publish(&account, &post(connector.as_ref(), text)).await.unwrap();
+    }
+    for _ in 0..2 {
+        connector.unpublish(&account, &unpublish_post("9001")).await.unwrap();
+        assert_eq!(*fake.deleted.lock().unwrap(), BTreeSet::from(["9001".to_owned()]));
+    }
+    let found = json!({ "errors": [{ "type": "https://api.twitter.com/2/problems/resource-not-found" }] });
+    fake.scripted.lock().unwrap().push(ResponseTemplate::new(200).set_body_json(found));
+    connector.unpublish(&account, &unpublish_post("9001")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_deletion_is_classified() {
+    let (fake, _server, connector, account) = start().await;
+    connector.publish(&account, &post(connector.as_ref(), "One")).await.unwrap();
+    let delete = async |response: ResponseTemplate| {
+        fake.scripted.lock().unwrap().push(response);
+        connector.unpublish(&account, &unpublish_post("9001")).await.unwrap_err()
+    };
+    let kept = ResponseTemplate::new(200).set_body_json(json!({ "data": { "deleted": false } }));
+    let response = delete(kept).await;
+    assert!(matches!(response, CallError::Transient(_)), "{response:?}");
+    let response = delete(problem(503, "about:blank", "Over capacity")).await;
+    assert!(matches!(response, CallError::Transient(_)), "{response:?}");
+    let response = delete(problem(403, "about:blank", "You are not authorized to delete this Tweet.")).await;
+    assert!(matches!(response, CallError::Permanent(_)), "{response:?}");
+    let limited = problem(429, "about:blank", "Too Many Requests").insert_header("retry-after", "900");
+    let response = delete(limited).await;
+    let until = Some(now() + TimeDelta::minutes(15));
+    assert!(matches!(&response, CallError::RateLimited { until: at, .. } if *at == until), "{response:?}");
+    for id in ["", "9001/retweets"] {
+        let error = connector.unpublish(&account, &unpublish_post(id)).await.unwrap_err();
+        assert!(matches!(&error, CallError::Permanent(failure) if failure.message.contains("ID")), "{error:?}");
+    }
+    fake.oauth.revoke("access-0");
+    let error = connector.unpublish(&account, &unpublish_post("9001")).await.unwrap_err();
+    assert!(matches!(error, CallError::AuthExpired(_)), "{error:?}");
+    assert!(fake.deleted.lock().unwrap().is_empty());
+    let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
+    let broken = super::support::connector(Platform::Twitter, &server.base);
+    let error = broken.unpublish(&account, &unpublish_post("9001")).await.unwrap_err();
+    assert!(matches!(error, CallError::Transient(_)), "{error:?}");
 }
 
 #[tokio::test]

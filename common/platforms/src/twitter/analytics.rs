@@ -18,7 +18,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Twitter;
+use super::{Twitter, is_post_id};
 use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
@@ -67,7 +67,7 @@ impl PostsResponse {
     }
 }
 
-fn is_of_type(error: &Value, name: &str) -> bool {
+pub(super) fn is_of_type(error: &Value, name: &str) -> bool {
     error["type"].as_str().and_then(|kind| kind.rsplit('/').next()) == Some(name)
 }
 
@@ -174,9 +174,7 @@ impl AnalyticsConnector for Twitter {
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         let since = self.client.now() - PRIVATE_FOR;
         // One invalid id would fail the call for all posts.
-        let is_id = |post: &&PublishedPost| {
-            (1..=19).contains(&post.external_id.len()) && post.external_id.bytes().all(|byte| byte.is_ascii_digit())
-        };
+        let is_id = |post: &&PublishedPost| is_post_id(&post.external_id);
         let (young, old): (Vec<&PublishedPost>, Vec<&PublishedPost>) =
             posts.iter().filter(is_id).partition(|post| post.published_at > since);
         let responses = [

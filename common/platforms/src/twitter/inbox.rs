@@ -21,7 +21,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::super::window::{CallWindow, Listed, find};
-use super::{Created, MAX_RECENT_POSTS, Twitter, plain, published, without_links};
+use super::recent::{MAX_RECENT_POSTS, comparable_reply, plain};
+use super::{Created, Twitter, published};
 use crate::call::Effect;
 use crate::inbox::permission::{denied, recently_denied};
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
@@ -198,13 +199,6 @@ fn is_forbidden(failure: &Failure) -> bool {
     failure.platform_code.as_deref() == Some(StatusCode::FORBIDDEN.as_str())
 }
 
-/// Returns a text for comparison without its leading mentions, because X prepends those of the users that a post
-/// replies to.
-fn comparable_text(text: &str) -> String {
-    let words = text.split_whitespace().skip_while(|word| word.starts_with('@'));
-    without_links(&words.collect::<Vec<_>>().join(" "))
-}
-
 #[async_trait]
 impl InboxConnector for Twitter {
     fn streams(&self) -> &'static [&'static str] {
@@ -267,12 +261,12 @@ impl InboxConnector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
-        let (newest, wanted) = (self.newest(account).await?, comparable_text(&reply.text));
+        let (newest, wanted) = (self.newest(account).await?, comparable_reply(&reply.text));
         let listed = newest.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
             Listed {
                 at: post.created_at,
-                is_same: is_here && comparable_text(post.whole_text()) == wanted,
+                is_same: is_here && comparable_reply(post.whole_text()) == wanted,
                 published: published(account, &post.id),
             }
         });

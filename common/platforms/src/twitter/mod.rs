@@ -1,18 +1,17 @@
 //! X (Twitter), API v2. Each post and each read costs the application's owner money, so Crier reads only mentions
 //! (`inbox.rs`), metrics if the operator enables them (`analytics.rs`), and recent posts after a call with an unknown
-//! outcome.
+//! outcome (`recent.rs`).
 //!
-//! X has no idempotency key, so the account's newest posts since the first attempt are compared by text. X rewrites
-//! every link, so links are omitted from the comparison.
+//! A part of a thread and a first comment are replies.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
-//! `/2/media/metadata`, `/2/tweets`, `/2/users/{id}/tweets`, "Response codes and errors").
+//! `/2/media/metadata`, `/2/tweets`, `/2/tweets/{id}`, `/2/users/{id}/tweets`, "Response codes and errors").
 
 mod analytics;
 mod inbox;
+mod recent;
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -30,14 +29,14 @@ use super::metrics::Metrics;
 use super::oauth::{
     self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
-use super::text::comparable::comparable;
-use super::text::links::find as find_links;
 use super::window::{CallWindow, Listed, find};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation,
-    time_marker,
+    UnpublishPost, time_marker,
 };
+use analytics::is_of_type;
+use recent::{MAX_RECENT_POSTS, comparable_reply, without_links};
 
 const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
 
@@ -46,9 +45,6 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts and images" },
     Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
 ];
-
-/// The maximum number of recent posts that are searched.
-const MAX_RECENT_POSTS: usize = 10;
 
 pub(super) struct Twitter {
     client: PlatformClient,
@@ -132,28 +128,6 @@ impl Twitter {
         format!("/users/{id}")
     }
 
-    /// Returns the account's recent posts, newest first.
-    async fn newest(&self, account: &ConnectorAccount) -> Result<Vec<Tweet>, CallError> {
-        #[derive(Deserialize)]
-        struct Newest {
-            // Missing if there are no posts.
-            #[serde(default)]
-            data: Vec<Tweet>,
-        }
-        let token = account.secrets.require("access_token")?;
-        let path = format!("{}/tweets", Self::user_path(account));
-        let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
-            ("max_results", MAX_RECENT_POSTS.to_string().as_str()),
-            ("exclude", "retweets"),
-            ("tweet.fields", "conversation_id,created_at,note_tweet"),
-        ]);
-        let response = self.client.send(Effect::Repeatable, request).await?;
-        if !response.status.is_success() {
-            return Err(self.classify(Effect::Repeatable, &response));
-        }
-        Ok(self.client.read::<Newest>(Effect::Repeatable, &response)?.data)
-    }
-
     async fn describe(&self, token: &str, id: &str, alt: &str) -> Result<(), CallError> {
         let body = json!({ "id": id, "metadata": { "alt_text": { "text": alt } } });
         let request = self.request(Method::POST, "/media/metadata", token).json(&body);
@@ -187,21 +161,20 @@ impl ApiProblem {
     }
 }
 
-/// Returns a text as it was written. X returns `&`, `<` and `>` escaped.
-fn plain(text: &str) -> String {
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+/// Returns whether a text is an id of a post, so that it may become part of a URL.
+fn is_post_id(id: &str) -> bool {
+    (1..=19).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns a text for comparison without its links, which X replaces.
-fn without_links(text: &str) -> String {
-    let plain = plain(text);
-    let (mut without, mut from) = (String::new(), 0);
-    for link in find_links(&plain, true) {
-        without.push_str(&plain[from..link.start]);
-        from = link.end;
+/// Converts the error of a reply. X describes a parent that was deleted, or that it does not show yet, only in words:
+/// "You attempted to reply to a Tweet that is deleted or not visible to you."
+fn reply_error(error: CallError) -> CallError {
+    match error {
+        CallError::Permanent(failure) if failure.message.contains("deleted or not visible to you") => {
+            CallError::ParentMissing(failure)
+        }
+        error => error,
     }
-    without.push_str(&plain[from..]);
-    comparable(&without)
 }
 
 fn published(account: &ConnectorAccount, id: &str) -> Published {
@@ -212,31 +185,6 @@ fn published(account: &ConnectorAccount, id: &str) -> Published {
 #[derive(Deserialize)]
 struct Created {
     id: String,
-}
-
-#[derive(Deserialize)]
-struct Tweet {
-    id: String,
-    text: String,
-    conversation_id: Option<String>,
-    created_at: Option<DateTime<Utc>>,
-    /// The complete text, if `text` is truncated.
-    note_tweet: Option<NoteTweet>,
-}
-
-#[derive(Deserialize)]
-struct NoteTweet {
-    text: String,
-}
-
-impl Tweet {
-    fn whole_text(&self) -> &str {
-        self.note_tweet.as_ref().map_or(&self.text, |note| &note.text)
-    }
-
-    fn is_reply(&self) -> bool {
-        self.conversation_id.as_deref().is_some_and(|id| id != self.id)
-    }
 }
 
 #[async_trait]
@@ -309,20 +257,52 @@ impl Connector for Twitter {
         if !media.is_empty() {
             body["media"] = json!({ "media_ids": media });
         }
+        if let Some(reply_to) = &post.reply_to {
+            body["reply"] = json!({ "in_reply_to_tweet_id": reply_to.parent.external_id });
+        }
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/tweets", token.expose_secret()).json(&body);
-        let created: Created = self.call(Effect::Publishes, request).await?;
-        Ok(published(account, &created.id))
+        match self.call::<Created>(Effect::Publishes, request).await {
+            Ok(created) => Ok(published(account, &created.id)),
+            Err(error) if post.reply_to.is_some() => Err(reply_error(error)),
+            Err(error) => Err(error),
+        }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        let (newest, wanted) = (self.newest(account).await?, without_links(&post.text));
+        let newest = self.newest(account).await?;
+        let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
+        let comparable: fn(&str) -> String = if parent.is_some() { comparable_reply } else { without_links };
+        let wanted = comparable(&post.text);
         let listed = newest.iter().map(|tweet| Listed {
             at: tweet.created_at,
-            is_same: !tweet.is_reply() && without_links(tweet.whole_text()) == wanted,
+            is_same: tweet.replied_to() == parent && comparable(tweet.whole_text()) == wanted,
             published: published(account, &tweet.id),
         });
         Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        if !is_post_id(&post.external_id) {
+            let message = "Crier does not know the ID of this post on X. Delete the post there.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
+        }
+        let token = account.secrets.require("access_token")?;
+        let path = format!("/tweets/{}", post.external_id);
+        let request = self.request(Method::DELETE, &path, token.expose_secret());
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        if response.status == StatusCode::NOT_FOUND {
+            return Ok(());
+        }
+        if !response.status.is_success() {
+            return Err(self.classify(Effect::Repeatable, &response));
+        }
+        let body: Value = self.client.read(Effect::Repeatable, &response)?;
+        let mut errors = body["errors"].as_array().into_iter().flatten();
+        if body["data"]["deleted"] == true || errors.any(|error| is_of_type(error, "resource-not-found")) {
+            return Ok(());
+        }
+        Err(CallError::Transient(Failure::of(Category::PlatformError, "X did not delete this post.")))
     }
 
     fn revocation(&self) -> Option<Revocation> {
