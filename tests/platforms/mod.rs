@@ -38,6 +38,7 @@ mod telegram;
 mod telegram_inbox;
 mod telegram_threads;
 mod text;
+mod threads;
 mod threads_inbox;
 mod tiktok;
 mod tiktok_metrics;

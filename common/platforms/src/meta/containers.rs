@@ -4,15 +4,21 @@
 //!
 //! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24
 //! hours) is replaced, up to a maximum.
+//!
+//! Only Threads publishes replies in containers. They have their own permission, quota and list.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Platform};
 use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::graph::{Access, GraphFailure, parse_time};
+use super::inbox::is_permission;
+use super::insights::is_gone;
 use crate::call::Effect;
+use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
 use crate::window::{self, CallWindow, Listed};
 use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, StageResult, marker_field};
@@ -37,6 +43,11 @@ const NO_SUCH_OBJECT: i64 = 33;
 const CONTAINER_NOT_FOUND: i64 = 2_207_006;
 const CONTAINER_EXPIRED: i64 = 2_207_008;
 const MEDIA_NOT_READY: i64 = 2_207_027;
+/// The code of Threads for something that does not exist, or not yet.
+pub(crate) const NOT_FOUND: i64 = 24;
+
+/// The list of the account's replies.
+const REPLIES: &str = "replies";
 
 /// The container calls of one account, with the paths and fields in which the two platforms differ.
 pub(crate) struct Containers<'a> {
@@ -99,15 +110,19 @@ impl Containers<'_> {
         }
         let items = children(&post.marker);
         if items.is_empty() {
-            self.check_quota().await?;
+            self.check_quota(post.reply_to.is_some()).await?;
         }
         let mut marker = post.marker.clone();
         let is_item = post.images.len() > 1 && items.len() < post.images.len();
         let request = if is_item { item(items.len()) } else { whole(&items)? };
         let created = match self.create(&request).await {
+            Ok(created) => created,
             // An image of the carousel is not downloaded yet.
             Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(StageResult::Pending(MIN_PAUSE)),
-            created => created.map_err(|failure| failure.error)?,
+            Err(failure) if !is_item && is_parent_missing(post, &failure) => {
+                return Err(parent_missing(self.access.client.name(), &failure));
+            }
+            Err(failure) => return Err(post_error(post, failure)),
         };
         if is_item {
             let mut items: Vec<Value> = items.into_iter().map(Value::from).collect();
@@ -127,7 +142,8 @@ impl Containers<'_> {
         let container = marker_field(&post.marker, "container")?;
         let path = format!("{}/{}", self.account, self.publish);
         let request = self.access.request(Method::POST, &path).form(&[("creation_id", container)]);
-        let created: Created = self.access.call(Effect::Publishes, request).await?;
+        let created = self.access.call_with_codes::<Created>(Effect::Publishes, request).await;
+        let created = created.map_err(|failure| post_error(post, failure))?;
         // The post is published, even if its URL cannot be read.
         let url = if is_id(&created.id) { self.permalink(&created.id).await.ok().flatten() } else { None };
         Ok(Published::new(created.id, url))
@@ -224,25 +240,17 @@ impl Containers<'_> {
         })
     }
 
-    /// Fails if the account has published as many posts as it may within 24 hours. If the quota cannot be read,
-    /// continues, and the publish call is rejected.
-    async fn check_quota(&self) -> Result<(), CallError> {
+    /// Fails if the account has published as many posts, or replies, as it may within 24 hours. If the quota cannot be
+    /// read, continues, and the publish call is rejected.
+    async fn check_quota(&self, is_reply: bool) -> Result<(), CallError> {
         #[derive(Deserialize)]
         struct Quotas {
             #[serde(default)]
-            data: Vec<Quota>,
+            data: Vec<Map<String, Value>>,
         }
-        #[derive(Deserialize)]
-        struct Quota {
-            quota_usage: Option<u64>,
-            config: Option<Config>,
-        }
-        #[derive(Deserialize)]
-        struct Config {
-            quota_total: Option<u64>,
-        }
+        let (usage, config) = if is_reply { ("reply_quota_usage", "reply_config") } else { ("quota_usage", "config") };
         let path = format!("{}/{}", self.account, self.quota);
-        let request = self.access.request(Method::GET, &path).query(&[("fields", "quota_usage,config")]);
+        let request = self.access.request(Method::GET, &path).query(&[("fields", format!("{usage},{config}"))]);
         let quotas: Quotas = match self.access.call(Effect::Repeatable, request).await {
             Ok(quotas) => quotas,
             Err(error @ (CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::RateLimited { .. })) => {
@@ -250,9 +258,9 @@ impl Containers<'_> {
             }
             Err(_) => return Ok(()),
         };
-        let full = |quota: Quota| {
-            let total = quota.config?.quota_total.filter(|total| *total > 0)?;
-            Some(quota.quota_usage? >= total)
+        let full = |quota: Map<String, Value>| {
+            let total = quota.get(config)?["quota_total"].as_u64().filter(|total| *total > 0)?;
+            Some(quota.get(usage)?.as_u64()? >= total)
         };
         match quotas.data.into_iter().next().and_then(full) {
             Some(true) => {
@@ -273,29 +281,62 @@ impl Containers<'_> {
         Ok(post.permalink)
     }
 
-    /// Finds the post among the account's newest, by its text and time.
+    /// Finds the post among the account's newest, by its text and time, and a reply also by its parent.
     async fn find(&self, post: &OutgoingPost, called_at: Option<DateTime<Utc>>) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct MediaList {
             #[serde(default)]
             data: Vec<Map<String, Value>>,
         }
-        let fields = format!("id,timestamp,permalink,{}", self.text);
-        let path = format!("{}/{}", self.account, self.list);
+        let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
+        let (list, more) = if parent.is_some() { (REPLIES, ",replied_to") } else { (self.list, "") };
+        let fields = format!("id,timestamp,permalink,{}{more}", self.text);
         let query = [("fields", fields.as_str()), ("limit", &MAX_RECENT_POSTS.to_string())];
-        let newest: MediaList =
-            self.access.call(Effect::Repeatable, self.access.request(Method::GET, &path).query(&query)).await?;
+        let request = self.access.request(Method::GET, &format!("{}/{list}", self.account)).query(&query);
+        let newest: MediaList = match self.access.call_with_codes(Effect::Repeatable, request).await {
+            Ok(newest) => newest,
+            // The list of replies needs a permission that publishing them does not need.
+            Err(failure) if parent.is_some() && is_permission(&failure) => return Ok(ReconcileResult::Unsupported),
+            Err(failure) => return Err(failure.error),
+        };
         let listed = newest.data.iter().map(|found| {
             let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
             let url = Some(text("permalink").to_owned()).filter(|url| !url.is_empty());
+            let replied_to = found.get("replied_to").and_then(|replied_to| replied_to["id"].as_str());
             Listed {
                 at: parse_time(text("timestamp")),
-                is_same: is_same(text(self.text), &post.text),
+                is_same: replied_to == parent && is_same(text(self.text), &post.text),
                 published: Published::new(text("id"), url),
             }
         });
         Ok(window::find(CallWindow::of(called_at), listed.collect(), MAX_RECENT_POSTS))
     }
+}
+
+/// Returns the failure of a reply for which the permission is missing.
+pub(crate) fn missing_reply_permission() -> Failure {
+    missing_permission(Platform::Threads, ConnectTarget::Default, "reply as this account", "threads_manage_replies")
+}
+
+/// Converts the error of a call that creates or publishes a post.
+fn post_error(post: &OutgoingPost, failure: GraphFailure) -> CallError {
+    if post.reply_to.is_none() || !is_permission(&failure) {
+        return failure.error;
+    }
+    CallError::Permanent(missing_reply_permission().from_platform(failure.platform_code()))
+}
+
+/// Returns whether the error of creating the container of a reply means that its parent does not exist.
+fn is_parent_missing(post: &OutgoingPost, failure: &GraphFailure) -> bool {
+    // For a carousel, the code may refer to one of its images, which Threads does not find immediately either.
+    let is_not_found = failure.code == NOT_FOUND && post.images.len() < 2;
+    post.reply_to.is_some() && (is_not_found || is_gone(failure))
+}
+
+fn parent_missing(name: &str, failure: &GraphFailure) -> CallError {
+    let message = format!("{name} cannot find the post to reply to. It may have been deleted.");
+    let missing = Failure::of(Category::PlatformRejected, message);
+    CallError::ParentMissing(missing.from_platform(failure.platform_code()))
 }
 
 fn children(marker: &Marker) -> Vec<&str> {

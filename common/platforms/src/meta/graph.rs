@@ -158,6 +158,13 @@ pub(crate) struct GraphFailure {
     pub(crate) error: CallError,
 }
 
+impl GraphFailure {
+    /// Returns the code as failures show it. Empty if the response had none.
+    pub(crate) fn platform_code(&self) -> String {
+        self.error.failure().platform_code.clone().unwrap_or_default()
+    }
+}
+
 impl From<CallError> for GraphFailure {
     fn from(error: CallError) -> Self {
         Self { code: 0, subcode: None, error }
@@ -202,7 +209,7 @@ fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
         (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
         // "Action blocked": the post may still have been published.
         (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
-        (24, _) => (Transient, Category::Media, "has not finished processing the images"),
+        (24, _) => (Transient, Category::Media, "has not finished processing this post"),
         (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "had a temporary error"),
         // The page no longer exists for this token.
         (190 | 102, _) | (100, Some(33)) => (Reauth, Category::AuthExpired, "denied access; connect the account again"),

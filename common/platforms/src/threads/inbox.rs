@@ -26,7 +26,7 @@ use crate::inbox::newest_first::Pass;
 use crate::inbox::parents::{MAX_LEVELS, Parents};
 use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
-use crate::meta::containers::{ContainerRequest, is_id};
+use crate::meta::containers::{ContainerRequest, is_id, missing_reply_permission};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
 use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
@@ -276,14 +276,8 @@ impl InboxConnector for Threads {
             ("text".to_owned(), Value::from(reply.text.as_str())),
             ("reply_to_id".to_owned(), Value::from(context_text(&reply.thread, REPLY_TO)?)),
         ]);
-        let missing = missing_permission(
-            Platform::Threads,
-            ConnectTarget::Default,
-            "reply as this account",
-            "threads_manage_replies",
-        );
         let created = self.containers(account)?.publish_unstored(&request).await;
-        created.map_err(|failure| reply_error(failure, missing))
+        created.map_err(|failure| reply_error(failure, missing_reply_permission()))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {

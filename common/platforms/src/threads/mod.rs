@@ -3,8 +3,10 @@
 //!
 //! `auto_publish_text` would save two calls, but there would be no container to show the outcome after a lost response.
 //!
-//! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits" and "Get access tokens" of the Threads
-//! API, as of January to September 2026.
+//! A part of a thread and a first comment are replies.
+//!
+//! Sources: Meta's sample `threads_api` and the pages "Posts", "Publishing limits", "Create Replies", "Delete Posts"
+//! and "Get access tokens" of the Threads API, as of January to September 2026.
 
 mod analytics;
 mod connect;
@@ -14,19 +16,25 @@ use async_trait::async_trait;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::platform::{Descriptor, Platform};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
+use http::Method;
 use secrecy::SecretString;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::analytics::AnalyticsConnector;
-use super::call::PlatformClient;
-use super::meta::containers::{self, ContainerRequest, Containers};
-use super::meta::graph::Access;
+use super::call::{Effect, PlatformClient};
+use super::inbox::permission::missing_permission;
+use super::meta::containers::{self, ContainerRequest, Containers, NOT_FOUND, is_id};
+use super::meta::graph::{Access, GraphFailure};
+use super::meta::inbox::is_permission;
+use super::meta::insights::is_gone;
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, StageResult, options,
+    Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost, options,
 };
 
 /// The version of the API.
@@ -76,6 +84,26 @@ impl Threads {
     }
 }
 
+fn is_not_found(failure: &GraphFailure) -> bool {
+    failure.code == NOT_FOUND || is_gone(failure)
+}
+
+/// Returns whether a post exists and is visible to the account.
+async fn exists(access: &Access<'_>, id: &str) -> Result<bool, CallError> {
+    let request = access.request(Method::GET, id).query(&[("fields", "id")]);
+    match access.call_with_codes::<Value>(Effect::Repeatable, request).await {
+        Ok(_) => Ok(true),
+        Err(failure) if is_not_found(&failure) => Ok(false),
+        Err(failure) => Err(failure.error),
+    }
+}
+
+/// Returns the failure of a call for which the id of a post is needed.
+fn unknown_id(of: &str) -> CallError {
+    let message = format!("Crier does not know the ID of {of} on Threads.");
+    CallError::Permanent(Failure::of(Category::PlatformRejected, message))
+}
+
 /// Returns the request for one image.
 fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::new();
@@ -98,6 +126,16 @@ fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerReque
         ]),
     };
     request.insert("text".to_owned(), Value::from(post.text.as_str()));
+    if let Some(reply_to) = &post.reply_to {
+        let parent = reply_to.parent.external_id.as_str();
+        // Without a parent, it would become a post of its own.
+        if !is_id(parent) {
+            return Err(unknown_id("the post to reply to"));
+        }
+        request.insert("reply_to_id".to_owned(), Value::from(parent));
+        // The options apply to the post itself.
+        return Ok(request);
+    }
     // A link is shown as a card, which only a post without images can have.
     let link = options::text(post, "link")?.filter(|_| post.images.is_empty());
     for (name, value) in [
@@ -161,5 +199,37 @@ impl Connector for Threads {
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         self.containers(account)?.reconcile(post).await
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        #[derive(Deserialize)]
+        struct Deletion {
+            #[serde(default)]
+            success: bool,
+        }
+        let id = post.external_id.as_str();
+        if !is_id(id) {
+            return Err(unknown_id("this post"));
+        }
+        let access = self.access(account.secrets.require("access_token")?);
+        let request = access.request(Method::DELETE, id);
+        let failure = match access.call_with_codes::<Deletion>(Effect::Repeatable, request).await {
+            Ok(Deletion { success: true }) => return Ok(()),
+            Ok(_) => {
+                let message = "Threads did not delete this post.";
+                return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
+            }
+            Err(failure) => failure,
+        };
+        // Meta also returns "does not exist" for what the token may not delete.
+        if is_not_found(&failure) && !exists(&access, id).await? {
+            return Ok(());
+        }
+        if !is_permission(&failure) && !is_not_found(&failure) {
+            return Err(failure.error);
+        }
+        let (target, what) = (ConnectTarget::Default, "delete this account's posts");
+        let missing = missing_permission(Platform::Threads, target, what, "threads_delete");
+        Err(CallError::Permanent(missing.from_platform(failure.platform_code())))
     }
 }
