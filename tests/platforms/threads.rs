@@ -142,6 +142,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         ("POST", "5/threads_publish") => server.publish(&form(request)["creation_id"]),
         ("GET", "5/threads") => server.list(&fields, false),
         ("GET", "5/replies") => server.denied("threads_read_replies").unwrap_or_else(|| server.list(&fields, true)),
+        ("GET", "5") => json(200, json!({ "id": "5" })),
         ("GET", id) => server.show(id),
         ("DELETE", id) => server.delete(id),
         other => panic!("no such call: {other:?}"),

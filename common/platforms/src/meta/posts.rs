@@ -1,13 +1,15 @@
 //! Deletes posts and comments of an account.
 //!
-//! Meta returns "does not exist" (100/33) for what was deleted, and for what the token may not delete. So the object is
-//! read afterwards: it is gone if it cannot be read either, by a token that can still read the account.
+//! Meta returns "does not exist" (100/33, or 24 on Threads) for what was deleted, and for what the token may not
+//! delete. So the object is read afterwards: it is gone if it cannot be read either, by a token that can still read the
+//! account.
 
 use crier_domain::failure::{Category, Failure};
 use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::containers::NOT_FOUND;
 use super::graph::{Access, GraphFailure};
 use super::inbox::is_permission;
 use super::insights::is_gone;
@@ -34,7 +36,7 @@ pub(crate) async fn delete(
             let message = format!("{} did not delete this post.", access.client.name());
             Err(CallError::Transient(Failure::of(Category::PlatformError, message)))
         }
-        Err(failure) if is_gone(&failure) => check_gone(access, account, id, missing).await,
+        Err(failure) if is_not_found(&failure) => check_gone(access, account, id, missing).await,
         Err(failure) if is_permission(&failure) => Err(denied(&failure, missing)),
         Err(failure) => Err(failure.error),
     }
@@ -48,7 +50,7 @@ async fn check_gone(
 ) -> Result<(), CallError> {
     match check_readable(access, id).await {
         Ok(()) => Err(CallError::Permanent(missing)),
-        Err(failure) if is_gone(&failure) => {
+        Err(failure) if is_not_found(&failure) => {
             check_readable(access, &account.external_id).await.map_err(|failure| failure.error)
         }
         Err(failure) => Err(failure.error),
@@ -60,9 +62,12 @@ async fn check_readable(access: &Access<'_>, id: &str) -> Result<(), GraphFailur
     access.call_with_codes::<Value>(Effect::Repeatable, request).await.map(drop)
 }
 
+fn is_not_found(failure: &GraphFailure) -> bool {
+    failure.code == NOT_FOUND || is_gone(failure)
+}
+
 fn denied(failure: &GraphFailure, missing: Failure) -> CallError {
-    let code = failure.error.failure().platform_code.clone().unwrap_or_default();
-    CallError::Permanent(missing.from_platform(code))
+    CallError::Permanent(missing.from_platform(failure.platform_code()))
 }
 
 /// Returns the error for a post whose id is unknown, or is not one of the platform's.

@@ -18,18 +18,15 @@ use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
-use http::Method;
 use secrecy::SecretString;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::analytics::AnalyticsConnector;
-use super::call::{Effect, PlatformClient};
+use super::call::PlatformClient;
 use super::inbox::permission::missing_permission;
-use super::meta::containers::{self, ContainerRequest, Containers, NOT_FOUND, is_id};
-use super::meta::graph::{Access, GraphFailure};
-use super::meta::inbox::is_permission;
-use super::meta::insights::is_gone;
+use super::meta::containers::{self, ContainerRequest, Containers, is_id};
+use super::meta::graph::Access;
+use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
@@ -84,26 +81,6 @@ impl Threads {
     }
 }
 
-fn is_not_found(failure: &GraphFailure) -> bool {
-    failure.code == NOT_FOUND || is_gone(failure)
-}
-
-/// Returns whether a post exists and is visible to the account.
-async fn exists(access: &Access<'_>, id: &str) -> Result<bool, CallError> {
-    let request = access.request(Method::GET, id).query(&[("fields", "id")]);
-    match access.call_with_codes::<Value>(Effect::Repeatable, request).await {
-        Ok(_) => Ok(true),
-        Err(failure) if is_not_found(&failure) => Ok(false),
-        Err(failure) => Err(failure.error),
-    }
-}
-
-/// Returns the failure of a call for which the id of a post is needed.
-fn unknown_id(of: &str) -> CallError {
-    let message = format!("Crier does not know the ID of {of} on Threads.");
-    CallError::Permanent(Failure::of(Category::PlatformRejected, message))
-}
-
 /// Returns the request for one image.
 fn image_request(image: &Image) -> ContainerRequest {
     let mut request = ContainerRequest::new();
@@ -130,7 +107,8 @@ fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerReque
         let parent = reply_to.parent.external_id.as_str();
         // Without a parent, it would become a post of its own.
         if !is_id(parent) {
-            return Err(unknown_id("the post to reply to"));
+            let message = "Crier does not know the ID of the post to reply to on Threads.";
+            return Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message)));
         }
         request.insert("reply_to_id".to_owned(), Value::from(parent));
         // The options apply to the post itself.
@@ -202,34 +180,12 @@ impl Connector for Threads {
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
-        #[derive(Deserialize)]
-        struct Deletion {
-            #[serde(default)]
-            success: bool,
-        }
-        let id = post.external_id.as_str();
-        if !is_id(id) {
-            return Err(unknown_id("this post"));
-        }
-        let access = self.access(account.secrets.require("access_token")?);
-        let request = access.request(Method::DELETE, id);
-        let failure = match access.call_with_codes::<Deletion>(Effect::Repeatable, request).await {
-            Ok(Deletion { success: true }) => return Ok(()),
-            Ok(_) => {
-                let message = "Threads did not delete this post.";
-                return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
-            }
-            Err(failure) => failure,
-        };
-        // Meta also returns "does not exist" for what the token may not delete.
-        if is_not_found(&failure) && !exists(&access, id).await? {
-            return Ok(());
-        }
-        if !is_permission(&failure) && !is_not_found(&failure) {
-            return Err(failure.error);
+        if !is_id(&post.external_id) {
+            return Err(posts::unknown_post(&self.client));
         }
         let (target, what) = (ConnectTarget::Default, "delete this account's posts");
         let missing = missing_permission(Platform::Threads, target, what, "threads_delete");
-        Err(CallError::Permanent(missing.from_platform(failure.platform_code())))
+        let access = self.access(account.secrets.require("access_token")?);
+        posts::delete(&access, account, &post.external_id, missing).await
     }
 }
