@@ -32,6 +32,7 @@ mod send_mail;
 mod send_reply;
 mod sync_inbox;
 mod unpublish_target;
+pub mod unpublishing;
 
 /// The operations of a kind on the subject of a job outside of a run. The defaults are for a kind without a subject.
 trait JobDefinition {

@@ -34,7 +34,11 @@ const RESTORE_PREFIX: &str = "crier-restore-";
 /// Returns whether the jobs of a kind are held after a restore, because other people see their results.
 const fn is_held(kind: JobKind) -> bool {
     match kind {
-        JobKind::PublishTarget | JobKind::SendMail | JobKind::SendReply => true,
+        JobKind::PublishTarget
+        | JobKind::PublishComment
+        | JobKind::UnpublishTarget
+        | JobKind::SendMail
+        | JobKind::SendReply => true,
         JobKind::DeliverWebhook
         | JobKind::FetchFeed
         | JobKind::ImportMedia

@@ -33,6 +33,7 @@ pub enum CallAction {
     Publish,
     Comment,
     Reply,
+    Unpublish,
 }
 
 impl CallAction {
@@ -41,6 +42,7 @@ impl CallAction {
         match self {
             Self::Publish | Self::Comment => "published",
             Self::Reply => "sent",
+            Self::Unpublish => "deleted from the platform",
         }
     }
 
@@ -50,6 +52,7 @@ impl CallAction {
             Self::Publish => "publish it again",
             Self::Comment => "add it there",
             Self::Reply => "reply again",
+            Self::Unpublish => "unpublish it again",
         }
     }
 }

@@ -1,4 +1,5 @@
 //! A post's targets, one per account. An attempt at a target starts in [`starting`] and ends in [`ending`].
+//! [`unpublishing`] deletes its post from the platform.
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
@@ -15,6 +16,7 @@ use super::{Conn, Result, Tx};
 
 mod ending;
 mod starting;
+pub mod unpublishing;
 
 pub use ending::{NewAttempt, TargetOutcome, TargetUpdate, attempt_summaries, attempts, end, end_each};
 pub use starting::{StartingCall, start, start_calls, start_marked};

@@ -1,0 +1,38 @@
+//! `unpublish_target`: deletes the post of one target from its platform.
+
+use crier_domain::failure::{Category, Failure};
+use crier_store::{Conn, Result, Tx, posts, targets};
+
+use super::{JobDefinition, SubjectDescription};
+use crate::unpublishing;
+
+pub struct UnpublishTarget;
+
+impl JobDefinition for UnpublishTarget {
+    async fn lock(tx: &mut Tx, target_id: i64) -> Result<()> {
+        posts::lock_of_target(tx, target_id).await.map(drop)
+    }
+
+    async fn describe(conn: &mut Conn, target_id: i64) -> Result<Option<SubjectDescription>> {
+        let Some(t) = targets::find(conn, target_id).await? else { return Ok(None) };
+        let words =
+            format!("target {} of post {} on account {} ({}), {}", t.id, t.post_id, t.account_id, t.platform, t.status);
+        Ok(Some(SubjectDescription::new(words)))
+    }
+
+    async fn on_dead(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
+        let message = "Crier could not delete this post from the platform within the maximum number of attempts. \
+                       Unpublish it again to retry.";
+        unpublishing::fail(tx, target_id, Failure::of(Category::Internal, message), trace).await
+    }
+
+    async fn on_cancelled(tx: &mut Tx, target_id: i64) -> Result<()> {
+        let message = "The operator canceled the deletion of this post from the platform. Unpublish it again if you \
+                       still want to delete it.";
+        unpublishing::fail(tx, target_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
+    }
+
+    async fn on_retry(tx: &mut Tx, target_id: i64) -> Result<bool> {
+        unpublishing::retry_failed(tx, target_id).await
+    }
+}
