@@ -33,6 +33,7 @@ pub mod reject;
 pub mod show;
 pub mod status;
 pub mod submit;
+pub mod unpublish;
 pub mod update;
 pub mod validate;
 mod warnings;
@@ -56,6 +57,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         submit::endpoint().erase(),
         approve::endpoint().erase(),
         reject::endpoint().erase(),
+        unpublish::endpoint().erase(),
         status::endpoint().erase(),
         attempts::endpoint().erase(),
     ]

@@ -39,12 +39,37 @@ pub struct PostFailedData {
     pub error: PostFailure,
 }
 
-/// The reason a post could not be published on an account.
+/// The reason a post or its first comment could not be published on an account.
 #[derive(JsonSchema)]
 pub struct PostFailure {
     /// A stable error code.
     pub code: String,
     pub message: String,
+}
+
+/// A post that was deleted from an account.
+#[derive(JsonSchema)]
+pub struct PostUnpublishedData {
+    pub post_id: i64,
+    pub brand_id: i64,
+    pub social_account_id: i64,
+    #[schemars(with = "TextEnum<Platform>")]
+    pub platform: Platform,
+    /// The platform's ID that the post had.
+    pub external_id: Option<String>,
+    /// The public URL that the post had. Null if it is unknown.
+    pub url: Option<String>,
+}
+
+/// A first comment that could not be published on an account.
+#[derive(JsonSchema)]
+pub struct PostFirstCommentFailedData {
+    pub post_id: i64,
+    pub brand_id: i64,
+    pub social_account_id: i64,
+    #[schemars(with = "TextEnum<Platform>")]
+    pub platform: Platform,
+    pub error: PostFailure,
 }
 
 /// An account that was connected to a brand.
@@ -139,6 +164,8 @@ pub fn schema(event: EventName) -> SchemaFn {
     match event {
         EventName::PostPublished => Schemas::response::<PostPublishedData>,
         EventName::PostFailed => Schemas::response::<PostFailedData>,
+        EventName::PostUnpublished => Schemas::response::<PostUnpublishedData>,
+        EventName::PostFirstCommentFailed => Schemas::response::<PostFirstCommentFailedData>,
         EventName::AccountConnected => Schemas::response::<AccountConnectedData>,
         EventName::AccountDisconnected => Schemas::response::<AccountDisconnectedData>,
         EventName::AccountExpiring => Schemas::response::<AccountExpiringData>,

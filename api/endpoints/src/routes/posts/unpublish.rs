@@ -1,0 +1,117 @@
+//! `POST /brands/{brand}/posts/{post}/unpublish`
+
+use std::sync::Arc;
+
+use crier_domain::access::Scope;
+use crier_domain::failure::Failure;
+use crier_domain::post::{PostStatus, Target, TargetStatus};
+use crier_jobs::unpublishing;
+use crier_store::{Tx, targets};
+
+use super::edit::MAX_ACCOUNTS;
+use super::{PostDetail, TAG, apply, show};
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crate::fields::Fields;
+use crate::request::{Parsed, Request};
+use crate::response::{One, Reply};
+
+/// The maximum number of accounts that an error names.
+const MAX_NAMED: usize = 10;
+
+/// The accounts from which a post is deleted.
+#[derive(Clone, Debug, Default, Request)]
+#[request(name = "Unpublish", check = check)]
+pub struct UnpublishRequest {
+    /// The ids of accounts of the post. Default: all accounts on which it is published.
+    #[field(ids(MAX_ACCOUNTS), example = [1])]
+    pub accounts: Option<Vec<i64>>,
+}
+
+fn check(request: &UnpublishRequest, fields: &Fields<'_>) {
+    if request.accounts.as_ref().is_some_and(Vec::is_empty) && !fields.problems.has("accounts") {
+        fields.problem("accounts", "Choose at least one account.");
+    }
+}
+
+pub fn endpoint() -> Endpoint<UnpublishRequest, One<PostDetail>> {
+    Endpoint::post("/brands/{brand}/posts/{post}/unpublish", "unpublishPost", Scope::PostsWrite)
+        .tag(TAG)
+        .for_publishers()
+        .summary("Delete a post from its platforms")
+        .description(
+            "Crier deletes the post from each account on which it is published, after the response, and retries this like \
+             publishing. The target is `unpublishing`, and then `unpublished`. If the post cannot be deleted, the target \
+             is `published` again and has an `error`. To find out the result, get the post or listen for \
+             `post.unpublished`. The post itself and its status do not change. If Crier cannot delete the post from any of \
+             the accounts, the response is 422 `platform_capability_unavailable` with the reasons.",
+        )
+        .extension()
+        .body_is_optional()
+        .status(202)
+        .error_codes(&[
+            ErrorCode::ValidationFailed,
+            ErrorCode::PlatformCapabilityUnavailable,
+            ErrorCode::PostNotEditable,
+        ])
+        .checks_then_writes(unpublish)
+        .with_rerender("post", show::show)
+}
+
+async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishRequest>>) -> Result<Reply<PostDetail>> {
+    let post = apply::lock(cx, tx).await?;
+    let request = parsed.valid()?;
+    let chosen = choose(targets::list(tx, post.id).await?, request.accounts.as_deref())?;
+    if post.status == PostStatus::Publishing {
+        return Err(not_editable("The post is being published. Unpublish it when publishing has finished."));
+    }
+    let is_published = |target: &&Target| target.status == TargetStatus::Published;
+    let published: Vec<&Target> = chosen.iter().filter(is_published).collect();
+    if published.is_empty() && !chosen.iter().any(|target| target.status.was_published()) {
+        return Err(not_editable("The post is not published on these accounts, so it cannot be unpublished."));
+    }
+    let (mut refused, mut deletable) = (Vec::new(), Vec::new());
+    for target in published {
+        match unpublishing::refusal(target) {
+            Some(failure) => refused.push((target, failure)),
+            None => deletable.push(target),
+        }
+    }
+    if deletable.is_empty() && !refused.is_empty() {
+        return Err(unavailable(&refused));
+    }
+    for (target, failure) in &refused {
+        targets::unpublishing::refuse(tx, target.id, failure).await?;
+    }
+    if !unpublishing::begin(tx, &deletable, cx.caller.workspace_id, cx.trace()).await? {
+        return Err(not_editable("The post is being processed. Retry when processing has finished."));
+    }
+    Ok(Reply::from(PostDetail::load(tx, post).await?))
+}
+
+/// Returns the targets of these accounts, or all targets. Fails if an account is not one of the post's accounts.
+fn choose(mut all: Vec<Target>, accounts: Option<&[i64]>) -> Result<Vec<Target>> {
+    let Some(accounts) = accounts else { return Ok(all) };
+    let unknown = accounts.iter().enumerate().filter(|(_, id)| all.iter().all(|target| target.account_id != **id));
+    let problem = |(index, id): (usize, &i64)| {
+        (format!("accounts.{index}"), vec![format!("Account {id} is not one of the post's accounts.")])
+    };
+    let problems: FieldProblems = unknown.map(problem).collect();
+    if !problems.is_empty() {
+        return Err(ApiError::validation(problems));
+    }
+    all.retain(|target| accounts.contains(&target.account_id));
+    Ok(all)
+}
+
+fn not_editable(message: &'static str) -> ApiError {
+    ApiError::new(ErrorCode::PostNotEditable, message)
+}
+
+/// Returns the error for a post that cannot be deleted from any of the accounts.
+fn unavailable(refused: &[(&Target, Failure)]) -> ApiError {
+    let reasons = refused.iter().map(|(target, failure)| format!("Account {}: {}", target.account_id, failure.message));
+    let reasons: Vec<String> = reasons.take(MAX_NAMED).collect();
+    ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reasons.join(" "))
+}
