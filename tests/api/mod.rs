@@ -40,6 +40,7 @@ mod snippets;
 mod storage;
 pub mod tenancy;
 mod typos;
+mod unpublish;
 mod unread;
 mod warnings;
 mod webhooks;

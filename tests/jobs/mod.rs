@@ -38,6 +38,7 @@ mod together;
 mod threads;
 mod tokens;
 mod transport;
+mod unpublish;
 mod unwanted;
 mod webhook_sending;
 mod webhooks;

@@ -119,6 +119,26 @@ impl Connector for FakePlatform {
         }
         Ok(found.map_or(ReconcileResult::Absent, |posted| ReconcileResult::Found(published(&posted.id))))
     }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        self.called("unpublish", None);
+        self.check_token(account)?;
+        self.unpublishes.lock().expect("no panic").push(post.clone());
+        let next = self.unpublish_script.lock().expect("no panic").pop_front();
+        match next.unwrap_or(UnpublishStep::Delete) {
+            UnpublishStep::Delete => self.remove(&post.external_id),
+            UnpublishStep::Reject(error) => return Err(error),
+            UnpublishStep::DeleteAnd(error) => {
+                self.remove(&post.external_id);
+                return Err(error);
+            }
+            UnpublishStep::DeleteAndHang(gate) => {
+                self.remove(&post.external_id);
+                gate.hang().await
+            }
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]

@@ -15,6 +15,7 @@ use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
+    UnpublishPost,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -54,6 +55,16 @@ pub enum UploadStep {
     Wait(Arc<Gate>),
     /// Accepts the upload, reaches the gate, and never responds.
     AcceptAndHang(Arc<Gate>),
+}
+
+/// The behavior of one unpublish call. A post that does not exist counts as deleted.
+pub enum UnpublishStep {
+    Delete,
+    Reject(CallError),
+    /// Deletes the post and returns this error, like a broken connection.
+    DeleteAnd(CallError),
+    /// Deletes the post, reaches the gate, and never responds.
+    DeleteAndHang(Arc<Gate>),
 }
 
 /// Blocks a call until the test releases it.
@@ -120,6 +131,9 @@ pub struct FakePlatform {
     token: Mutex<Option<String>>,
     used_tokens: Mutex<Vec<String>>,
     posts: Mutex<Vec<Posted>>,
+    unpublish_script: Mutex<VecDeque<UnpublishStep>>,
+    /// The post of each unpublish call.
+    unpublishes: Mutex<Vec<UnpublishPost>>,
     image_transfer: Mutex<ImageTransfer>,
     upload_script: Mutex<VecDeque<UploadStep>>,
     uploads: Mutex<Vec<Image>>,
@@ -159,6 +173,8 @@ impl FakePlatform {
             token: Mutex::default(),
             used_tokens: Mutex::default(),
             posts: Mutex::default(),
+            unpublish_script: Mutex::default(),
+            unpublishes: Mutex::default(),
             image_transfer: Mutex::new(ImageTransfer::Fetched),
             upload_script: Mutex::default(),
             uploads: Mutex::default(),
@@ -181,6 +197,16 @@ impl FakePlatform {
     /// Scripts the next publish calls; later calls publish.
     pub fn script_publishes(&self, script: impl IntoIterator<Item = PublishStep>) {
         self.script.lock().expect("no panic").extend(script);
+    }
+
+    /// Scripts the next unpublish calls; later calls delete the post.
+    pub fn script_unpublishes(&self, script: impl IntoIterator<Item = UnpublishStep>) {
+        self.unpublish_script.lock().expect("no panic").extend(script);
+    }
+
+    /// Returns the post of each unpublish call whose token was valid.
+    pub fn unpublishes(&self) -> Vec<UnpublishPost> {
+        self.unpublishes.lock().expect("no panic").clone()
     }
 
     /// Sets how images are transferred. Default: the platform fetches them by URL.
@@ -378,6 +404,10 @@ impl FakePlatform {
             PublishStep::Hang(gate) => gate.hang().await,
             PublishStep::Panic => panic!("the connector panics, as the test wants"),
         }
+    }
+
+    fn remove(&self, id: &str) {
+        self.posts.lock().expect("no panic").retain(|posted| posted.id != id);
     }
 
     fn check_token(&self, account: &ConnectorAccount) -> Result<(), CallError> {
