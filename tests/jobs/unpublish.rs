@@ -9,7 +9,7 @@ use crier_domain::post::{FirstCommentStatus, PostStatus, PublishedPart, TargetSt
 use crier_jobs as definitions;
 use crier_jobs::{publishing, unpublishing};
 use crier_store::first_comments::{self, CommentOutcome};
-use crier_store::{accounts, posts, targets};
+use crier_store::{accounts, analytics, posts, targets};
 use serde_json::{Map, json};
 
 use crate::support::fake_platform::{Gate, UnpublishStep, permanent, rate_limited, reauth, transient, unknown};
@@ -17,6 +17,7 @@ use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
     a_post_is_deleted_from_its_platform,
+    the_metrics_of_an_unpublished_post_are_not_collected,
     a_lost_response_is_repeated,
     a_rate_limit_pauses_the_account,
     an_expired_token_is_refreshed,
@@ -121,6 +122,14 @@ async fn a_post_is_deleted_from_its_platform(w: TestWorker) {
     );
     assert!(!w.engine.run(job).await);
     assert_eq!((requested(&w).len(), w.events().await.len()), (1, 1));
+}
+
+async fn the_metrics_of_an_unpublished_post_are_not_collected(w: TestWorker) {
+    let (_, target) = published(&w).await;
+    w.write(async |tx| analytics::add_published(tx, None, 10).await).await;
+    assert_eq!(w.count_rows("target_analytics WHERE next_at IS NOT NULL").await, 1);
+    w.engine.run(unpublish(&w, target).await).await;
+    assert_eq!(w.count_rows("target_analytics WHERE next_at IS NULL AND is_gone").await, 1);
 }
 
 async fn a_lost_response_is_repeated(w: TestWorker) {

@@ -7,6 +7,7 @@ use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::post::{Post, Target, TargetStatus};
+use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::targets::{self, unpublishing as rows};
 use crier_store::{Result, Tx, events, posts};
@@ -54,7 +55,8 @@ pub async fn begin(tx: &mut Tx, targets: &[&Target], workspace_id: i64, trace: O
     Ok(jobs::enqueue_each(tx, &job, &subjects).await? == subjects.len())
 }
 
-/// Stores the state of a target after a run, and emits the event. Changes nothing if the target is not being unpublished.
+/// Stores the state of a target after a run, and emits the event. The metrics of an unpublished target are not collected
+/// any more. Changes nothing if the target is not being unpublished.
 /// The row of the post is locked.
 pub async fn end(
     tx: &mut Tx,
@@ -74,6 +76,8 @@ pub async fn end(
         let data = json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
             "platform": target.platform, "external_id": target.external_id, "url": target.url });
         events::emit(tx, post.brand_id, EventName::PostUnpublished, &data, trace).await?;
+        // The platform has no more metrics of the post.
+        analytics::record_posts(tx, &[CollectedMetrics { target_id: target.id, metrics: None, next_at: None }]).await?;
     }
     Ok(())
 }

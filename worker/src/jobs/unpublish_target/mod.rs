@@ -236,6 +236,9 @@ fn stop(p: &Prepared, error: CallError) -> Stop<Box<UnpublishRunResult>> {
 impl Job for UnpublishTarget {
     type Result = UnpublishRunResult;
 
+    /// A result locks a post, and then its account or its metrics. Several results would lock them in different orders.
+    const SETTLES_TOGETHER: usize = 1;
+
     async fn run(&self, run: &Run) -> std::result::Result<UnpublishRunResult, RunError> {
         match self.unpublish(run).await {
             Ok(result) | Err(Stop::Ended(result)) => Ok(*result),
@@ -244,9 +247,6 @@ impl Job for UnpublishTarget {
     }
 
     async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, UnpublishRunResult>]) -> Result<Vec<Outcome>> {
-        // All posts before the first account, as in `publish_target`; the fixed order prevents deadlocks.
-        let ids: Vec<i64> = runs.iter().map(|run| run.job.subject_id).collect();
-        posts::lock_of_targets(tx, &ids, true).await?;
         settle_each(tx, runs, |tx, job, result| Box::pin(result.write(tx, job))).await
     }
 

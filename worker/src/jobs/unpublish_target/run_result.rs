@@ -74,10 +74,6 @@ impl UnpublishRunResult {
 }
 
 impl RunResult for UnpublishRunResult {
-    fn order(&self) -> i64 {
-        self.target.post_id
-    }
-
     fn reduced(&self) -> Option<Self> {
         let failure = self.failure.as_ref().map(CallOutcome::without_platform_data);
         Some(Self { failure, ..self.clone() })
