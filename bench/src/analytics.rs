@@ -144,6 +144,7 @@ async fn published(tx: &mut Tx, brand: i64, account: i64, at: DateTime<Utc>) -> 
         next_attempt_at: None,
         published_at: Some(at),
         call_open: false,
+        published_parts: None,
     };
     targets::end(tx, target, &ended, None).await?;
     Ok((target, post))

@@ -28,6 +28,7 @@ fn invalid_post() -> Published {
     Published {
         external_id: format!("\0post\n{}", "9".repeat(3_900_000)),
         url: Some("javascript:alert(1)".into()),
+        other_ids: Vec::new(),
         secrets: None,
     }
 }

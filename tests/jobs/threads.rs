@@ -24,6 +24,7 @@ worker_on_both!(
     an_override_without_parts_publishes_only_the_post,
     each_part_uploads_its_own_images,
     a_post_deleted_in_the_middle_stops,
+    a_thread_whose_remaining_parts_were_removed_is_published,
 );
 
 const PARTS: [&str; 2] = ["second part", "third part"];
@@ -205,4 +206,17 @@ async fn a_post_deleted_in_the_middle_stops(w: TestWorker) {
     w.run_until_idle().await;
     assert_eq!(w.fake.posts().len(), 1);
     assert_eq!(w.target(target).await.published_parts.len(), 1);
+}
+
+async fn a_thread_whose_remaining_parts_were_removed_is_published(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
+    let (post, target) = w.publish_thread(&PARTS).await;
+    w.run_jobs().await;
+    w.change_post(post, |p| p.thread = Vec::new()).await;
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Published, PostStatus::Published));
+    assert_eq!((ended.external_id.as_deref(), ended.error), (Some("post-1"), None));
+    assert_eq!((w.fake.posts().len(), ended.published_parts.len()), (1, 1));
 }

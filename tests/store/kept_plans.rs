@@ -129,6 +129,7 @@ async fn publish_targets(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Resul
         next_attempt_at: None,
         published_at: Some(tx.now),
         call_open: false,
+        published_parts: None,
     };
     let attempt = NewAttempt {
         number: 1,

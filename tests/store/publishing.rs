@@ -43,6 +43,7 @@ fn published_end(s: &TestStore) -> TargetOutcome {
         next_attempt_at: None,
         published_at: Some(s.now()),
         call_open: false,
+        published_parts: None,
     }
 }
 
@@ -183,6 +184,7 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
         status: TargetStatus::Publishing,
         next_attempt_at: Some(s.later(10)),
         call_open: true,
+        published_parts: None,
         ..rejected_end(target)
     };
     let attempt = NewAttempt {

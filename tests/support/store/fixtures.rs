@@ -184,6 +184,8 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         published_at: None,
         media: Vec::new(),
         labels: Vec::new(),
+        thread: Vec::new(),
+        first_comment: None,
         counted: true,
         created_at: start_time(),
         updated_at: start_time(),

@@ -33,7 +33,7 @@ impl Bluesky {
         record
     }
 
-    async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
+    pub(super) async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
         let mut facets = Vec::new();
         let mut lookups = 0;
         for found in facets::find(text) {

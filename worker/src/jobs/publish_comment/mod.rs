@@ -122,6 +122,11 @@ impl PublishComment {
         target: &Target,
         has_open_call: bool,
     ) -> Result<std::result::Result<AccountSession, CallOutcome>> {
+        if target.status == TargetStatus::Unpublishing {
+            // The post may remain published.
+            let failure = Failure::of(Category::PlatformError, "The post is being unpublished.");
+            return Ok(Err(CallOutcome::Retry { at: None, failure, open: false }));
+        }
         if target.status != TargetStatus::Published && !has_open_call {
             let message = "The post was unpublished before its first comment was published.";
             return Ok(Err(CallOutcome::Failed(Failure::with_code(Category::Missed, "post_unpublished", message))));
@@ -198,6 +203,9 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
 #[async_trait]
 impl Job for PublishComment {
     type Result = CommentRunResult;
+
+    /// A result locks a post, and then its account. Several results would lock them in different orders.
+    const SETTLES_TOGETHER: usize = 1;
 
     async fn run(&self, run: &Run) -> std::result::Result<CommentRunResult, RunError> {
         match self.publish_comment(run).await {

@@ -12,7 +12,7 @@ use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_platforms::link_card::{self, CardRequest};
-use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, ReplyKind, ReplyTo};
+use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, RunTarget, StartingCall};
 use crier_store::{Batcher, StoreError, Tx, accounts, media, post_media, posts};
@@ -196,6 +196,13 @@ impl Preparation {
         let access = self.check_account(account);
         let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
         let texts = next_texts(post, &target, at_once);
+        if texts.is_empty() {
+            // A user has removed the parts that were left.
+            targets::start(tx, target.id).await?;
+            let outcome = CallOutcome::Published(Published::new("", None));
+            let result = TargetResult::without_call(target, outcome, self.publisher.store.now());
+            return Err(Stop::Ended(result.into()));
+        }
         let (assets, skip_reason) = match load_assets(tx, post.brand_id, &texts).await? {
             Ok(assets) => (assets, missed),
             Err(deleted) => (vec![Vec::new(); texts.len()], missed.or(Some(deleted))),

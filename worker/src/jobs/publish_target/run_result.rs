@@ -291,7 +291,9 @@ impl TargetResult {
     /// Returns the end of a target after its post, or the next part of its thread, was published.
     fn published(&self, post: &Post, published: &Published, now: DateTime<Utc>) -> targets::TargetOutcome {
         let mut parts = self.target.published_parts.clone();
-        parts.extend(std::iter::once(published).chain(&self.following).map(|part| PublishedPart {
+        let was_complete = parts.len() > self.target.thread(post).len();
+        let new = std::iter::once(published).chain(&self.following).filter(|_| !was_complete);
+        parts.extend(new.map(|part| PublishedPart {
             external_id: part.external_id.clone(),
             url: part.url.clone(),
             published_at: now,
