@@ -134,7 +134,7 @@ fn fold(c: char) -> impl Iterator<Item = char> {
 
 /// Returns whether a character belongs to a script without spaces between words: Thai, Lao, Tibetan, Myanmar, Khmer,
 /// Japanese, Chinese, Yi.
-const fn is_unspaced(c: char) -> bool {
+pub const fn is_unspaced(c: char) -> bool {
     matches!(c,
         '\u{0E00}'..='\u{0FFF}'
         | '\u{1000}'..='\u{109F}'

@@ -28,7 +28,13 @@ pub fn find(platform: Platform, text: &str) -> Vec<Range<usize>> {
     };
     let mut found = urls.map_or_else(Vec::new, |bare| links::find(text, bare));
     let mut words = words(text, signs);
-    words.retain(|word| found.iter().all(|url| word.end <= url.start || url.end <= word.start));
+    let mut urls = found.iter().peekable();
+    words.retain(|word| {
+        while urls.peek().is_some_and(|url| url.end <= word.start) {
+            urls.next();
+        }
+        urls.peek().is_none_or(|url| word.end <= url.start)
+    });
     found.append(&mut words);
     found.sort_unstable_by_key(|range| range.start);
     found

@@ -12,6 +12,7 @@ pub mod domains;
 pub mod highlights;
 pub mod links;
 mod mentions;
+pub mod split;
 
 use std::ops::Range;
 
