@@ -3,7 +3,10 @@
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, NewJob, Outcome};
 use crier_domain::platform::Platform;
-use crier_domain::post::{AttemptOutcome, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus};
+use crier_domain::post::{
+    AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus,
+    ThreadPart,
+};
 use crier_store::posts::NewPost;
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};
 use crier_store::{PageRequest, jobs, posts};
@@ -186,6 +189,8 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
         media: Some(vec![9, 8]),
         options: object(json!({ "title": "T", "deep": { "list": [1, null, "ü"] } })),
         signature: Some("— Ann".to_owned()),
+        thread: Some(vec![ThreadPart { content: "Next".to_owned(), media: vec![7] }]),
+        first_comment: Some(FirstCommentOverride::Off),
     };
     let target = |(account_id, position)| NewTarget { account_id, position, target_override: overrides.clone() };
     let new = [(7, 2), (8, 0), (9, 1)].map(target);
@@ -203,6 +208,7 @@ async fn targets_keep_the_clients_order_and_overrides(s: TestStore) {
     assert_eq!((found.post_id, found.account_id, found.platform), (post, 7, Platform::Bluesky));
     let stored = (found.content, found.media, found.options, found.signature);
     assert_eq!(stored, (overrides.content, overrides.media, overrides.options, overrides.signature));
+    assert_eq!((found.thread, found.first_comment), (overrides.thread, overrides.first_comment));
     assert_eq!((found.status, found.attempts, found.marker, found.error), (TargetStatus::Pending, 0, None, None));
     s.write(async |tx| targets::set_position(tx, ids[0], -1).await).await;
     assert_eq!(list().await, [7, 8, 9]);
@@ -330,14 +336,18 @@ async fn a_new_override_clears_the_marker(s: TestStore) {
     let marker = object(json!({ "key": "old" }));
     s.write(async |tx| targets::mark_call(tx, id, &marker).await).await;
     s.advance(1);
+    let comment = FirstComment { content: "Hi".to_owned(), delay_seconds: 60 };
     let overrides = TargetOverride {
         content: Some("New".to_owned()),
         signature: Some("— Ann".to_owned()),
+        thread: Some(Vec::new()),
+        first_comment: Some(FirstCommentOverride::Own(comment)),
         ..TargetOverride::default()
     };
     s.write(async |tx| targets::set_overrides(tx, id, &overrides).await).await;
     let found = targets::find(&mut s.conn().await, id).await.unwrap().unwrap();
     assert_eq!((found.content.as_deref(), found.signature.as_deref()), (Some("New"), Some("— Ann")));
+    assert_eq!((&found.thread, &found.first_comment), (&overrides.thread, &overrides.first_comment));
     assert_eq!((found.media, found.options), (None, Map::new()));
     assert_eq!((found.marker, found.call_started_at, found.updated_at), (Some(marker), Some(s.later(-1)), s.now()));
     s.write(async |tx| targets::reset(tx, id, true).await).await;

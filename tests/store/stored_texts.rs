@@ -1,25 +1,33 @@
 //! How much texts count as storage usage of a workspace: triggers update the count when texts are written.
 
 use crier_domain::plan::StorageUsage;
-use crier_domain::post::{PostStatus, TargetOverride};
+use crier_domain::post::{FirstComment, FirstCommentOverride, PostStatus, TargetOverride, ThreadPart};
 use crier_store::files::{self, NewFile};
 use crier_store::{posts, targets};
 
 use crate::support::store::{TestStore, World, new_post, on_both};
 
-on_both![texts_count_until_they_are_deleted, small_texts_count_on_average, texts_reduce_the_space_for_files];
+on_both![
+    texts_count_until_they_are_deleted,
+    threads_and_comments_count,
+    small_texts_count_on_average,
+    texts_reduce_the_space_for_files,
+];
 
 /// The count that the rows must have, by the rule of the triggers.
 const EXPECTED: &str = "
     SELECT CAST(coalesce(sum((512 + bytes + id * 2531 % 4096) / 4096 * 4096), 0) AS bigint)
     FROM (
-        SELECT id, octet_length(content) AS bytes
+        SELECT id,
+            octet_length(content) + octet_length(CAST(thread AS text))
+            + coalesce(octet_length(CAST(first_comment AS text)), 0) AS bytes
         FROM posts
         WHERE deleted_at IS NULL
         UNION ALL
         SELECT t.id,
             coalesce(octet_length(t.content), 0) + coalesce(octet_length(t.signature), 0)
-            + octet_length(CAST(t.options AS text))
+            + octet_length(CAST(t.options AS text)) + coalesce(octet_length(CAST(t.thread AS text)), 0)
+            + coalesce(octet_length(CAST(t.first_comment AS text)), 0)
         FROM post_targets t
         JOIN posts p ON p.id = t.post_id
         WHERE p.deleted_at IS NULL
@@ -75,6 +83,31 @@ async fn texts_count_until_they_are_deleted(s: TestStore) {
     assert_eq!((count_texts(&s, w).await, s.number("SELECT count(*) FROM post_targets").await), (0, 0));
     let of_other = files::usage(&mut s.conn().await, other.workspace).await.unwrap();
     assert_eq!(of_other, StorageUsage::default(), "the other workspace wrote nothing");
+}
+
+async fn threads_and_comments_count(s: TestStore) {
+    let w = s.create_world().await;
+    let (id, target_ids) = s.post(w, &[1]).await;
+    let thread = |bytes: usize| vec![ThreadPart { content: "x".repeat(bytes), media: vec![7] }];
+    let comment = |bytes: usize| FirstComment { content: "x".repeat(bytes), delay_seconds: 0 };
+    let mut post = posts::find_any(&mut s.conn().await, id).await.unwrap().unwrap();
+    (post.thread, post.first_comment) = (thread(40_000), Some(comment(20_000)));
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    let of_post = count_texts(&s, w).await;
+    assert!((56_000..70_000).contains(&of_post), "{of_post}");
+    let own = TargetOverride {
+        thread: Some(thread(30_000)),
+        first_comment: Some(FirstCommentOverride::Own(comment(10_000))),
+        ..TargetOverride::default()
+    };
+    s.write(async |tx| targets::set_overrides(tx, target_ids[0], &own).await).await;
+    let with_override = count_texts(&s, w).await;
+    assert!((32_000..46_000).contains(&(with_override - of_post)), "{with_override}");
+    (post.thread, post.first_comment) = (Vec::new(), None);
+    s.write(async |tx| posts::update(tx, &post).await).await;
+    assert!(count_texts(&s, w).await < 50_000);
+    s.write(async |tx| posts::delete(tx, id).await).await;
+    assert_eq!(count_texts(&s, w).await, 0);
 }
 
 /// Few small texts change the count, but the sum is right on average.

@@ -46,6 +46,22 @@ pub struct MediaRules {
     pub max_bytes: Option<u64>,
 }
 
+/// The threads of a platform.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ThreadRules {
+    /// The maximum number of parts, including the post itself.
+    pub max_parts: u32,
+}
+
+/// A platform's limits for first comments.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FirstCommentRules {
+    /// Null if the platform has no limit.
+    pub max: Option<u32>,
+    #[schemars(with = "TextEnum<TextUnit>")]
+    pub unit: TextUnit,
+}
+
 /// The capabilities of a platform.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Capabilities {
@@ -60,6 +76,12 @@ pub struct Capabilities {
     pub replies: Vec<ConversationType>,
     /// Whether this installation collects metrics of the platform's posts and accounts.
     pub analytics: bool,
+    /// Null if the platform has no threads.
+    pub thread: Option<ThreadRules>,
+    /// Null if Crier cannot comment on its own posts.
+    pub first_comment: Option<FirstCommentRules>,
+    /// Whether Crier can delete published posts from the platform.
+    pub unpublish: bool,
 }
 
 /// A platform and its requirements. Read the descriptor at run time instead of hard-coding it.
@@ -90,6 +112,8 @@ impl PlatformDescriptor {
             required: f.required,
         });
         let (text, media) = (&d.capabilities.text, &d.capabilities.media);
+        let thread = d.capabilities.thread.map(|rules| ThreadRules { max_parts: rules.max_parts });
+        let first_comment = d.capabilities.first_comment;
         Self {
             platform: d.platform,
             name: d.name,
@@ -115,6 +139,9 @@ impl PlatformDescriptor {
                 inbox: if inbox { d.capabilities.inbox.to_vec() } else { Vec::new() },
                 replies: if inbox { d.capabilities.replies.to_vec() } else { Vec::new() },
                 analytics: registry.collects_metrics(d.platform),
+                thread,
+                first_comment: first_comment.map(|rules| FirstCommentRules { max: rules.max, unit: rules.unit }),
+                unpublish: d.capabilities.unpublish,
             },
         }
     }

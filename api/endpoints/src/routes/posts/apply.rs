@@ -178,7 +178,7 @@ fn decide(
     };
     let before: Vec<TargetOverride> = current.iter().map(TargetState::current_override).collect();
     let media = desired.all_media();
-    decision.media = (media != distinct_media(&post.media, before.iter())).then_some(media);
+    decision.media = (media != distinct_media(&post.media, &post.thread, before.iter())).then_some(media);
     decision.match_targets(post, current, desired)?;
     let other_accounts = !decision.insert.is_empty() || !decision.remove.is_empty();
     if begun && other_accounts {
@@ -213,6 +213,8 @@ impl Decision {
         post.scheduled_at = desired.scheduled_at;
         post.media = desired.media.clone();
         post.labels = desired.labels.clone();
+        post.thread = desired.thread.clone();
+        post.first_comment = desired.first_comment.clone();
         post.counted |= self.counts_against_limit;
         post.updated_at = now;
         Ok(())
@@ -242,26 +244,56 @@ impl Decision {
             if old_place != place {
                 self.reposition.push((existing.target.id, place));
             }
-            let before = existing.current_override();
-            let output_changes = before.content.as_ref().unwrap_or(&post.content)
-                != desired.content_of(&target.target_override)
-                || before.media.as_ref().unwrap_or(&post.media) != desired.media_of(&target.target_override)
-                || before.options != target.target_override.options
-                || before.signature != target.target_override.signature;
-            if output_changes && (existing.target.status == TargetStatus::Published || existing.is_in_flight()) {
+            let own = &target.target_override;
+            let changes = OutputChanges::of(&existing.target, post, desired, own);
+            if changes.conflict_with_state(existing) {
                 // A job that runs but has not called the platform yet blocks the whole post.
-                let begun =
-                    existing.target.status != TargetStatus::Pending || existing.target.call_started_at.is_some();
+                let begun = existing.target.status != TargetStatus::Pending
+                    || existing.target.call_started_at.is_some()
+                    || changes.of_published;
                 return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
             }
-            if output_changes || before != target.target_override && existing.target.status != TargetStatus::Published {
-                self.overrides.push((existing.target.id, target.target_override.clone()));
+            if changes.any || existing.current_override() != *own && !existing.target.status.was_published() {
+                self.overrides.push((existing.target.id, own.clone()));
             }
         }
         let kept_accounts: HashSet<i64> = desired.targets.iter().map(|t| t.account_id).collect();
         let removed = current.iter().filter(|s| !kept_accounts.contains(&s.target.account_id));
         self.remove = removed.map(|s| s.target.id).collect();
         Ok(())
+    }
+}
+
+/// What changes of what is published on an account.
+struct OutputChanges {
+    /// Whether the text, the images, the options or a part of the thread changes.
+    any: bool,
+    /// Whether a change concerns the parts of a thread that are published, or ends the thread before one of them.
+    of_published: bool,
+    of_comment: bool,
+}
+
+impl OutputChanges {
+    fn of(target: &Target, post: &Post, desired: &DesiredPost, own: &TargetOverride) -> Self {
+        let of_first = target.content.as_ref().unwrap_or(&post.content) != desired.content_of(own)
+            || target.media.as_ref().unwrap_or(&post.media) != desired.media_of(own)
+            || target.options != own.options
+            || target.signature != own.signature;
+        let (before, after) = (target.thread(post), desired.thread_of(own));
+        let published = target.published_parts.len();
+        let following = published.saturating_sub(1);
+        Self {
+            any: of_first || before != after,
+            of_published: published > 0 && (of_first || before.get(..following) != after.get(..following)),
+            of_comment: target.first_comment(post) != desired.first_comment_of(own),
+        }
+    }
+
+    /// Returns whether the state of the target does not allow the changes. The comment can change until the target is
+    /// published, because it is read then.
+    fn conflict_with_state(&self, existing: &TargetState) -> bool {
+        let is_published = existing.target.status.was_published();
+        self.of_published || self.any && (is_published || existing.is_in_flight()) || self.of_comment && is_published
     }
 }
 

@@ -8,15 +8,22 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
-use crier_domain::snippet::parts_with;
 use crier_platforms::options::OptionKind;
-use crier_platforms::{images, link_card, options, text};
+use crier_platforms::{link_card, options, text};
 use crier_store::{Conn, Tx, accounts, media, post_media};
 
 use super::edit::{DesiredPost, DesiredTarget, PostChange};
 use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{PatchField, Problems, steps};
+
+mod lengths;
+mod part;
+mod thread;
+
+pub use lengths::TextLengthCache;
+use part::CheckedPart;
+pub use thread::PartLength;
 
 /// The maximum time ahead for which a post may be scheduled.
 const MAX_SCHEDULE_AHEAD: Months = Months::new(60);
@@ -85,36 +92,13 @@ impl LookupContext {
 fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     let mut ids = desired.all_media();
     if let PatchField::Value(list) = &change.overrides {
+        let parts = list.iter().flat_map(|entry| entry.thread.iter().flatten());
         ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
+        ids.extend(parts.flat_map(|part| part.media.iter().flatten()));
         ids.sort_unstable();
         ids.dedup();
     }
     ids
-}
-
-/// The length of the post's own text, measured only once for all accounts that count it in the same way: as it is, and
-/// as it is before a signature.
-#[derive(Default)]
-pub struct TextLengthCache(HashMap<(text::TextCounting, bool), text::TextMeasurements>);
-
-impl TextLengthCache {
-    fn of(&mut self, desired: &DesiredPost, target: &DesiredTarget, descriptor: &Descriptor) -> text::TextMeasurements {
-        let measure = |content: &str| {
-            steps::count_step();
-            text::measure(descriptor, content)
-        };
-        let own = &target.target_override;
-        let [content, separator, signature] = parts_with(own.signature.as_deref(), desired.content_of(own));
-        let key = (text::TextCounting::of(descriptor), own.signature.is_some());
-        let measured = match &own.content {
-            Some(_) => measure(content),
-            None => *self.0.entry(key).or_insert_with(|| measure(content)),
-        };
-        match &own.signature {
-            Some(_) => measured.with_signature(measure(&[separator, signature].concat())),
-            None => measured,
-        }
-    }
 }
 
 /// A violation of a platform's rules, or a warning.
@@ -130,13 +114,8 @@ impl TargetProblem {
     pub fn new(target: &DesiredTarget, problem: text::ContentProblem) -> Self {
         let text::ContentProblem { field, code, message } = problem;
         let own = &target.target_override;
-        let is_override = if field == "media" { own.media.is_some() } else { own.content.is_some() };
-        let field = match target.override_index {
-            Some(i) if is_override => format!("overrides.{i}.{field}"),
-            None if is_override => format!("overrides.{field}"),
-            _ => field.to_owned(),
-        };
-        Self { field, code, message }
+        let is_own = if field == "media" { own.media.is_some() } else { own.content.is_some() };
+        Self { field: target.path(is_own, field), code, message }
     }
 }
 
@@ -147,6 +126,8 @@ pub struct TargetCheck {
     pub platform: Platform,
     pub length: u32,
     pub limit: Option<u32>,
+    /// The parts of the thread, with the post itself. Empty if it is not a thread.
+    pub parts: Vec<PartLength>,
     pub problems: Vec<TargetProblem>,
     /// Warnings about content that the platform changes instead of rejecting it.
     pub warnings: Vec<TargetProblem>,
@@ -168,7 +149,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
     if change.accounts != PatchField::Omitted || leaves_draft {
         check_accounts(desired, lookup, will_publish, problems);
     }
-    if will_publish && !problems.has("content") {
+    if will_publish && !problems.has("content") && !problems.has("thread") {
         let mut measures = TextLengthCache::default();
         for target in desired.targets.iter().take_while(|_| !problems.is_full()) {
             let Some(checked) = check_target(desired, target, lookup, &mut measures) else { continue };
@@ -187,30 +168,49 @@ fn check_content(desired: &DesiredPost, problems: &Problems) {
 
 /// Checks the images in the request.
 fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems) {
+    let check_part = |place: &str, ids: Option<&[i64]>| {
+        check_media_exists(place, ids.unwrap_or_default(), lookup, problems);
+    };
     if let PatchField::Value(ids) = &change.media {
-        check_media_exists("media", ids, lookup, problems);
+        check_part("media", Some(ids.as_slice()));
+    }
+    if let PatchField::Value(parts) = &change.thread {
+        for (n, part) in parts.iter().enumerate() {
+            check_part(&format!("thread.{n}.media"), part.media.as_deref());
+        }
     }
     if let PatchField::Value(list) = &change.overrides {
         for (i, entry) in list.iter().enumerate() {
-            check_media_exists(
-                &format!("overrides.{i}.media"),
-                entry.media.as_deref().unwrap_or_default(),
-                lookup,
-                problems,
-            );
+            check_part(&format!("overrides.{i}.media"), entry.media.as_deref());
+            for (n, part) in entry.thread.iter().flatten().enumerate() {
+                check_part(&format!("overrides.{i}.thread.{n}.media"), part.media.as_deref());
+            }
         }
     }
 }
 
 /// Checks the unpublished images that the request omits, because they may have been deleted.
 fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let unpublished = || desired.targets.iter().filter(|target| !target.published);
-    if change.media == PatchField::Omitted && unpublished().any(|target| target.target_override.media.is_none()) {
+    let unpublished = |part: usize| desired.targets.iter().filter(move |target| !target.has_published(part));
+    if change.media == PatchField::Omitted && unpublished(0).any(|target| target.target_override.media.is_none()) {
         check_media_exists("media", &desired.media, lookup, problems);
     }
+    if matches!(change.thread, PatchField::Omitted) {
+        for (n, part) in desired.thread.iter().enumerate() {
+            if unpublished(n + 1).any(|target| target.target_override.thread.is_none()) {
+                check_media_exists(&format!("thread.{n}.media"), &part.media, lookup, problems);
+            }
+        }
+    }
     if matches!(change.overrides, PatchField::Omitted) {
-        for media in unpublished().filter_map(|target| target.target_override.media.as_deref()) {
+        for media in unpublished(0).filter_map(|target| target.target_override.media.as_deref()) {
             check_media_exists("overrides.media", media, lookup, problems);
+        }
+        for target in &desired.targets {
+            let parts = (1..).zip(target.target_override.thread.iter().flatten());
+            for (_, part) in parts.filter(|(n, _)| !target.has_published(*n)) {
+                check_media_exists("overrides.thread", &part.media, lookup, problems);
+            }
         }
     }
 }
@@ -288,10 +288,14 @@ fn check_accounts(desired: &DesiredPost, lookup: &LookupContext, will_publish: b
     for (i, target) in desired.targets.iter().enumerate() {
         steps::count_step();
         if !lookup.accounts.contains_key(&target.account_id) {
-            let message = format!("Account {} does not exist in this brand.", target.account_id);
-            problems.add(format!("accounts.{i}"), message);
+            problems.add(format!("accounts.{i}"), missing_account(target.account_id));
         }
     }
+}
+
+/// Returns the problem of an account that does not exist.
+pub fn missing_account(id: i64) -> String {
+    format!("Account {id} does not exist in this brand.")
 }
 
 /// Returns the problem of an account whose access has expired. `position`: its position among the post's accounts. The
@@ -319,34 +323,27 @@ pub fn check_target(
     let account = lookup.accounts.get(&target.account_id)?;
     let descriptor = descriptor(account.platform).with_limits(account.limits.as_ref());
     let descriptor: &Descriptor = &descriptor;
-    let media = desired.media_of(&target.target_override);
     let warning = options::content_warning(account.platform, &target.target_override.options);
     let measured = measures.of(desired, target, descriptor).with_warning(descriptor, warning);
-    let found = text::check_measured(descriptor, &measured, media.len());
-    let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
-    // Images beyond the platform's maximum are already reported.
-    let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
-    let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
-    let name = &account.name;
-    let mut problems: Vec<TargetProblem> = Vec::new();
-    let shapes = images::check_shapes(descriptor, &sizes);
-    let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
-    let unreachable = unreachable.and_then(|url| images::check_reachable(descriptor, url));
-    for problem in found.problems.into_iter().chain(shapes).chain(unreachable) {
-        let message = format!("Account {} ({name}): {}", account.id, problem.message);
-        problems.push(TargetProblem::new(target, text::ContentProblem { message, ..problem }));
-    }
-    problems.extend(check_options(account, target, lookup));
-    let alt_texts: Vec<_> = media.iter().map(|id| lookup.assets.get(id)?.alt_text.as_deref()).collect();
-    let warnings = images::alt_text_warnings(descriptor, &alt_texts).into_iter();
-    Some(TargetCheck {
+    let found = CheckedPart::of(descriptor, &measured, desired.media_of(&target.target_override), lookup);
+    let problem = |problem: text::ContentProblem| {
+        let message = format!("Account {} ({}): {}", account.id, account.name, problem.message);
+        TargetProblem::new(target, text::ContentProblem { message, ..problem })
+    };
+    let mut checked = TargetCheck {
         account_id: account.id,
         platform: account.platform,
         length: found.length,
         limit: found.limit,
-        problems,
-        warnings: warnings.map(|warning| TargetProblem::new(target, warning)).collect(),
-    })
+        parts: Vec::new(),
+        problems: found.problems.into_iter().map(problem).collect(),
+        warnings: found.warnings.into_iter().map(|warning| TargetProblem::new(target, warning)).collect(),
+    };
+    checked.problems.extend(check_options(account, target, lookup));
+    let subject = thread::Subject { desired, target, account, descriptor, lookup };
+    subject.check_thread(measures, &mut checked);
+    subject.check_comment(measures, &mut checked);
+    Some(checked)
 }
 
 /// Checks the options of a target: whether the required ones are set, and the values of those that the platform knows.
@@ -372,10 +369,11 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget, lookup: &Look
     missing.chain(invalid).chain(card_image).collect()
 }
 
-/// Returns the image that the option `link_card` sets. `None` for a published target, whose image may be deleted.
+/// Returns the image that the option `link_card` sets. `None` if the text is published: its image may be deleted.
 fn card_image(platform: Platform, target: &DesiredTarget) -> Option<i64> {
     let is_known = options::of(platform).iter().any(|option| option.kind == OptionKind::LinkCard);
-    let option = target.target_override.options.get(link_card::OPTION).filter(|_| is_known && !target.published)?;
+    let option =
+        target.target_override.options.get(link_card::OPTION).filter(|_| is_known && !target.has_published(0))?;
     option.get("media_id")?.as_i64()
 }
 

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
-use crier_domain::post::{MAX_LABEL, MAX_LABELS, ScheduleType};
+use crier_domain::post::{MAX_LABEL, MAX_LABELS, MAX_THREAD, ScheduleType};
 use crier_store::Tx;
 
-use super::edit::{self, DesiredPost, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, PostChange, PostOverride};
+use super::edit::{
+    self, DesiredPost, FirstCommentRequest, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, PostChange, PostOverride,
+    ThreadPartRequest,
+};
 use super::{PostDetail, TAG, apply, check, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
@@ -39,13 +42,29 @@ pub struct CreatePostRequest {
     /// At most 10 labels of at most 40 characters each. They do not affect what is published.
     #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
     pub labels: Option<Vec<String>>,
+    /// The parts that follow the post in its thread. On an account whose platform has no threads, an override with
+    /// `thread: []` publishes only the first part.
+    #[field(objects(MAX_THREAD), extension)]
+    pub thread: Option<Vec<ThreadPartRequest>>,
+    /// The comment to publish under the post, on platforms where Crier can comment.
+    #[field(object(), extension)]
+    pub first_comment: Option<FirstCommentRequest>,
 }
 
 /// The change of an empty draft to this post.
 impl From<&CreatePostRequest> for PostChange {
     fn from(new: &CreatePostRequest) -> Self {
-        let CreatePostRequest { content, schedule_type, scheduled_at, accounts, media, overrides, labels } =
-            new.clone();
+        let CreatePostRequest {
+            content,
+            schedule_type,
+            scheduled_at,
+            accounts,
+            media,
+            overrides,
+            labels,
+            thread,
+            first_comment,
+        } = new.clone();
         Self {
             content: to_change(content),
             schedule_type: to_change(schedule_type),
@@ -54,6 +73,8 @@ impl From<&CreatePostRequest> for PostChange {
             media: to_change(media),
             overrides: to_change(overrides),
             labels: to_change(labels),
+            thread: to_change(thread),
+            first_comment: to_change(first_comment),
         }
     }
 }

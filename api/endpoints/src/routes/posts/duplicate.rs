@@ -3,16 +3,16 @@
 use std::collections::HashSet;
 
 use crier_domain::access::Scope;
-use crier_domain::post::{Post, Target};
+use crier_domain::post::{FirstCommentOverride, Post, Target, ThreadPart};
 use crier_store::{Conn, Tx, accounts, media, posts, targets};
 
 use super::create::{CreatePostRequest, create_post};
-use super::edit::{PostChange, PostOverride, distinct_media};
+use super::edit::{PostChange, PostOverride, ThreadPartRequest, distinct_media};
 use super::{PostDetail, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::Problems;
+use crate::fields::{PatchField, Problems};
 use crate::response::{One, Reply};
 
 pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
@@ -21,8 +21,8 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
         .adds(Growth::Texts)
         .summary("Duplicate a post")
         .description(
-            "Creates a draft with the same content, images, overrides, labels and accounts, without a time. Disconnected \
-             accounts and deleted images are omitted.",
+            "Creates a draft with the same content, images, thread, first comment, overrides, labels and accounts, without \
+             a time. Disconnected accounts and deleted images are omitted.",
         )
         .extension()
         .status(201)
@@ -56,7 +56,7 @@ impl Available {
     async fn load(conn: &mut Conn, post: &Post, targets: &[Target]) -> Result<Self> {
         let account_ids: Vec<i64> = targets.iter().map(|target| target.account_id).collect();
         let overrides: Vec<_> = targets.iter().map(Target::current_override).collect();
-        let media_ids = distinct_media(&post.media, overrides.iter());
+        let media_ids = distinct_media(&post.media, &post.thread, overrides.iter());
         let accounts = accounts::summaries(conn, post.brand_id, &account_ids).await?;
         let media = media::find_many(conn, post.brand_id, &media_ids).await?;
         Ok(Self {
@@ -74,6 +74,12 @@ impl Available {
             content: target.content,
             media: target.media.map(|ids| self.keep(ids)),
             options: Some(target.options.into()),
+            thread: target.thread.map(|parts| self.keep_parts(parts)),
+            first_comment: match target.first_comment {
+                None => PatchField::Omitted,
+                Some(FirstCommentOverride::Off) => PatchField::Null,
+                Some(FirstCommentOverride::Own(comment)) => PatchField::Value(comment.into()),
+            },
         });
         CreatePostRequest {
             content: Some(post.content),
@@ -81,6 +87,8 @@ impl Available {
             media: Some(self.keep(post.media)),
             overrides: Some(overrides.collect()),
             labels: Some(post.labels),
+            thread: Some(self.keep_parts(post.thread)),
+            first_comment: post.first_comment.map(Into::into),
             ..CreatePostRequest::default()
         }
     }
@@ -88,5 +96,11 @@ impl Available {
     fn keep(&self, mut media_ids: Vec<i64>) -> Vec<i64> {
         media_ids.retain(|id| self.media.contains(id));
         media_ids
+    }
+
+    /// Returns the parts that still have text or an image.
+    fn keep_parts(&self, parts: Vec<ThreadPart>) -> Vec<ThreadPartRequest> {
+        let kept = parts.into_iter().map(|part| ThreadPart { media: self.keep(part.media), ..part });
+        kept.filter(|part| !part.content.is_empty() || !part.media.is_empty()).map(Into::into).collect()
     }
 }

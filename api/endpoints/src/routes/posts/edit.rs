@@ -10,7 +10,10 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use crier_domain::account::AccountSummary;
 use crier_domain::catalogue;
-use crier_domain::post::{MAX_LABEL, MAX_LABELS, Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_domain::post::{
+    FirstComment, FirstCommentOverride, MAX_LABEL, MAX_LABELS, MAX_THREAD, Post, PostStatus, ScheduleType, Target,
+    TargetOverride, TargetStatus, ThreadPart,
+};
 use crier_domain::snippet::signature_for;
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
@@ -22,6 +25,11 @@ use crate::error::Result;
 use crate::fields::{Fields, PatchField, steps};
 use crate::openapi::schema::by_platform;
 use crate::request::Request;
+
+mod thread;
+
+use thread::to_thread;
+pub use thread::{FirstCommentRequest, ThreadPartRequest};
 
 pub const MAX_CONTENT_CHARS: usize = 65_535;
 /// The maximum number of accounts of a post.
@@ -48,6 +56,12 @@ pub struct PostChange {
     /// All labels of the post. They do not affect what is published.
     #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
     pub labels: PatchField<Vec<String>>,
+    /// All parts that follow the post in its thread.
+    #[field(objects(MAX_THREAD), extension)]
+    pub thread: PatchField<Vec<ThreadPartRequest>>,
+    /// The comment to publish under the post.
+    #[field(object(), extension)]
+    pub first_comment: PatchField<FirstCommentRequest>,
 }
 
 /// The override for one account. Omitted fields use the post's values.
@@ -63,6 +77,12 @@ pub struct PostOverride {
     pub media: Option<Vec<i64>>,
     #[field(map())]
     pub options: Option<PostOptions>,
+    /// The parts that follow the text on this account. An empty list publishes only the first part.
+    #[field(objects(MAX_THREAD))]
+    pub thread: Option<Vec<ThreadPartRequest>>,
+    /// The comment for this account. Null publishes none.
+    #[field(object())]
+    pub first_comment: PatchField<FirstCommentRequest>,
 }
 
 /// The platform-specific options of a post, by name.
@@ -133,8 +153,18 @@ fn check_override(request: &PostOverride, fields: &Fields<'_>) {
 
 impl PostOverride {
     fn target_override(&self) -> TargetOverride {
-        let options = self.options.clone().unwrap_or_default().0;
-        TargetOverride { content: self.content.clone(), media: self.media.clone(), options, signature: None }
+        TargetOverride {
+            content: self.content.clone(),
+            media: self.media.clone(),
+            options: self.options.clone().unwrap_or_default().0,
+            signature: None,
+            thread: self.thread.clone().map(to_thread),
+            first_comment: match self.first_comment.clone() {
+                PatchField::Omitted => None,
+                PatchField::Null => Some(FirstCommentOverride::Off),
+                PatchField::Value(comment) => Some(FirstCommentOverride::Own(comment.into())),
+            },
+        }
     }
 }
 
@@ -167,10 +197,10 @@ impl TargetState {
         self.running || open || self.target.status == TargetStatus::Publishing
     }
 
-    /// Returns whether the signature can no longer change: the target is published, a call may be in progress, or the
-    /// outcome of a call is unknown. The platform is then asked for a post with the text of that call.
+    /// Returns whether the signature can no longer change: the first part is published, a call may be in progress, or
+    /// the outcome of a call is unknown. The platform is then asked for a post with the text of that call.
     fn keeps_signature(&self) -> bool {
-        let published = self.target.status == TargetStatus::Published;
+        let published = self.target.status.was_published() || !self.target.published_parts.is_empty();
         published || self.is_in_flight() || self.target.call_started_at.is_some()
     }
 
@@ -188,8 +218,26 @@ pub struct DesiredTarget {
     pub override_index: Option<usize>,
     /// Whether the target is published, so that its content is final.
     pub published: bool,
+    /// The number of parts of its thread that are published.
+    pub published_parts: usize,
     /// Whether its signature can no longer change.
     pub keeps_signature: bool,
+}
+
+impl DesiredTarget {
+    /// Returns whether a part is published, so that its content is final. Part 0 is the post itself.
+    pub fn has_published(&self, part: usize) -> bool {
+        self.published || part < self.published_parts
+    }
+
+    /// Returns the path of a field in the request. `is_own`: whether the override sets it.
+    pub fn path(&self, is_own: bool, field: &str) -> String {
+        match self.override_index {
+            Some(i) if is_own => format!("overrides.{i}.{field}"),
+            None if is_own => format!("overrides.{field}"),
+            _ => field.to_owned(),
+        }
+    }
 }
 
 /// The post as it would be after the change.
@@ -198,6 +246,9 @@ pub struct DesiredPost {
     pub content: String,
     pub media: Vec<i64>,
     pub labels: Vec<String>,
+    /// The parts that follow the post.
+    pub thread: Vec<ThreadPart>,
+    pub first_comment: Option<FirstComment>,
     /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
@@ -230,9 +281,14 @@ impl DesiredPost {
                 (None, _) => existing.map(|s| s.current_override()).unwrap_or_default(),
             };
             target_override.signature = existing.and_then(|s| s.target.signature.clone());
-            let published = existing.is_some_and(|s| s.target.status == TargetStatus::Published);
-            let keeps_signature = existing.is_some_and(|s| s.keeps_signature());
-            DesiredTarget { account_id, target_override, override_index: place, published, keeps_signature }
+            DesiredTarget {
+                account_id,
+                target_override,
+                override_index: place,
+                published: existing.is_some_and(|s| s.target.status.was_published()),
+                published_parts: existing.map_or(0, |s| s.target.published_parts.len()),
+                keeps_signature: existing.is_some_and(|s| s.keeps_signature()),
+            }
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
@@ -247,6 +303,12 @@ impl DesiredPost {
             content: change.content.clone().apply_to(post.content.clone(), String::new()),
             media: change.media.clone().apply_to(post.media.clone(), Vec::new()),
             labels: change.labels.clone().apply_to(post.labels.clone(), Vec::new()),
+            thread: change.thread.clone().map(to_thread).apply_to(post.thread.clone(), Vec::new()),
+            first_comment: change
+                .first_comment
+                .clone()
+                .map(|comment| Some(FirstComment::from(comment)))
+                .apply_to(post.first_comment.clone(), None),
             schedule_type,
             scheduled_at,
             targets: accounts.into_iter().map(target).collect(),
@@ -291,9 +353,23 @@ impl DesiredPost {
         own.content.as_deref().unwrap_or(&self.content)
     }
 
-    /// Returns all images of the post and its overrides, without duplicates.
+    /// Returns the parts that follow the text on an account.
+    pub fn thread_of<'a>(&'a self, own: &'a TargetOverride) -> &'a [ThreadPart] {
+        own.thread.as_deref().unwrap_or(&self.thread)
+    }
+
+    /// Returns the first comment on an account, even if its platform has no comments.
+    pub fn first_comment_of<'a>(&'a self, own: &'a TargetOverride) -> Option<&'a FirstComment> {
+        match &own.first_comment {
+            None => self.first_comment.as_ref(),
+            Some(FirstCommentOverride::Off) => None,
+            Some(FirstCommentOverride::Own(comment)) => Some(comment),
+        }
+    }
+
+    /// Returns all images of the post, its thread and its overrides, without duplicates.
     pub fn all_media(&self) -> Vec<i64> {
-        distinct_media(&self.media, self.targets.iter().map(|target| &target.target_override))
+        distinct_media(&self.media, &self.thread, self.targets.iter().map(|target| &target.target_override))
     }
 
     pub fn media_of<'a>(&'a self, own: &'a TargetOverride) -> &'a [i64] {
@@ -301,9 +377,14 @@ impl DesiredPost {
     }
 }
 
-/// Returns the images of a post and its overrides, without duplicates.
-pub fn distinct_media<'a>(media: &[i64], overrides: impl Iterator<Item = &'a TargetOverride>) -> Vec<i64> {
+/// Returns the images of a post, its thread and its overrides, without duplicates.
+pub fn distinct_media<'a>(
+    media: &[i64],
+    thread: &[ThreadPart],
+    overrides: impl Iterator<Item = &'a TargetOverride>,
+) -> Vec<i64> {
     let mut all = media.to_vec();
+    all.extend(thread.iter().flat_map(|part| &part.media));
     all.extend(overrides.flat_map(TargetOverride::all_media));
     all.sort_unstable();
     all.dedup();

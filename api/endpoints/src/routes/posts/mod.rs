@@ -4,10 +4,12 @@
 //! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create
 //! posts (content plans) use the same three modules.
 
+use std::collections::HashMap;
+
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
-use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
-use crier_store::{Conn, targets};
+use crier_domain::post::{self, PostStatus, ScheduleType, StoredFirstComment, TargetStatus};
+use crier_store::{Conn, first_comments, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -33,6 +35,7 @@ pub mod reject;
 pub mod show;
 pub mod status;
 pub mod submit;
+pub mod thread;
 pub mod unpublish;
 pub mod update;
 pub mod validate;
@@ -40,6 +43,7 @@ mod warnings;
 
 pub use draft::create_draft;
 pub use show::{find, show};
+use thread::{FirstCommentBody, PartBody, TargetComment, ThreadPartBody};
 
 pub const TAG: &str = "Posts";
 
@@ -75,6 +79,9 @@ pub struct TargetError {
     pub retryable: bool,
     /// The platform's own error code, unchanged.
     pub platform_code: Option<String>,
+    /// The number of the part at which a thread failed on an account. Otherwise null.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub part: Option<u32>,
 }
 
 /// A post on one account.
@@ -98,6 +105,15 @@ pub struct TargetBody {
     /// if the account has none or the text contains it.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub signature: Option<String>,
+    /// The parts that follow the text on this account. Null uses the post's parts.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub thread: Option<Vec<ThreadPartBody>>,
+    /// The progress of the thread's parts. Part 1 is the post itself. Empty if only the post is published.
+    #[schemars(extend("x-extension" = true, "examples" = [[]]))]
+    pub parts: Vec<PartBody>,
+    /// The first comment on this account, with its progress. Null if there is none.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub first_comment: Option<TargetComment>,
     /// The post's id on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
@@ -143,6 +159,12 @@ pub struct PostFields {
     pub media: Vec<i64>,
     #[schemars(extend("x-extension" = true, "examples" = [["spring"]]))]
     pub labels: Vec<String>,
+    /// The parts that follow the post in its thread.
+    #[schemars(extend("x-extension" = true, "examples" = [[]]))]
+    pub thread: Vec<ThreadPartBody>,
+    /// The comment to publish under the post.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub first_comment: Option<FirstCommentBody>,
     /// The error of the first failed target. Null unless the post is failed or partially published.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<TargetError>,
@@ -169,12 +191,23 @@ impl From<Failure> for TargetError {
             category: f.category,
             retryable: f.category.is_retryable(),
             platform_code: f.platform_code,
+            part: None,
         }
     }
 }
 
-impl From<post::Target> for TargetBody {
-    fn from(t: post::Target) -> Self {
+impl TargetError {
+    /// Returns the failure of a target, at a part of its thread.
+    fn of(failure: Failure, part: Option<u32>) -> Self {
+        Self { part, ..failure.into() }
+    }
+}
+
+impl TargetBody {
+    /// `comment`: the progress of the first comment.
+    fn new(t: post::Target, p: &post::Post, comment: Option<&StoredFirstComment>) -> Self {
+        let (parts, first_comment) = (thread::parts(&t, p), thread::comment(&t, p, comment));
+        let failed_part = thread::failed_part(&t, p);
         Self {
             id: t.id,
             account_id: t.account_id,
@@ -184,9 +217,12 @@ impl From<post::Target> for TargetBody {
             media: t.media,
             options: t.options,
             signature: t.signature,
+            thread: t.thread.map(to_thread),
+            parts,
+            first_comment,
             external_id: t.external_id,
             url: t.url,
-            error: t.error.map(Into::into),
+            error: t.error.map(|error| TargetError::of(error, failed_part)),
             attempts: t.attempts,
             next_attempt_at: t.next_attempt_at.map(Into::into),
             published_at: t.published_at.map(Into::into),
@@ -194,6 +230,10 @@ impl From<post::Target> for TargetBody {
             updated_at: t.updated_at.into(),
         }
     }
+}
+
+fn to_thread(parts: Vec<post::ThreadPart>) -> Vec<ThreadPartBody> {
+    parts.into_iter().map(Into::into).collect()
 }
 
 impl PostFields {
@@ -208,6 +248,8 @@ impl PostFields {
             accounts: targets.clone().map(|(account_id, ..)| account_id).collect(),
             media: p.media,
             labels: p.labels,
+            thread: to_thread(p.thread),
+            first_comment: p.first_comment.map(Into::into),
             error: error_of(p.status, targets.map(|(_, status, error)| (status, error))),
         }
     }
@@ -226,16 +268,36 @@ fn error_of<'a>(
 }
 
 impl PostDetail {
-    pub fn new(mut p: post::Post, targets: Vec<post::Target>) -> Self {
-        let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
-        let author = p.author_id.zip(p.author_name.take()).map(|(id, name)| Author { id, name });
-        let fields = PostFields::new(p, targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref())));
-        Self { id, fields, targets: targets.into_iter().map(Into::into).collect(), author, created_at, updated_at }
+    /// Returns a post of which no target is published.
+    pub fn new(p: post::Post, targets: Vec<post::Target>) -> Self {
+        Self::with_comments(p, targets, &HashMap::new())
     }
 
-    /// Loads the post's targets.
+    /// `comments`: the progress of the first comments, by target.
+    fn with_comments(
+        mut p: post::Post,
+        targets: Vec<post::Target>,
+        comments: &HashMap<i64, StoredFirstComment>,
+    ) -> Self {
+        let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
+        let author = p.author_id.zip(p.author_name.take()).map(|(id, name)| Author { id, name });
+        let states: Vec<_> = targets.iter().map(|t| (t.account_id, t.status, t.error.clone())).collect();
+        let target = |t: post::Target| {
+            let comment = comments.get(&t.id);
+            TargetBody::new(t, &p, comment)
+        };
+        let targets = targets.into_iter().map(target).collect();
+        let states = states.iter().map(|(account_id, status, error)| (*account_id, *status, error.as_ref()));
+        Self { id, fields: PostFields::new(p, states), targets, author, created_at, updated_at }
+    }
+
+    /// Loads the post's targets, and the progress of their first comments.
     pub async fn load(conn: &mut Conn, p: post::Post) -> Result<Self> {
         let targets = targets::list(conn, p.id).await?;
-        Ok(Self::new(p, targets))
+        // A comment is stored when its target is published.
+        let has_comments = targets.iter().any(|t| t.status.was_published() && t.first_comment(&p).is_some());
+        let comments = if has_comments { first_comments::of_post(conn, p.id).await? } else { Vec::new() };
+        let comments = comments.into_iter().map(|comment| (comment.target_id, comment)).collect();
+        Ok(Self::with_comments(p, targets, &comments))
     }
 }

@@ -7,7 +7,7 @@ use crier_store::{Conn, targets};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{TAG, TargetError, show};
+use super::{TAG, TargetError, show, thread};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
@@ -62,20 +62,22 @@ pub fn endpoint() -> Endpoint<(), One<PostStatusView>> {
 async fn status(cx: &Context, conn: &mut Conn) -> Result<Reply<PostStatusView>> {
     let post = show::find(cx, conn).await?;
     let targets = targets::list(conn, post.id).await?;
+    let targets = targets.into_iter().map(|target| TargetView::new(target, &post)).collect();
     Ok(Reply::from(PostStatusView {
         id: post.id,
         status: post.status,
         schedule_type: post.schedule_type,
         scheduled_at: post.scheduled_at.map(Into::into),
         published_at: post.published_at.map(Into::into),
-        targets: targets.into_iter().map(Into::into).collect(),
+        targets,
         created_at: post.created_at.into(),
         updated_at: post.updated_at.into(),
     }))
 }
 
-impl From<post::Target> for TargetView {
-    fn from(t: post::Target) -> Self {
+impl TargetView {
+    fn new(t: post::Target, post: &post::Post) -> Self {
+        let failed_part = thread::failed_part(&t, post);
         Self {
             id: t.id,
             account_id: t.account_id,
@@ -83,7 +85,7 @@ impl From<post::Target> for TargetView {
             status: t.status,
             external_id: t.external_id,
             url: t.url,
-            error: t.error.map(Into::into),
+            error: t.error.map(|error| TargetError::of(error, failed_part)),
             attempts: t.attempts,
             next_attempt_at: t.next_attempt_at.map(Into::into),
             published_at: t.published_at.map(Into::into),

@@ -50,9 +50,21 @@ pub struct ContentProblem {
 pub struct ContentWarning {
     pub field: String,
     /// A stable code: `same_text`, `other_post`, `text_may_be_too_long`, `link_costs_more`, `hashtags_not_counted`,
-    /// `alt_text_cut`.
+    /// `alt_text_cut`, `first_comment_not_supported`.
     pub code: &'static str,
     pub message: String,
+}
+
+/// The length of a part of a thread.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ValidatedPart {
+    /// The number of the part, starting at 1. Part 1 is the post itself.
+    #[schemars(extend("examples" = [1]))]
+    pub position: u32,
+    /// The length as the platform counts it.
+    pub length: u32,
+    /// The maximum length. Null if the platform has no limit.
+    pub limit: Option<u32>,
 }
 
 /// The result of validating a post for one account.
@@ -65,6 +77,9 @@ pub struct ValidatedTarget {
     pub length: u32,
     /// The maximum length. Null if the platform has no limit.
     pub limit: Option<u32>,
+    /// The lengths of the parts of the thread. Empty if only the post is published.
+    #[schemars(extend("x-extension" = true, "examples" = [[]]))]
+    pub parts: Vec<ValidatedPart>,
     pub problems: Vec<ContentProblem>,
     /// What a user should know before the post is published, such as another post with the same text. At most 20.
     #[schemars(extend("x-extension" = true))]
@@ -136,11 +151,13 @@ fn to_validated_target(checked: TargetCheck, signature: Option<String>, left: &m
         reported.map(|p| ContentProblem { field: p.field, code: p.code, message: p.message }).collect();
     *left = left.saturating_sub(problems.len());
     let warnings = checked.warnings.into_iter().take(MAX_WARNINGS);
+    let parts = checked.parts.into_iter();
     ValidatedTarget {
         account_id: checked.account_id,
         platform: checked.platform,
         length: checked.length,
         limit: checked.limit,
+        parts: parts.map(|p| ValidatedPart { position: p.position, length: p.length, limit: p.limit }).collect(),
         problems,
         warnings: warnings.map(|w| ContentWarning { field: w.field, code: w.code, message: w.message }).collect(),
         signature,

@@ -7,6 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use chrono_tz::Tz;
 use crier_domain::analytics::zone;
 use crier_domain::platform::Platform;
+use crier_domain::post::ThreadPart;
 use crier_domain::snippet::parts_with;
 use crier_platforms::text::ContentProblem;
 use crier_platforms::warnings;
@@ -33,6 +34,8 @@ pub struct Warnings<'a> {
     nearby: HashMap<i64, Vec<NearbyPost>>,
     /// The warning about the post's own text, which is read only once for all accounts of a platform.
     of_text: HashMap<Platform, Option<ContentProblem>>,
+    /// The warnings about the post's own thread, each with the index of its part.
+    of_thread: HashMap<Platform, Vec<(usize, ContentProblem)>>,
 }
 
 impl<'a> Warnings<'a> {
@@ -52,7 +55,14 @@ impl<'a> Warnings<'a> {
         for post in nearby_posts::find(conn, &query).await? {
             nearby.entry(post.account_id).or_default().push(post);
         }
-        Ok(Self { desired, at, zone: zone(Some(cx.zone())), nearby, of_text: HashMap::new() })
+        Ok(Self {
+            desired,
+            at,
+            zone: zone(Some(cx.zone())),
+            nearby,
+            of_text: HashMap::new(),
+            of_thread: HashMap::new(),
+        })
     }
 
     /// Returns the warnings about a target.
@@ -68,7 +78,26 @@ impl<'a> Warnings<'a> {
             }
         };
         let of_text = of_text.map(|warning| TargetProblem::new(target, warning));
-        of_text.into_iter().chain(self.of_same_text(target)).chain(self.of_any_text(target)).collect()
+        let of_thread = self.of_thread(target, platform);
+        let of_texts = of_text.into_iter().chain(of_thread);
+        of_texts.chain(self.of_same_text(target)).chain(self.of_any_text(target)).collect()
+    }
+
+    fn of_thread(&mut self, target: &DesiredTarget, platform: Platform) -> Vec<TargetProblem> {
+        let own = target.target_override.thread.as_deref();
+        let found = match own {
+            Some(parts) => of_parts(platform, parts),
+            None => {
+                let parts = &self.desired.thread;
+                self.of_thread.entry(platform).or_insert_with(|| of_parts(platform, parts)).clone()
+            }
+        };
+        let warning = |(n, warning): (usize, ContentProblem)| TargetProblem {
+            field: target.path(own.is_some(), &format!("thread.{n}.content")),
+            code: warning.code,
+            message: warning.message,
+        };
+        found.into_iter().map(warning).collect()
     }
 
     fn of_same_text(&self, target: &DesiredTarget) -> Option<TargetProblem> {
@@ -94,4 +123,9 @@ impl<'a> Warnings<'a> {
     fn time(&self, post: &NearbyPost) -> String {
         post.at.with_timezone(&self.zone).format("%Y-%m-%d at %H:%M").to_string()
     }
+}
+
+/// Returns the warnings about the texts of parts, each with the index of its part.
+fn of_parts(platform: Platform, parts: &[ThreadPart]) -> Vec<(usize, ContentProblem)> {
+    parts.iter().enumerate().filter_map(|(n, part)| Some((n, warnings::of(platform, &part.content)?))).collect()
 }

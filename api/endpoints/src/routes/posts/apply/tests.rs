@@ -1,9 +1,11 @@
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
+use crier_domain::post::{PublishedPart, ThreadPart};
+
 use super::*;
 use crate::fields::PatchField;
-use crate::routes::posts::edit::{PostChange, PostOverride};
+use crate::routes::posts::edit::{FirstCommentRequest, PostChange, PostOverride};
 
 fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
@@ -126,6 +128,64 @@ fn published_targets_are_immutable_but_failed_ones_are_not() {
 }
 
 #[test]
+fn published_parts_are_immutable_but_later_ones_are_not() {
+    let part = |content: &str| ThreadPart { content: content.into(), media: Vec::new() };
+    let post = Post { thread: vec![part("two"), part("three")], ..post(PostStatus::Failed) };
+    let published = |id: &str| PublishedPart {
+        external_id: id.into(),
+        url: None,
+        published_at: now(),
+        other_ids: Vec::new(),
+        is_unpublished: false,
+    };
+    let mut failed = target(1, TargetStatus::Failed);
+    failed.target.published_parts = vec![published("1"), published("2")];
+    let current = [failed.clone()];
+    let change = |thread: &[&str]| PostChange {
+        thread: PatchField::Value(thread.iter().map(|content| part(content).into()).collect()),
+        ..put(None)
+    };
+    for thread in [&["two", "three"][..], &["two", "3"], &["two"], &["two", "three", "four"]] {
+        assert!(decide_change(&post, &current, &change(thread)).is_ok(), "{thread:?}");
+    }
+    let of_first = PostChange { content: PatchField::Value("x".into()), ..put(None) };
+    let only_first = PostOverride { account_id: Some(1), thread: Some(Vec::new()), ..PostOverride::default() };
+    let only_first = PostChange { overrides: PatchField::Value(vec![only_first]), ..put(None) };
+    for rejected in [change(&["2", "three"]), change(&["three"]), change(&[]), of_first, only_first] {
+        assert_eq!(decide_change(&post, &current, &rejected), Err(Conflict::Published(1)), "{rejected:?}");
+    }
+    let now_with_other_end =
+        PostChange { schedule_type: PatchField::Value(ScheduleType::Now), ..change(&["two", "3"]) };
+    let again = decide_change(&post, &current, &now_with_other_end).unwrap();
+    assert_eq!((again.retry_targets, again.overrides.len()), (vec![1], 1));
+    // The next part may be on its way.
+    failed.target.status = TargetStatus::Publishing;
+    let publishing = Post { status: PostStatus::Publishing, ..post };
+    let in_flight = decide_change(&publishing, &[failed], &change(&["two", "3"]));
+    assert_eq!(in_flight, Err(Conflict::Published(1)));
+}
+
+#[test]
+fn a_first_comment_can_change_until_its_target_is_published() {
+    let comment = FirstCommentRequest { content: "new".into(), delay_seconds: 0 };
+    let of_post = PostChange { first_comment: PatchField::Value(comment.clone()), ..put(None) };
+    let own =
+        PostOverride { account_id: Some(1), first_comment: PatchField::Value(comment), ..PostOverride::default() };
+    let of_target = PostChange { overrides: PatchField::Value(vec![own]), ..put(None) };
+    for status in TargetStatus::ALL {
+        let current = [target(1, *status)];
+        for (change, overrides) in [(&of_post, 0), (&of_target, 1)] {
+            let decision = decide_change(&post(PostStatus::Publishing), &current, change);
+            if status.was_published() {
+                assert_eq!(decision, Err(Conflict::Published(1)), "{status}");
+            } else {
+                assert_eq!(decision.unwrap().overrides.len(), overrides, "{status}");
+            }
+        }
+    }
+}
+
+#[test]
 fn accounts_and_time_are_fixed_once_publishing_started() {
     let current = [target(1, TargetStatus::Failed), target(2, TargetStatus::Failed)];
     let failed = post(PostStatus::Failed);
@@ -201,7 +261,7 @@ proptest! {
         };
         let Ok(decision) = decide_change(&post, &current, &change) else { return Ok(()) };
         prop_assert!(decision.status == status || status.to(decision.status).is_ok());
-        let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.is_in_flight() || s.target.status == TargetStatus::Published));
+        let fixed = |id: &i64| current.iter().any(|s| s.target.id == *id && (s.is_in_flight() || s.target.status.was_published()));
         prop_assert!(!decision.remove.iter().any(fixed));
         prop_assert!(!decision.retry_targets.iter().any(|id| current.iter().any(|s| s.target.id == *id && s.target.status != TargetStatus::Failed)));
         prop_assert!(!decision.overrides.iter().any(|(id, _)| fixed(id)));

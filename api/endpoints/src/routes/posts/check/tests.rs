@@ -48,7 +48,25 @@ const SHAPES: &[fn(usize) -> String] = &[
         let options = list(n, |i| format!(r#""o{i}":"x""#));
         format!(r#"{{"accounts":[1],"overrides":[{{"account_id":1,"options":{{{options}}}}}]}}"#)
     },
+    |n| format!(r#"{{"content":"x","thread":[{}]}}"#, list(n % 30, |_| "{}".to_owned())),
+    |n| {
+        let (accounts, parts) = (list(n % 1_001, |i| (i + 1).to_string()), thread(n % 25));
+        format!(
+            r#"{{"content":"x","schedule_type":"now","accounts":[{accounts}],"thread":{parts},"first_comment":{{"content":"x"}}}}"#
+        )
+    },
+    |n| {
+        let comment = r#""first_comment":{"content":"x"}"#;
+        let one = |i: usize| format!(r#"{{"account_id":{},"thread":{},{comment}}}"#, i + 1, thread(24));
+        let accounts = list(n / 100, |i| (i + 1).to_string());
+        let overrides = list(n / 100, one);
+        format!(r#"{{"content":"x","schedule_type":"now","accounts":[{accounts}],"overrides":[{overrides}]}}"#)
+    },
 ];
+
+fn thread(n: usize) -> String {
+    format!("[{}]", list(n, |_| r#"{"content":"x","media":[]}"#.to_owned()))
+}
 
 fn list(n: usize, element: impl Fn(usize) -> String) -> String {
     (0..n).map(element).collect::<Vec<_>>().join(",")
