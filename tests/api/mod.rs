@@ -32,6 +32,7 @@ mod post_duplicate;
 mod post_labels;
 mod post_media;
 mod post_search;
+mod post_split;
 mod posts;
 mod publishing;
 mod records;

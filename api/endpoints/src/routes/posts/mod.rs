@@ -33,6 +33,7 @@ pub mod labels;
 pub mod list;
 pub mod reject;
 pub mod show;
+pub mod split;
 pub mod status;
 pub mod submit;
 pub mod thread;
@@ -53,6 +54,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         labels::endpoint().erase(),
         create::endpoint().erase(),
         validate::endpoint().erase(),
+        split::endpoint().erase(),
         bulk::endpoint().erase(),
         show::endpoint().erase(),
         update::endpoint().erase(),
