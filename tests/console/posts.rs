@@ -7,6 +7,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!(
     posts_are_listed_and_filtered,
+    the_filters_are_open_if_one_is_set,
     filters_combine_and_stay_in_the_address,
     scheduled_posts_are_in_the_order_of_their_times,
     a_list_has_pages,
@@ -40,6 +41,19 @@ async fn posts_are_listed_and_filtered(app: TestApp) {
         assert_eq!((page.has("<i>First</i>"), page.has(">Second<")), (has_first, has_second), "{query}: {}", page.text);
     }
     person.get(&format!("{path}?status=failed")).await.expect(200, "No matching posts");
+}
+
+async fn the_filters_are_open_if_one_is_set(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = format!("/brands/{}/posts", t.brand);
+    assert!(!person.get(&path).await.has("class=\"fold\""), "there is nothing to filter");
+    create_draft(&t, "Bread", &[]).await;
+    for (query, is_open) in [("", false), ("?status=draft", false), ("?search=bread", true), ("?to=2026-07-01", true)] {
+        let page = person.get(&format!("{path}{query}")).await;
+        page.expect(200, "<details class=\"fold\"");
+        assert_eq!(page.has("<details class=\"fold\" open>"), is_open, "{query}: {}", page.text);
+    }
 }
 
 async fn filters_combine_and_stay_in_the_address(app: TestApp) {

@@ -34,6 +34,8 @@ struct Posts {
     labels: Vec<Choice>,
     from: String,
     to: String,
+    /// Whether the filters are shown: some are set, or there are posts.
+    has_filters: bool,
     /// Whether a filter other than the status is set.
     is_filtered: bool,
     has_account: bool,
@@ -92,7 +94,8 @@ pub async fn show(visit: &Visit, status: StatusCode, selection: Selection) -> Re
         filter.request.pages.page = (listed.total + PER_PAGE - 1) / PER_PAGE;
         listed = visit.call().read(list::endpoint(), filter.request.clone()).await?;
     }
-    let suggested = suggested_labels(visit).await?;
+    let has_filters = filter.is_filtered() || !filter.status().is_empty() || !listed.rows.is_empty();
+    let suggested = if has_filters { suggested_labels(visit).await? } else { Vec::new() };
     let (page, shown) = (filter.request.pages.page, listed.rows.len());
     let mut conn = visit.app.store.read().await?;
     let mut rows = rows(visit, &mut conn, listed.rows).await?;
@@ -111,6 +114,7 @@ pub async fn show(visit: &Visit, status: StatusCode, selection: Selection) -> Re
         labels: filter.labels(&suggested),
         from,
         to,
+        has_filters,
         is_filtered: filter.is_filtered(),
         has_account: filter.has_account,
         bar: Bar::new(visit, filter.address(&shell.at("posts/bulk")), &rows, suggested)?,
