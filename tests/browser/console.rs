@@ -6,6 +6,7 @@ use crier_base::clock::Clock;
 use serde_json::json;
 
 use super::driver::Driver;
+use super::threads::{a_thread_is_written_and_unpublished, filters_are_folded_on_a_phone};
 use super::{DESKTOP, PHONE};
 use crate::support::client::until;
 use crate::support::images;
@@ -34,7 +35,7 @@ async fn open_post(browser: &Driver, text: &str) {
 }
 
 /// Reloads the page until it shows the text.
-async fn reload_until(browser: &Driver, words: &str) {
+pub async fn reload_until(browser: &Driver, words: &str) {
     let path = browser.path().await;
     until(words, || async {
         browser.open(&path).await;
@@ -65,6 +66,8 @@ async fn test_console(crier: Installation) {
 
     a_post_with_an_image_is_scheduled_moved_and_published(&browser, &crier).await;
     a_failure_is_fixed(&browser, &crier).await;
+    a_thread_is_written_and_unpublished(&browser, &crier).await;
+    filters_are_folded_on_a_phone(&browser).await;
     a_snippet_is_inserted_at_the_cursor(&browser).await;
     several_posts_are_changed_together(&browser).await;
     a_key_is_created_and_used(&browser, &crier).await;

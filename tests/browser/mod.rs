@@ -12,6 +12,7 @@ mod connect;
 mod console;
 mod driver;
 mod keyboard;
+mod threads;
 
 /// The sizes of screenshots: width and height in pixels.
 const PHONE: (u32, u32) = (390, 844);

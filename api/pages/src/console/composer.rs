@@ -5,7 +5,8 @@
 //! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
 //! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
 //! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
-//! the post for an account), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
+//! the post for an account), `add-part`, `remove-part:POSITION` and `part-pictures:POSITION` (change the thread), `split`
+//! (divide the text into parts), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
 //! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
 //! script sends `attach:ID`, so that unsaved input is kept.
 //!
@@ -16,10 +17,12 @@ use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::posts::create::CreatePostRequest;
 use crier_endpoints::routes::posts::edit::PostChange;
+use crier_endpoints::routes::posts::split::SplitPostRequest;
 use crier_endpoints::routes::posts::{self, create, update};
 use crier_endpoints::routes::{media, snippets};
 use crier_endpoints::runner::call::Written;
 use http::StatusCode;
+use serde_json::{Map, Value, json};
 
 use super::calendar_period::parse_date;
 use super::composer_card::show_card;
@@ -56,6 +59,11 @@ enum Button {
     Library(i64),
     Images(i64),
     SameImages(i64),
+    AddPart,
+    /// The position in the thread, starting at 1.
+    RemovePart(i64),
+    PartImages(i64),
+    Split,
     Insert,
     /// The form has no known action.
     Unknown,
@@ -68,6 +76,10 @@ impl Button {
             ("save", None) => Self::Save(SaveMode::Save),
             ("submit", None) => Self::Submit,
             ("insert", None) => Self::Insert,
+            ("add-part", None) => Self::AddPart,
+            ("split", None) => Self::Split,
+            ("remove-part", Some(position)) => Self::RemovePart(position),
+            ("part-pictures", Some(position)) => Self::PartImages(position),
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
@@ -85,13 +97,17 @@ impl Button {
 
     /// Applies an action that shows the form again.
     fn change(self, input: &mut ComposerInput) {
+        let index = |position: i64| usize::try_from(position - 1).unwrap_or(usize::MAX);
         match self {
             Self::Attach(id) => input.attach(id),
             Self::First(id) => input.put_first(id),
             Self::Library(page) => input.library_page = page,
             Self::Images(account) => input.choose_images(account),
             Self::SameImages(account) => input.use_post_images(account),
-            Self::Save(_) | Self::Submit | Self::Insert | Self::Unknown => {}
+            Self::AddPart => input.add_part(),
+            Self::RemovePart(position) => input.remove_part(index(position)),
+            Self::PartImages(position) => input.picking_part = Some(index(position)),
+            Self::Save(_) | Self::Submit | Self::Insert | Self::Split | Self::Unknown => {}
         }
     }
 
@@ -170,12 +186,15 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
         Button::Submit => SaveMode::Draft,
         other => {
             other.change(&mut input);
-            if other == Button::Insert {
-                insert_snippet(visit, &mut input).await?;
-            }
-            return show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await;
+            let errors = match other {
+                Button::Insert => insert_snippet(visit, &mut input).await.map(|()| FieldErrors::default())?,
+                Button::Split => split(visit, &mut input).await?,
+                _ => FieldErrors::default(),
+            };
+            return show(visit, stored.as_ref(), input, errors, Contents::Input).await;
         }
     };
+    input.drop_empty_parts();
     match save(visit, stored.as_ref(), &input, mode).await {
         Ok(id) if button == Button::Submit => submit(visit, id, input).await,
         Ok(id) if mode == SaveMode::Now && input.has_begun() => visit.to(&format!("posts/{id}"), "post-retried"),
@@ -194,6 +213,19 @@ async fn insert_snippet(visit: &Visit, input: &mut ComposerInput) -> Result<()> 
     Ok(())
 }
 
+/// Divides the text into parts that fit the chosen accounts. Returns the errors of the text and the accounts.
+async fn split(visit: &Visit, input: &mut ComposerInput) -> Result<FieldErrors> {
+    let fields = [("content", json!(input.content)), ("accounts", json!(input.accounts))];
+    let fields: Map<String, Value> = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    match visit.call().read(posts::split::endpoint(), visit.parse::<SplitPostRequest>(&fields)).await {
+        Ok(proposal) => {
+            input.fill_parts(proposal.parts);
+            Ok(FieldErrors::default())
+        }
+        Err(error) => form_errors(error),
+    }
+}
+
 /// Creates or updates the post, and returns its ID.
 async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
     if mode == SaveMode::Now && stored.is_some_and(Stored::may_be_published) {
@@ -202,7 +234,7 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, input).await?;
     drop(conn);
-    let request = input.request(mode, &accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    let request = input.request(mode, &accounts, stored);
     let saved = match stored {
         Some(_) => visit.call().write(update::endpoint(), visit.parse::<PostChange>(&request.body)).await,
         None => visit.call().write(create::endpoint(), visit.parse::<CreatePostRequest>(&request.body)).await,
@@ -225,16 +257,21 @@ async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageRepl
 }
 
 /// Changes the paths of errors in overrides to those of the form's fields: the form has fields for all accounts
-/// (`shown`), and the request only has overrides for some (`sent`).
+/// (`shown`), and the request only has overrides for some (`sent`). The form has no fields for an account's own parts
+/// and comment.
 fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     let rename = |path: String| {
         let place = path.strip_prefix("overrides.").and_then(|rest| rest.split_once('.'));
         let place = place.and_then(|(index, field)| Some((index.parse::<usize>().ok()?, field)));
         let Some((index, field)) = place else { return path };
+        let whole = ["thread", "first_comment"].into_iter().find(|whole| field.split('.').next() == Some(*whole));
+        let field = whole.unwrap_or(field);
         let index = sent.get(index).and_then(|id| shown.iter().position(|other| other == id));
         index.map_or_else(|| "overrides".to_owned(), |index| format!("overrides.{index}.{field}"))
     };
-    error.fields = std::mem::take(&mut error.fields).into_iter().map(|(path, found)| (rename(path), found)).collect();
+    for (path, messages) in std::mem::take(&mut error.fields) {
+        error.fields.entry(rename(path)).or_default().extend(messages);
+    }
     error
 }
 
@@ -284,6 +321,10 @@ mod tests {
             ("_action=library:2&schedule_type=now", Button::Library(2)),
             ("_action=insert&_snippet=3", Button::Insert),
             ("_action=same-pictures:3", Button::SameImages(3)),
+            ("_action=add-part", Button::AddPart),
+            ("_action=remove-part:2", Button::RemovePart(2)),
+            ("_action=remove-part", Button::Unknown),
+            ("_action=split", Button::Split),
             ("_action=check&schedule_type=now", Button::Unknown),
             ("_action=attach:0", Button::Unknown),
             ("_action=first:x", Button::Unknown),
@@ -307,11 +348,20 @@ mod tests {
 
     #[test]
     fn problems_of_overrides_are_shown_at_their_accounts() {
-        let problems =
-            [("overrides.0.content", "a"), ("overrides.5.content", "b"), ("content", "c"), ("overrides", "d")];
+        let problems = [
+            ("overrides.0.content", "a"),
+            ("overrides.5.content", "b"),
+            ("content", "c"),
+            ("overrides", "d"),
+            ("overrides.0.thread.1.content", "e"),
+            ("overrides.0.thread.2.content", "f"),
+            ("thread.1.content", "g"),
+        ];
         let problems = problems.map(|(path, text)| (path.to_owned(), vec![text.to_owned()]));
         let error = at_fields(ApiError::validation(problems.into()), &[88], &[91, 90, 88]);
         let paths: Vec<&str> = error.fields.keys().map(String::as_str).collect();
-        assert_eq!(paths, ["content", "overrides", "overrides.2.content"]);
+        let thread = "overrides.2.thread";
+        assert_eq!(paths, ["content", "overrides", "overrides.2.content", thread, "thread.1.content"]);
+        assert_eq!(error.fields[thread], ["e", "f"]);
     }
 }

@@ -2,14 +2,18 @@
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
+use crier_domain::catalogue::descriptor;
+use crier_domain::platform::TextRules;
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::Result;
 use crier_endpoints::fields::time;
 use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
+use crier_platforms::text;
 use serde_json::json;
 
 use super::composer_card::card_request;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
+use super::composer_thread::has_threads;
 use super::composer_view::{Chosen, load_accounts};
 use super::post_preview::PostPreview;
 use super::post_rows::chip;
@@ -39,8 +43,20 @@ struct CheckRow {
     limit: Option<u32>,
     problems: Vec<String>,
     warnings: Vec<String>,
+    /// What is not published on the account.
+    notes: Vec<String>,
     preview: PostPreview,
     card: Option<CardSlot>,
+    /// The posts that follow: the other parts of the thread, and the first comment.
+    chain: Vec<ChainedPost>,
+}
+
+/// A part of a thread after the first one, or the first comment.
+struct ChainedPost {
+    label: String,
+    length: u32,
+    limit: Option<u32>,
+    preview: PostPreview,
 }
 
 /// The place of a link card, which the script fills.
@@ -65,6 +81,12 @@ impl CheckRow {
         self.length.max(self.limit.unwrap_or_default()).max(1)
     }
 
+    fn is_over(&self) -> bool {
+        self.limit.is_some_and(|limit| self.length > limit)
+    }
+}
+
+impl ChainedPost {
     fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| self.length > limit)
     }
@@ -96,7 +118,11 @@ pub async fn check(
     account_ids.truncate(MAX_CHECKED);
     let mut input = input.clone();
     (input.accounts, input.media) = (account_ids, chosen.of(&input.media).iter().map(|image| image.id).collect());
-    let mut request = input.request(SaveMode::Check, accounts, stored.map_or(&[][..], |stored| &stored.targets));
+    for part in &mut input.thread {
+        part.media = chosen.of(&part.media).iter().map(|image| image.id).collect();
+    }
+    input.drop_empty_parts();
+    let mut request = input.request(SaveMode::Check, accounts, stored);
     request.body.insert("post_id".to_owned(), json!(stored.map(|stored| stored.post.id)));
     // Other times are reported when the post is saved.
     let planned_at = time::parse(&input.scheduled_at, visit.zone()).filter(|at| *at > visit.now);
@@ -129,7 +155,9 @@ pub async fn check(
             limit: target.limit,
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
+            notes: notes(&input, account, stored),
             preview: PostPreview::new(account, &text, chosen.of(media)),
+            chain: chain(&input, account, stored, chosen),
             card: card_request(&input, account).map(|card| CardSlot {
                 path: format!("/brands/{brand}/posts/card?account={}", account.id),
                 key: format!("{card:?}"),
@@ -138,6 +166,47 @@ pub async fn check(
         })
     });
     Ok(Check { problems: Vec::new(), rows: rows.collect(), more })
+}
+
+/// Returns what an account does not publish of the post.
+fn notes(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>) -> Vec<String> {
+    let descriptor = descriptor(account.platform);
+    let mut notes = Vec::new();
+    if !input.thread.is_empty() && !has_threads(account.platform) {
+        notes.push(format!("{} publishes only the first part.", descriptor.name));
+    }
+    let comment = input.comment_on(stored.and_then(|stored| stored.target(account.id)));
+    if comment.is_some() && descriptor.capabilities.first_comment.is_none() {
+        notes.push(format!("Crier cannot comment on {}.", descriptor.name));
+    }
+    notes
+}
+
+/// Returns the posts that follow the first part on an account.
+fn chain(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>, chosen: &Chosen) -> Vec<ChainedPost> {
+    let descriptor = descriptor(account.platform).with_limits(account.limits.as_ref());
+    let thread = input.thread_on(account, stored);
+    let mut chain = Vec::new();
+    for (index, part) in thread.iter().enumerate() {
+        let checked = text::check(&descriptor, &part.content, part.media.len());
+        chain.push(ChainedPost {
+            label: format!("Part {} of {}", index + 2, thread.len() + 1),
+            length: checked.length,
+            limit: checked.limit,
+            preview: PostPreview::new(account, &part.content, chosen.of(&part.media)),
+        });
+    }
+    let comment = input.comment_on(stored.and_then(|stored| stored.target(account.id)));
+    if let (Some(comment), Some(rules)) = (comment, descriptor.capabilities.first_comment) {
+        let text_rules = TextRules { max: rules.max, unit: rules.unit, ..descriptor.capabilities.text };
+        chain.push(ChainedPost {
+            label: "First comment".to_owned(),
+            length: text::length(account.platform, &text_rules, &comment.content),
+            limit: rules.max,
+            preview: PostPreview::new(account, &comment.content, Vec::new()),
+        });
+    }
+    chain
 }
 
 /// Removes the name of the account from the start of a problem, because the panel shows it beside the problem.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use chrono_tz::Tz;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
-use crier_domain::post::{Post, PostStatus, ScheduleType, Target};
+use crier_domain::post::{FirstComment, Post, PostStatus, ScheduleType, Target, ThreadPart};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
 use crier_platforms::link_card;
@@ -16,6 +16,7 @@ use crier_platforms::options::{self, OptionKind};
 use crier_store::{posts, targets};
 use serde_json::{Map, Value, json};
 
+use super::composer_thread::{comment_of, has_threads, own_comment, thread_of, thread_to_edit};
 use super::form::Form;
 use super::visit::Visit;
 
@@ -31,6 +32,10 @@ impl Stored {
         let found = posts::find(&mut conn, visit.brand()?.0.id, id).await?;
         let post = found.ok_or_else(|| ApiError::not_found("post"))?;
         Ok(Self { targets: targets::list(&mut conn, post.id).await?, post })
+    }
+
+    pub fn target(&self, account_id: i64) -> Option<&Target> {
+        self.targets.iter().find(|target| target.account_id == account_id)
     }
 
     pub fn omit_accounts(&self) -> OmitAccounts {
@@ -112,6 +117,8 @@ pub struct AccountOverride {
     pub content: String,
     /// The images of this account. `None` for those of the post.
     pub media: Option<Vec<i64>>,
+    /// Whether only the first part of the thread is published on this account.
+    pub is_first_only: bool,
     pub options: Vec<(String, String)>,
 }
 
@@ -142,7 +149,8 @@ impl AccountOverride {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.content.is_empty() && self.media.is_none() && self.options.iter().all(|(_, value)| value.is_empty())
+        let has_option = self.options.iter().any(|(_, value)| !value.is_empty());
+        self.content.is_empty() && self.media.is_none() && !self.is_first_only && !has_option
     }
 }
 
@@ -152,6 +160,9 @@ pub struct ComposerInput {
     /// The chosen accounts, or the stored ones if they cannot be changed.
     pub accounts: Vec<i64>,
     pub media: Vec<i64>,
+    /// The parts after the first one, which is the text.
+    pub thread: Vec<ThreadPart>,
+    pub comment: Option<FirstComment>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     pub scheduled_at: String,
     /// Separated by commas.
@@ -161,6 +172,10 @@ pub struct ComposerInput {
     pub library_page: i64,
     /// The account for which the user is choosing images.
     pub picking: Option<i64>,
+    /// The index of the part for which the user is choosing images.
+    pub picking_part: Option<usize>,
+    /// The index of the part whose text has the focus when the page opens.
+    pub focused_part: Option<usize>,
     /// The account whose text has the focus when the page opens.
     pub focused: Option<i64>,
     /// The accounts of the post when the page was rendered.
@@ -193,11 +208,15 @@ impl ComposerInput {
             content: form.get("content").to_owned(),
             accounts,
             media: form.ids("media").into_iter().take(MAX_MEDIA + 1).collect(),
+            thread: thread_of(form),
+            comment: comment_of(form),
             scheduled_at: form.get("scheduled_at").trim().to_owned(),
             labels: form.get("labels").trim().to_owned(),
             overrides: overrides_of(form),
             library_page: form.get("_library").parse().unwrap_or_default(),
             picking: form.get("_picking").parse().ok(),
+            picking_part: form.get("_picking_part").parse().ok(),
+            focused_part: None,
             focused: None,
             known_accounts,
             known_time: form.get("_time").to_owned(),
@@ -211,12 +230,15 @@ impl ComposerInput {
             account_id: target.account_id,
             content: target.content.clone().unwrap_or_default(),
             media: target.media.clone(),
+            is_first_only: has_threads(target.platform) && target.thread.as_ref().is_some_and(Vec::is_empty),
             options: target.options.iter().flat_map(|(name, value)| fields_of(name, value)).collect(),
         };
         Self {
             content: stored.post.content.clone(),
             accounts: stored.targets.iter().map(|target| target.account_id).collect(),
             media: stored.post.media.clone(),
+            thread: thread_to_edit(stored),
+            comment: stored.post.first_comment.clone(),
             scheduled_at: stored.local_time(zone),
             labels: stored.labels(),
             overrides: stored.targets.iter().map(account_override).collect(),
@@ -278,17 +300,18 @@ impl ComposerInput {
         self.media.insert(0, id);
     }
 
-    /// Returns the request. `accounts` are those that the page shows, and `targets` those of the stored post.
-    pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], targets: &[Target]) -> PostRequest {
+    /// Returns the request. `accounts` are those that the page shows.
+    pub fn request(&self, mode: SaveMode, accounts: &[SocialAccount], stored: Option<&Stored>) -> PostRequest {
         let omits_accounts = mode != SaveMode::Check && self.omits_accounts();
-        let account_ids =
-            if omits_accounts { targets.iter().map(|t| t.account_id).collect() } else { self.accounts.clone() };
+        let account_ids = match stored {
+            Some(stored) if omits_accounts => stored.targets.iter().map(|target| target.account_id).collect(),
+            _ => self.accounts.clone(),
+        };
         let mut overrides = Vec::new();
         let mut overridden = Vec::new();
         for id in &account_ids {
             let account = accounts.iter().find(|account| account.id == *id);
-            let target = targets.iter().find(|target| target.account_id == *id);
-            if let Some(entry) = self.request_override(*id, account, target) {
+            if let Some(entry) = self.request_override(*id, account, stored) {
                 overrides.push(entry);
                 overridden.push(*id);
             }
@@ -297,6 +320,10 @@ impl ComposerInput {
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
         set("content", json!(self.content));
         set("media", json!(self.media));
+        // After publishing has begun, changed parts are overrides of the failed accounts.
+        let begun = stored.filter(|_| self.has_begun());
+        set("thread", json!(begun.map_or(&self.thread, |stored| &stored.post.thread)));
+        set("first_comment", json!(self.comment));
         set("overrides", json!(overrides));
         if !omits_accounts {
             set("accounts", json!(account_ids));
@@ -336,7 +363,8 @@ impl ComposerInput {
     }
 
     /// Returns the override for an account: the input, and the stored values of fields that the form does not have.
-    fn request_override(&self, id: i64, account: Option<&SocialAccount>, target: Option<&Target>) -> Option<Value> {
+    fn request_override(&self, id: i64, account: Option<&SocialAccount>, stored: Option<&Stored>) -> Option<Value> {
+        let target = stored.and_then(|stored| stored.target(id));
         let account_override = self.override_for(id);
         let content = match account_override {
             Some(account_override) => Some(account_override.content.clone()).filter(|text| !text.trim().is_empty()),
@@ -350,20 +378,23 @@ impl ComposerInput {
             Some(account_override) => account_override.media.clone(),
             None => target.and_then(|target| target.media.clone()),
         };
+        let platform = account.map(|account| account.platform).or(target.map(|target| target.platform));
+        let (thread, comment) = (self.own_thread(id, platform, stored), own_comment(target));
         // The API reports a missing option at its field only if there is an override.
         let needs_options =
             account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
-        if content.is_none() && options.is_empty() && media.is_none() && !needs_options {
+        let own = [
+            ("content", content.map(Value::from)),
+            ("media", media.map(Value::from)),
+            ("thread", thread.map(|parts| json!(parts))),
+            ("first_comment", comment),
+        ];
+        if options.is_empty() && own.iter().all(|(_, value)| value.is_none()) && !needs_options {
             return None;
         }
-        let mut entry = json!({ "account_id": id, "options": options });
-        if let Some(content) = content {
-            entry["content"] = json!(content);
-        }
-        if let Some(media) = media {
-            entry["media"] = json!(media);
-        }
-        Some(entry)
+        let own = own.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let fixed = [("account_id".to_owned(), json!(id)), ("options".to_owned(), Value::Object(options))];
+        Some(Value::Object(fixed.into_iter().chain(own).collect()))
     }
 }
 
@@ -406,8 +437,8 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
     }
 }
 
-/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….options.NAME`, and for other images `….own_media` and
-/// a `….media` for each image.
+/// Reads the fields `overrides.INDEX.account_id`, `….content`, `….thread` (`none`: only the first part),
+/// `….options.NAME`, and for other images `….own_media` and a `….media` for each image.
 fn overrides_of(form: &Form) -> Vec<AccountOverride> {
     let mut overrides: BTreeMap<usize, AccountOverride> = BTreeMap::new();
     for (rest, value) in form.under("overrides.") {
@@ -417,6 +448,7 @@ fn overrides_of(form: &Form) -> Vec<AccountOverride> {
         match field {
             "account_id" => account_override.account_id = value.parse().unwrap_or_default(),
             "content" => account_override.content = value.to_owned(),
+            "thread" => account_override.is_first_only = value == "none",
             "own_media" => _ = account_override.media.get_or_insert_default(),
             "media" => {
                 let media = account_override.media.get_or_insert_default();
@@ -438,7 +470,7 @@ mod tests {
     use super::*;
 
     fn body(form: &str, mode: SaveMode) -> Value {
-        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], &[]).body.into()
+        ComposerInput::of_form(&Form::parse(form.as_bytes())).request(mode, &[], None).body.into()
     }
 
     #[test]
@@ -446,8 +478,9 @@ mod tests {
         let form = "content=Hi&accounts=3&accounts=1&media=9&media=8&scheduled_at=2026-05-01T09:30\
             &overrides.0.account_id=3&overrides.0.content=Own&overrides.1.account_id=1&overrides.1.content=+";
         let wanted = json!({
-            "content": "Hi", "accounts": [3, 1], "media": [9, 8], "scheduled_at": "2026-05-01T09:30",
-            "schedule_type": "scheduled", "overrides": [{ "account_id": 3, "content": "Own", "options": {} }],
+            "content": "Hi", "accounts": [3, 1], "media": [9, 8], "thread": [], "first_comment": null,
+            "scheduled_at": "2026-05-01T09:30", "schedule_type": "scheduled",
+            "overrides": [{ "account_id": 3, "content": "Own", "options": {} }],
         });
         assert_eq!(body(form, SaveMode::Schedule), wanted);
         let now = body(form, SaveMode::Now);

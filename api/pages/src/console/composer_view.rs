@@ -7,7 +7,7 @@ use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::catalogue::descriptor;
 use crier_domain::media::AssetType;
 use crier_domain::plan::Feature;
-use crier_domain::post::{PostStatus, TargetStatus};
+use crier_domain::post::PostStatus;
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::snippets::{self, Snippet};
@@ -19,6 +19,7 @@ use http::StatusCode;
 
 use super::composer_check::{Check, check};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
+use super::composer_thread::{CommentFields, ThreadFields, has_threads};
 use super::post_labels::suggested_labels;
 use super::post_options::{choice_label, label_and_hint};
 use super::post_rows::{chip, image};
@@ -58,6 +59,8 @@ pub struct Composer {
     /// The field `_time`.
     known_time: String,
     content: String,
+    thread: ThreadFields,
+    comment: CommentFields,
     /// Separated by commas.
     labels: String,
     /// The field `_labels`.
@@ -74,6 +77,8 @@ pub struct Composer {
     library_next: Option<i64>,
     /// The account for which the user is choosing images.
     picking: Option<i64>,
+    /// The index of the part for which the user is choosing images.
+    picking_part: Option<usize>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
@@ -112,14 +117,20 @@ struct ComposerAccount {
     options: Vec<PostOption>,
     /// Whether the account has a section in the form.
     has_part: bool,
+    /// Whether its platform has threads.
+    has_threads: bool,
+    /// Whether only the first part of the thread is published.
+    is_first_only: bool,
+    /// Whether the text is published, and a later part of the thread is not.
+    is_text_published: bool,
     /// Whether the section is open, because it has values.
     is_open: bool,
     /// Whether the text has the focus when the page opens.
     has_focus: bool,
 }
 
-/// The images of an account.
-enum AccountImages {
+/// The images of an account, or of a part of the thread.
+pub enum AccountImages {
     /// The images of the post.
     Same,
     Own(Vec<Image>),
@@ -192,7 +203,14 @@ impl ComposerAccount {
         format!("overrides.{}.{field}", self.index)
     }
 
-    fn new(index: usize, account: &SocialAccount, input: &ComposerInput, offered: &Offered) -> Self {
+    fn new(
+        index: usize,
+        account: &SocialAccount,
+        input: &ComposerInput,
+        stored: Option<&Stored>,
+        offered: &Offered,
+    ) -> Self {
+        let target = stored.and_then(|stored| stored.target(account.id));
         let none = AccountOverride::default();
         let account_override = input.override_for(account.id).unwrap_or(&none);
         let required = descriptor(account.platform).capabilities.required_options;
@@ -221,6 +239,9 @@ impl ComposerAccount {
             account: chip(account),
             checked,
             has_part: offered.accounts <= MAX_PARTS || checked || !account_override.is_empty(),
+            has_threads: has_threads(account.platform),
+            is_first_only: account_override.is_first_only,
+            is_text_published: target.is_some_and(|target| target.is_retried() && !target.published_parts.is_empty()),
             problem: is_expired.then_some("Expired. Reconnect it to publish."),
             index,
             content: account_override.content.clone(),
@@ -275,7 +296,9 @@ impl Chosen {
     pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
         let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
         let cards = input.overrides.iter().filter_map(|own| own.link_card_field("media_id").parse::<i64>().ok());
-        let ids: BTreeSet<i64> = input.media.iter().chain(own).copied().chain(cards).take(MAX_CHOSEN).collect();
+        let parts = input.thread.iter().flat_map(|part| &part.media);
+        let all = input.media.iter().chain(own).chain(parts).copied().chain(cards);
+        let ids: BTreeSet<i64> = all.take(MAX_CHOSEN).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
         Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
@@ -288,7 +311,7 @@ impl Chosen {
 }
 
 /// The accounts and images to choose from.
-struct Offered {
+pub struct Offered {
     /// The number of accounts.
     accounts: usize,
     chosen: Chosen,
@@ -303,14 +326,21 @@ impl Offered {
     }
 
     fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountImages {
-        let Some(ids) = &account_override.media else { return AccountImages::Same };
+        match &account_override.media {
+            Some(ids) => self.images(ids, input.picking == Some(account_override.account_id), input),
+            None => AccountImages::Same,
+        }
+    }
+
+    /// Returns the images with these IDs, and those to choose from if the user is choosing them.
+    pub fn images(&self, ids: &[i64], is_picking: bool, input: &ComposerInput) -> AccountImages {
         let own = self.chosen.of(ids);
-        if input.picking != Some(account_override.account_id) {
+        if !is_picking {
             return AccountImages::Own(own);
         }
         let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
         let mut others = self.chosen.of(&of_post);
-        others.extend(self.library_without(&[&ids[..], &of_post].concat()));
+        others.extend(self.library_without(&[ids, &of_post].concat()));
         AccountImages::Picking { own, others }
     }
 }
@@ -355,7 +385,7 @@ pub async fn show(
         accounts: accounts
             .iter()
             .enumerate()
-            .map(|(index, account)| ComposerAccount::new(index, account, &input, &offered))
+            .map(|(index, account)| ComposerAccount::new(index, account, &input, stored, &offered))
             .collect(),
         has_more_parts: accounts.len() > MAX_PARTS,
         is_fixed: stored.is_some_and(|stored| stored.omit_accounts() == OmitAccounts::Always),
@@ -363,6 +393,8 @@ pub async fn show(
         omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
         content: input.content.clone(),
+        thread: ThreadFields::new(&input, stored, &accounts, &offered),
+        comment: CommentFields::new(&input, &accounts),
         labels: input.labels.clone(),
         known_labels: stored.map_or_else(String::new, Stored::labels),
         suggested_labels: suggested_labels(visit).await?,
@@ -373,6 +405,7 @@ pub async fn show(
         library_page: page,
         library: offered.library_without(&input.media),
         picking: input.picking,
+        picking_part: input.picking_part,
         scheduled_at: input.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
@@ -395,9 +428,12 @@ async fn snippets(visit: &Visit) -> Result<Vec<Choice>> {
 
 /// Returns a notice about what cannot be changed if publishing has begun, and what to do.
 fn lock_notice(stored: &Stored) -> Option<String> {
-    let published = stored.targets.iter().any(|target| target.status == TargetStatus::Published);
+    let published = stored.targets.iter().any(|target| target.status.was_published());
     let what = match stored.post.status {
         PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => return None,
+        _ if stored.targets.iter().any(|target| target.is_retried() && !target.published_parts.is_empty()) => {
+            "The first parts of this thread are published and cannot be changed. Change the other parts below."
+        }
         _ if published => {
             "This post is already published on some accounts and cannot be changed there. Change the text for the \
              other accounts below."

@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 82] = [
+const MESSAGES: [(&str, &str); 83] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -16,6 +16,7 @@ const MESSAGES: [(&str, &str); 82] = [
     ("post-deleted", "Post deleted."),
     ("post-duplicated", "Post duplicated. This is the new draft."),
     ("post-retried", "Retrying the failed accounts."),
+    ("post-unpublishing", "Deleting the post from the platforms."),
     ("post-unscheduled", "The post returned to draft."),
     ("post-moved", "Post rescheduled."),
     ("posts-deleted", "Posts deleted."),

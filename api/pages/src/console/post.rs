@@ -1,5 +1,5 @@
 //! `/brands/{brand}/posts/{post}` and the actions on a post: delete, duplicate, submit, approve, reject, publish now,
-//! reschedule, return to draft, and retry failed accounts.
+//! reschedule, return to draft, retry failed accounts, and delete from the platforms.
 
 use crier_domain::post::{PostStatus, ScheduleType};
 use crier_endpoints::endpoint::Endpoint;
@@ -9,6 +9,7 @@ use crier_endpoints::request::{Parsed, Request};
 use crier_endpoints::response::Output;
 use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::reject::Rejection;
+use crier_endpoints::routes::posts::unpublish::UnpublishPostRequest;
 use crier_endpoints::routes::posts::{self, update};
 use crier_endpoints::runner::call::Written;
 use crier_jobs::publishing::{self, RetryPostOutcome};
@@ -33,6 +34,7 @@ pub fn routes() -> Vec<PageRoute> {
         PageRoute::post("/brands/{brand}/posts/{post}/reschedule", reschedule),
         PageRoute::post("/brands/{brand}/posts/{post}/unschedule", unschedule),
         PageRoute::post("/brands/{brand}/posts/{post}/retry", retry),
+        PageRoute::post("/brands/{brand}/posts/{post}/unpublish", unpublish),
     ]
 }
 
@@ -110,6 +112,12 @@ async fn reschedule(visit: &Visit) -> Result<PageReply> {
 
 async fn unschedule(visit: &Visit) -> Result<PageReply> {
     write(visit, update::endpoint(), change_to(ScheduleType::Draft), "post-unscheduled").await
+}
+
+/// Deletes the post from the platforms: on the accounts in the form, or on all if there are none.
+async fn unpublish(visit: &Visit) -> Result<PageReply> {
+    let accounts = Some(visit.form.ids("accounts")).filter(|accounts| !accounts.is_empty());
+    write(visit, posts::unpublish::endpoint(), UnpublishPostRequest { accounts }, "post-unpublishing").await
 }
 
 /// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has

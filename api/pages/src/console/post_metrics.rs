@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use crier_domain::analytics::PostMetrics;
-use crier_domain::post::{Target, TargetStatus};
+use crier_domain::post::Target;
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::analytics;
@@ -49,7 +49,7 @@ pub const fn labeled(metrics: &MetricSums) -> [(&'static str, Option<i64>); 7] {
 /// Empty if the plan includes no metrics.
 pub async fn rows(visit: &Visit, stored: &Stored, chips: &HashMap<i64, AccountChip>) -> Result<Vec<MetricsRow>> {
     let plan = plan(&visit.app, &visit.authenticated.caller)?;
-    let is_published = |target: &&Target| target.status == TargetStatus::Published;
+    let is_published = |target: &&Target| target.status.was_published();
     let published: Vec<&Target> = stored.targets.iter().filter(is_published).take(MAX_ACCOUNTS).collect();
     if published.is_empty() || !analytics::FEATURES.iter().any(|feature| plan.has(*feature)) {
         return Ok(Vec::new());

@@ -4,27 +4,25 @@ use std::collections::HashMap;
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
-use crier_store::{Conn, accounts, media, posts, targets};
+use crier_store::{Conn, accounts, first_comments, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
+use super::composer_thread::delay_label;
 use super::post_labels::label_links;
 use super::post_metrics::{self, MetricsRow};
-use super::post_options::{label_and_hint, value_text};
-use super::post_rows::{beginning, chip, image};
+use super::post_rows::{chip, image};
+use super::post_target::{TargetRow, unpublish_all_question};
 use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
-use crate::numbers::counted;
 
-/// The maximum length of the text, in characters, unless `?full=1` requests all of it.
+/// The maximum length of a text, in characters, unless `?full=1` requests all of it.
 const MAX_TEXT: usize = 5_000;
-const MAX_OWN_TEXT: usize = 500;
 const MAX_TARGETS: usize = 100;
 const MAX_ATTEMPTS: usize = 100;
 
@@ -41,6 +39,10 @@ struct PostPage {
     /// The URL of the page with the whole text, if `text` is truncated.
     full_text: Option<String>,
     images: Vec<Image>,
+    /// The parts after the first one, which is the text.
+    thread: Vec<Part>,
+    /// The text of the first comment and its delay.
+    comment: Option<(String, String)>,
     targets: Vec<TargetRow>,
     more_targets: usize,
     attempts: Vec<Attempt>,
@@ -57,11 +59,21 @@ struct PostPage {
     actions: Actions,
     /// What to check before a retry, if the outcome of some accounts is unknown.
     retry_question: Option<String>,
+    /// What is deleted from where, if the user may unpublish the post.
+    unpublish_question: Option<String>,
     /// `YYYY-MM-DDTHH:MM`, in the brand's time zone.
     scheduled_at: String,
     earliest: String,
     /// Whether the post is being published.
     is_publishing: bool,
+    /// Whether the post is being deleted from a platform.
+    is_unpublishing: bool,
+}
+
+/// A part of the thread.
+struct Part {
+    text: String,
+    images: Vec<Image>,
 }
 
 /// The possible actions, by the status of the post and the role of the user.
@@ -77,28 +89,6 @@ struct Actions {
     decide: bool,
     unschedule: bool,
     delete: bool,
-}
-
-struct TargetRow {
-    account: AccountChip,
-    status: Badge,
-    /// The URL of the post on the platform.
-    url: Option<String>,
-    error: Option<String>,
-    /// The link "Reconnect".
-    fix: Option<Link>,
-    /// The URL of the composer with the focus in the text for this account, if it can be changed and retried.
-    edit: Option<String>,
-    /// The beginning of the text for this account, if it has one.
-    content: Option<String>,
-    /// The signature that is appended to the text.
-    signature: Option<String>,
-    /// Labels and values.
-    options: Vec<(String, String)>,
-    published: Option<Time>,
-    next_attempt: Option<Time>,
-    /// The number of attempts, if there are several.
-    note: Option<String>,
 }
 
 struct Attempt {
@@ -143,6 +133,8 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let mut conn = visit.app.store.read().await?;
     let chips = account_chips(visit, &mut conn, &stored).await?;
     let images = images(visit, &mut conn, &stored).await?;
+    let images = |ids: &[i64]| -> Vec<Image> { ids.iter().filter_map(|id| images.get(id).cloned()).collect() };
+    let comments = first_comments::of_post(&mut conn, stored.post.id).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
     let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
     let rejection = match post.status {
@@ -151,18 +143,27 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     };
     drop(conn);
     let metrics = post_metrics::rows(visit, &stored, &chips).await?;
-    let is_truncated = visit.query.get("full") != Some("1") && post.content.chars().nth(MAX_TEXT).is_some();
+    let mut texts = post.thread.iter().map(|part| &part.content).chain([&post.content]);
+    let is_truncated = visit.query.get("full") != Some("1") && texts.any(|text| text.chars().nth(MAX_TEXT).is_some());
+    let max = if is_truncated { MAX_TEXT } else { usize::MAX };
+    let shown = |text: &str| -> String { text.chars().take(max).collect() };
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
-        text: post.content.chars().take(if is_truncated { MAX_TEXT } else { usize::MAX }).collect(),
+        text: shown(&post.content),
         full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
-        images,
+        images: images(&post.media),
+        thread: post
+            .thread
+            .iter()
+            .map(|part| Part { text: shown(&part.content), images: images(&part.media) })
+            .collect(),
+        comment: post.first_comment.as_ref().map(|own| (shown(&own.content), delay_label(own.delay_seconds))),
         targets: stored
             .targets
             .iter()
             .take(MAX_TARGETS)
-            .map(|t| TargetRow::new(visit, &shell, &chips, &stored, t))
+            .map(|t| TargetRow::new(visit, &shell, &chips, &stored, &comments, t))
             .collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         attempts,
@@ -174,19 +175,21 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         reason: visit.form.get("reason").to_owned(),
         actions: Actions::of(visit, &stored, has_approvals),
         retry_question: retry_question(&stored, &chips),
+        unpublish_question: unpublish_all_question(&stored, &chips).filter(|_| visit.can_publish()),
         scheduled_at: match visit.form.text("scheduled_at") {
             Some(typed) => typed.to_owned(),
             None => stored.local_time(visit.zone()),
         },
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         is_publishing: post.status == PostStatus::Publishing,
+        is_unpublishing: stored.targets.iter().any(|target| target.status == TargetStatus::Unpublishing),
         errors,
         shell,
     };
     visit.page_with(status, &page)
 }
 
-type Chips = HashMap<i64, AccountChip>;
+pub type Chips = HashMap<i64, AccountChip>;
 
 /// Returns the accounts of the post. A disconnected account has a name only if another brand of the workspace has it.
 async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
@@ -211,11 +214,12 @@ async fn other_brands_account(visit: &Visit, conn: &mut Conn, account_id: i64) -
     Ok(found.filter(|account| account.workspace_id == visit.authenticated.caller.workspace_id))
 }
 
-async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Vec<Image>> {
-    let order = &stored.post.media;
-    let mut found = media::find_many(conn, visit.brand()?.0.id, order).await?;
-    found.sort_by_key(|asset| order.iter().position(|id| *id == asset.id));
-    Ok(found.into_iter().map(|asset| image(visit, asset)).collect())
+/// Returns the images of the post and of its thread, by ID.
+async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<HashMap<i64, Image>> {
+    let parts = stored.post.thread.iter().flat_map(|part| &part.media);
+    let ids: Vec<i64> = stored.post.media.iter().chain(parts).copied().collect();
+    let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
+    Ok(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect())
 }
 
 async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips) -> Result<Vec<Attempt>> {
@@ -253,43 +257,6 @@ fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {
     times.push(("Created", visit.time(post.created_at)));
     times.push(("Updated", visit.time(post.updated_at)));
     times
-}
-
-impl TargetRow {
-    fn new(visit: &Visit, shell: &Shell, chips: &Chips, stored: &Stored, target: &post::Target) -> Self {
-        let is_draft = stored.post.status == PostStatus::Draft;
-        let failed = target.status == TargetStatus::Failed;
-        let is_access = |error: &Failure| matches!(error.category, Category::AuthExpired | Category::Account);
-        let needs_access = failed && target.error.as_ref().is_some_and(is_access);
-        let may_edit = failed && !needs_access && visit.can_publish() && stored.can_save_and_retry();
-        let connect = shell.at(&format!("accounts/connect/{}", target.platform));
-        let waits = target.status == TargetStatus::Pending && target.attempts > 0;
-        let option = |(name, value): (&String, &serde_json::Value)| {
-            (label_and_hint(name).0, beginning(&value_text(target.platform, name, value), MAX_OWN_TEXT))
-        };
-        let is_web = |url: &String| url.starts_with("https://") || url.starts_with("http://");
-        Self {
-            account: chips.get(&target.account_id).cloned().unwrap_or_default(),
-            status: if is_draft && target.status == TargetStatus::Pending {
-                Badge::new(Tone::Plain, "Not published")
-            } else {
-                Badge::post(target.status.as_str())
-            },
-            url: target.url.clone().filter(is_web),
-            error: target.error.as_ref().map(|error| error.message.clone()),
-            fix: needs_access.then(|| Link::new("Reconnect", &connect)),
-            edit: may_edit.then(|| format!("{}?account={}", shell.post(stored.post.id, "edit"), target.account_id)),
-            content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
-            signature: target.signature.as_ref().map(|signature| beginning(signature, MAX_OWN_TEXT)),
-            options: target.options.iter().map(option).collect(),
-            published: target.published_at.map(|at| visit.time(at)),
-            next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),
-            note: match target.attempts {
-                0 | 1 => None,
-                n => Some(counted(n, "attempt", "attempts")),
-            },
-        }
-    }
 }
 
 /// Returns what to check before a retry. `None` if no outcome is unknown.

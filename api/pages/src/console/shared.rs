@@ -58,7 +58,7 @@ impl Badge {
         Self { tone, text: text.to_owned() }
     }
 
-    /// Returns the badge for a status of a post or target in the API.
+    /// Returns the badge for a status of a post, a target, a part or a first comment in the API.
     pub fn post(status: &str) -> Self {
         match status {
             "draft" => Self::new(Tone::Plain, "Draft"),
@@ -69,6 +69,9 @@ impl Badge {
             "published" => Self::new(Tone::Good, "Published"),
             "partially_published" => Self::new(Tone::Warn, "Partly published"),
             "failed" => Self::new(Tone::Bad, "Failed"),
+            "unpublishing" => Self::new(Tone::Info, "Unpublishing"),
+            "unpublished" => Self::new(Tone::Plain, "Unpublished"),
+            "not_supported" => Self::new(Tone::Plain, "Not supported"),
             other => Self::new(Tone::Plain, other),
         }
     }
@@ -310,6 +313,14 @@ fn label(path: &str) -> String {
     let name = path.rsplit('.').next().unwrap_or(path);
     if path.starts_with("overrides.") && path.contains(".options.") {
         return label_and_hint(name).0;
+    }
+    if path.starts_with("first_comment.") {
+        return "First comment".to_owned();
+    }
+    // The first part of a thread is the text of the post.
+    let part = path.strip_prefix("thread.").and_then(|rest| rest.split('.').next()?.parse::<usize>().ok());
+    if let Some(index) = part {
+        return format!("Part {}", index.saturating_add(2));
     }
     match name {
         "content" => "Text".to_owned(),

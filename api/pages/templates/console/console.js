@@ -40,7 +40,7 @@
           const page = new DOMParser().parseFromString(await response.text(), 'text/html');
           main.replaceChildren(...page.getElementById('main').childNodes);
           titles();
-          if (!document.querySelector('[data-moving]')) say('Publishing finished. The page shows the result.');
+          if (!document.querySelector('[data-moving]')) say('Finished. The page shows the result.');
         }
       } catch { /* Retried at the next interval. */ }
       watch(Math.min(seconds * 1.5, 30));
@@ -139,12 +139,15 @@
     const panel = document.getElementById('check');
     const segmenter = Intl.Segmenter ? new Intl.Segmenter() : null;
     const length = (value) => (segmenter && value.length < 5000 ? [...segmenter.segment(value)].length : [...value].length);
-    const show = () => {
-      const characters = length(text.value.normalize('NFC'));
-      count.textContent = `${characters.toLocaleString('en')} character${characters === 1 ? '' : 's'}`;
+    const show = (area) => {
+      const place = area.closest('.field').querySelector('[data-count]');
+      if (!place) return;
+      const characters = length(area.value.normalize('NFC'));
+      place.textContent = `${characters.toLocaleString('en')} character${characters === 1 ? '' : 's'}`;
     };
-    text.addEventListener('input', show);
-    show();
+    const showAll = () => all('textarea', form).forEach(show);
+    form.addEventListener('input', (event) => { if (event.target.matches('textarea')) show(event.target); });
+    showAll();
 
     // Reading the page of a link card takes longer than the check, so it has a request of its own.
     const cards = new Map();
@@ -199,8 +202,29 @@
         say(count.textContent);
       }
     };
+    // The buttons of the thread send the form. Of the page in the response, the script shows only the text and the parts.
+    const changeThread = async (button) => {
+      const thread = document.getElementById('f-thread');
+      try {
+        const body = new URLSearchParams(new FormData(form));
+        body.append('_action', button.value);
+        const page = new DOMParser().parseFromString(await send(form.action, body), 'text/html');
+        text.value = page.getElementById('f-content').value;
+        thread.replaceChildren(...page.getElementById('f-thread').childNodes);
+        edited = undefined;
+        showAll();
+        (thread.querySelector('[autofocus]') ?? thread).focus();
+        thread.dispatchEvent(new Event('input', { bubbles: true }));
+      } catch {
+        form.requestSubmit(button);
+      }
+    };
     form.addEventListener('click', (event) => {
       const button = event.target.closest('button');
+      if (button && 'thread' in button.dataset) {
+        event.preventDefault();
+        changeThread(button);
+      }
       if (button?.dataset.insert) {
         event.preventDefault();
         insert(button.dataset.insert);

@@ -1,0 +1,302 @@
+//! The thread and the first comment in the composer: their fields, and what each account publishes of them.
+//!
+//! The form has a field `thread.INDEX.content` for each part, and `thread.INDEX.media` for each of its images. The first
+//! part is the text of the post, so index 0 is part 2. The buttons of the parts show the form again; the script then
+//! replaces only the parts and the text.
+
+use std::collections::BTreeMap;
+
+use crier_domain::account::SocialAccount;
+use crier_domain::catalogue::descriptor;
+use crier_domain::platform::{Capabilities, Platform};
+use crier_domain::post::{FirstComment, FirstCommentOverride, MAX_THREAD, Target, ThreadPart};
+use crier_endpoints::routes::posts::edit::MAX_MEDIA;
+use serde_json::{Value, json};
+
+use super::composer_input::{ComposerInput, Stored};
+use super::composer_view::{AccountImages, Offered};
+use super::form::Form;
+use super::shared::Choice;
+use crate::numbers::counted;
+
+/// The maximum number of parts that are read. A split text may have more than the API accepts, and must not be lost.
+const MAX_READ: usize = 500;
+/// The delays to choose from, in seconds.
+const DELAYS: [(i64, &str); 5] = [
+    (0, "Immediately"),
+    (60, "After 1 minute"),
+    (300, "After 5 minutes"),
+    (900, "After 15 minutes"),
+    (3_600, "After 60 minutes"),
+];
+
+/// Reads the parts after the first one.
+pub fn thread_of(form: &Form) -> Vec<ThreadPart> {
+    let mut parts: BTreeMap<usize, ThreadPart> = BTreeMap::new();
+    for (rest, value) in form.under("thread.") {
+        let Some((index, field)) = rest.split_once('.') else { continue };
+        let Ok(index) = index.parse() else { continue };
+        let part = parts.entry(index).or_default();
+        match field {
+            "content" => part.content = value.to_owned(),
+            "media" => {
+                let media = &mut part.media;
+                // Keep one more than the maximum, so that the API rejects the request.
+                media.extend(value.parse::<i64>().ok().filter(|id| media.len() <= MAX_MEDIA && !media.contains(id)));
+            }
+            _ => {}
+        }
+    }
+    parts.into_values().take(MAX_READ).collect()
+}
+
+/// Reads the first comment. `None` if it has no text.
+pub fn comment_of(form: &Form) -> Option<FirstComment> {
+    let content = form.get("first_comment.content");
+    let delay_seconds = form.get("first_comment.delay_seconds").parse().unwrap_or_default();
+    (!content.trim().is_empty()).then(|| FirstComment { content: content.to_owned(), delay_seconds })
+}
+
+pub fn has_threads(platform: Platform) -> bool {
+    descriptor(platform).capabilities.thread.is_some()
+}
+
+/// Returns the parts that the form shows: those of the first account that is retried, because it may have its own.
+pub fn thread_to_edit(stored: &Stored) -> Vec<ThreadPart> {
+    let retried = stored.targets.iter().find(|target| target.is_retried() && has_threads(target.platform));
+    let own = retried.and_then(|target| target.thread.clone()).filter(|parts| !parts.is_empty());
+    own.unwrap_or_else(|| stored.post.thread.clone())
+}
+
+/// Returns the stored comment of an account as a field of a request. `None` for that of the post.
+pub fn own_comment(target: Option<&Target>) -> Option<Value> {
+    target?.first_comment.as_ref().map(|own| match own {
+        FirstCommentOverride::Off => Value::Null,
+        FirstCommentOverride::Own(comment) => json!(comment),
+    })
+}
+
+/// Returns the delay of a comment as a label.
+pub fn delay_label(seconds: i64) -> String {
+    let known = DELAYS.iter().find(|(known, _)| *known == seconds).map(|(_, label)| (*label).to_owned());
+    known.unwrap_or_else(|| format!("After {}", counted(seconds, "second", "seconds")))
+}
+
+impl ComposerInput {
+    pub fn add_part(&mut self) {
+        self.focused_part = Some(self.thread.len());
+        self.thread.push(ThreadPart::default());
+    }
+
+    /// Removes the part with this index.
+    pub fn remove_part(&mut self, index: usize) {
+        if index < self.thread.len() {
+            self.thread.remove(index);
+        }
+        self.picking_part = None;
+        self.focused_part = index.checked_sub(1);
+    }
+
+    /// Replaces the text with these parts. The parts of the form follow them.
+    pub fn fill_parts(&mut self, texts: Vec<String>) {
+        let mut texts = texts.into_iter();
+        let Some(first) = texts.next() else { return };
+        self.content = first;
+        let added = texts.map(|content| ThreadPart { content, media: Vec::new() });
+        self.thread = added.chain(std::mem::take(&mut self.thread)).collect();
+        self.picking_part = None;
+        self.focused_part = Some(0);
+    }
+
+    /// Removes the parts without text and images.
+    pub fn drop_empty_parts(&mut self) {
+        self.thread.retain(|part| !part.content.trim().is_empty() || !part.media.is_empty());
+        self.picking_part = None;
+    }
+
+    /// Returns the parts for an account. `None` for those of the post.
+    pub fn own_thread(&self, id: i64, platform: Option<Platform>, stored: Option<&Stored>) -> Option<Vec<ThreadPart>> {
+        let target = stored.and_then(|stored| stored.target(id));
+        if let Some(published) = target.filter(|target| target.status.was_published()) {
+            return published.thread.clone();
+        }
+        if platform.is_some_and(|platform| !has_threads(platform)) {
+            return (!self.thread.is_empty()).then(Vec::new);
+        }
+        let own = self.override_for(id);
+        if own.is_some_and(|own| own.is_first_only) {
+            return Some(Vec::new());
+        }
+        if let Some(stored) = stored.filter(|_| self.has_begun()) {
+            // The parts of the post stay as they are published on other accounts.
+            return (self.thread != stored.post.thread).then(|| self.thread.clone());
+        }
+        // The form has no fields for other parts, which the API can set.
+        target.and_then(|target| target.thread.clone()).filter(|parts| own.is_none() || !parts.is_empty())
+    }
+
+    /// Returns the parts that follow the text on an account.
+    pub fn thread_on(&self, account: &SocialAccount, stored: Option<&Stored>) -> Vec<ThreadPart> {
+        self.own_thread(account.id, Some(account.platform), stored).unwrap_or_else(|| self.thread.clone())
+    }
+
+    /// Returns the first comment on an account, even if its platform has none.
+    pub fn comment_on<'a>(&'a self, target: Option<&'a Target>) -> Option<&'a FirstComment> {
+        match target.and_then(|target| target.first_comment.as_ref()) {
+            None => self.comment.as_ref(),
+            Some(FirstCommentOverride::Off) => None,
+            Some(FirstCommentOverride::Own(comment)) => Some(comment),
+        }
+    }
+}
+
+/// The fields of the thread.
+pub struct ThreadFields {
+    /// Whether the form has them.
+    pub is_offered: bool,
+    pub parts: Vec<PartFields>,
+    pub can_add: bool,
+    /// The platforms that publish only the first part. Empty if there are none.
+    pub first_only: String,
+    /// Whether the first part is published on an account that stopped at a later one.
+    pub is_text_published: bool,
+}
+
+/// The fields of a part.
+pub struct PartFields {
+    /// The position in the list. The names of the fields contain it: `thread.INDEX.content`.
+    pub index: usize,
+    pub content: String,
+    pub images: AccountImages,
+    /// Whether it is published on an account that stopped at a later part.
+    pub is_published: bool,
+    /// Whether the text has the focus when the page opens.
+    pub has_focus: bool,
+}
+
+impl ThreadFields {
+    pub fn new(input: &ComposerInput, stored: Option<&Stored>, accounts: &[SocialAccount], offered: &Offered) -> Self {
+        let targets = stored.map_or(&[][..], |stored| &stored.targets);
+        let stopped = targets.iter().filter(|target| target.is_retried());
+        let published = stopped.map(|target| target.published_parts.len()).max().unwrap_or_default();
+        let part = |(index, part): (usize, &ThreadPart)| PartFields {
+            index,
+            content: part.content.clone(),
+            images: offered.images(&part.media, input.picking_part == Some(index), input),
+            is_published: index + 1 < published,
+            has_focus: input.focused_part == Some(index),
+        };
+        Self {
+            is_offered: accounts.iter().any(|account| has_threads(account.platform)) || !input.thread.is_empty(),
+            parts: input.thread.iter().enumerate().map(part).collect(),
+            can_add: input.thread.len() < MAX_THREAD,
+            first_only: platforms_without(accounts, |capabilities| capabilities.thread.is_some()),
+            is_text_published: published > 0,
+        }
+    }
+}
+
+impl PartFields {
+    /// Returns the number of the part in the thread. The text of the post is part 1.
+    pub fn number(&self) -> usize {
+        self.index + 2
+    }
+
+    /// Returns the number with which the buttons name the part.
+    pub fn position(&self) -> usize {
+        self.index + 1
+    }
+
+    pub fn path(&self, field: &str) -> String {
+        format!("thread.{}.{field}", self.index)
+    }
+}
+
+/// The fields of the first comment.
+pub struct CommentFields {
+    /// Whether the form has them.
+    pub is_offered: bool,
+    pub content: String,
+    pub delays: Vec<Choice>,
+    /// The platforms on which Crier cannot comment. Empty if there are none.
+    pub without: String,
+}
+
+impl CommentFields {
+    pub fn new(input: &ComposerInput, accounts: &[SocialAccount]) -> Self {
+        let has_comment = |capabilities: &Capabilities| capabilities.first_comment.is_some();
+        let delay = input.comment.as_ref().map_or(0, |comment| comment.delay_seconds);
+        let choice = |seconds: i64| Choice::new(&seconds.to_string(), &delay_label(seconds), seconds == delay);
+        let mut delays: Vec<Choice> = DELAYS.iter().map(|(seconds, _)| choice(*seconds)).collect();
+        if !delays.iter().any(|one| one.selected) {
+            delays.push(choice(delay));
+        }
+        let offers = |account: &SocialAccount| has_comment(&descriptor(account.platform).capabilities);
+        Self {
+            is_offered: accounts.iter().any(offers) || input.comment.is_some(),
+            content: input.comment.as_ref().map(|comment| comment.content.clone()).unwrap_or_default(),
+            delays,
+            without: platforms_without(accounts, has_comment),
+        }
+    }
+}
+
+/// Returns the platforms of the accounts that lack a capability, such as "Facebook and TikTok". Empty if all have it.
+fn platforms_without(accounts: &[SocialAccount], has: impl Fn(&Capabilities) -> bool) -> String {
+    let used = Platform::ALL.iter().filter(|platform| accounts.iter().any(|account| account.platform == **platform));
+    let without = used.map(|platform| descriptor(*platform)).filter(|descriptor| !has(&descriptor.capabilities));
+    let names: Vec<&str> = without.map(|descriptor| descriptor.name).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(form: &str) -> ComposerInput {
+        ComposerInput::of_form(&Form::parse(form.as_bytes()))
+    }
+
+    #[test]
+    fn parts_are_read_in_order_and_empty_ones_are_dropped() {
+        let form = "content=One&thread.2.content=Three&thread.0.content=Two&thread.0.media=7&thread.0.media=7\
+            &thread.1.content=+&thread.x.content=no&thread.3.media=8";
+        let mut input = input(form);
+        input.drop_empty_parts();
+        let part = |content: &str, media: Vec<i64>| ThreadPart { content: content.to_owned(), media };
+        assert_eq!(input.thread, [part("Two", vec![7]), part("Three", vec![]), part("", vec![8])]);
+    }
+
+    #[test]
+    fn a_split_text_precedes_the_other_parts() {
+        let mut input = input("content=a+b&thread.0.content=c");
+        input.fill_parts(vec!["a".to_owned(), "b".to_owned()]);
+        let texts: Vec<&str> = input.thread.iter().map(|part| part.content.as_str()).collect();
+        assert_eq!((input.content.as_str(), texts), ("a", vec!["b", "c"]));
+        input.remove_part(0);
+        input.remove_part(9);
+        assert_eq!(input.thread.len(), 1);
+    }
+
+    #[test]
+    fn platforms_without_threads_and_chosen_accounts_publish_only_the_first_part() {
+        let input = input("content=a&thread.0.content=b&overrides.0.account_id=1&overrides.0.thread=none");
+        let own = |id, platform| input.own_thread(id, Some(platform), None).map(|parts| parts.len());
+        assert_eq!(own(1, Platform::Bluesky), Some(0));
+        assert_eq!(own(2, Platform::Bluesky), None);
+        assert_eq!(own(2, Platform::Facebook), Some(0));
+        assert_eq!(ComposerInput::default().own_thread(2, Some(Platform::Facebook), None), None);
+    }
+
+    #[test]
+    fn a_comment_has_a_text_and_a_delay() {
+        let read = |form: &str| comment_of(&Form::parse(form.as_bytes()));
+        let comment = FirstComment { content: "More:".to_owned(), delay_seconds: 300 };
+        assert_eq!(read("first_comment.content=More:&first_comment.delay_seconds=300"), Some(comment));
+        assert_eq!(read("first_comment.content=+&first_comment.delay_seconds=300"), None);
+        assert_eq!([0, 60, 90].map(delay_label), ["Immediately", "After 1 minute", "After 90 seconds"]);
+    }
+}
