@@ -156,7 +156,7 @@ pub struct ThreadFields {
     pub is_offered: bool,
     pub parts: Vec<PartFields>,
     pub can_add: bool,
-    /// The platforms that publish only the first part. Empty if there are none.
+    /// A sentence about the platforms that publish only the first part. Empty if there are none.
     pub first_only: String,
     /// Whether the first part is published on an account that stopped at a later one.
     pub is_text_published: bool,
@@ -190,7 +190,11 @@ impl ThreadFields {
             is_offered: accounts.iter().any(|account| has_threads(account.platform)) || !input.thread.is_empty(),
             parts: input.thread.iter().enumerate().map(part).collect(),
             can_add: input.thread.len() < MAX_THREAD,
-            first_only: platforms_without(accounts, |capabilities| capabilities.thread.is_some()),
+            first_only: match platforms_without(accounts, |capabilities| capabilities.thread.is_some()).as_slice() {
+                [] => String::new(),
+                [name] => format!("{name} publishes only the first part."),
+                names => format!("{} publish only the first part.", listed(names)),
+            },
             is_text_published: published > 0,
         }
     }
@@ -236,16 +240,20 @@ impl CommentFields {
             is_offered: accounts.iter().any(offers) || input.comment.is_some(),
             content: input.comment.as_ref().map(|comment| comment.content.clone()).unwrap_or_default(),
             delays,
-            without: platforms_without(accounts, has_comment),
+            without: listed(&platforms_without(accounts, has_comment)),
         }
     }
 }
 
-/// Returns the platforms of the accounts that lack a capability, such as "Facebook and TikTok". Empty if all have it.
-fn platforms_without(accounts: &[SocialAccount], has: impl Fn(&Capabilities) -> bool) -> String {
+/// Returns the names of the accounts' platforms that lack a capability.
+fn platforms_without(accounts: &[SocialAccount], has: impl Fn(&Capabilities) -> bool) -> Vec<&'static str> {
     let used = Platform::ALL.iter().filter(|platform| accounts.iter().any(|account| account.platform == **platform));
     let without = used.map(|platform| descriptor(*platform)).filter(|descriptor| !has(&descriptor.capabilities));
-    let names: Vec<&str> = without.map(|descriptor| descriptor.name).collect();
+    without.map(|descriptor| descriptor.name).collect()
+}
+
+/// Returns names as a text, such as "Facebook, Reddit and TikTok".
+fn listed(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
         _ => names.concat(),
@@ -289,6 +297,11 @@ mod tests {
         assert_eq!(own(2, Platform::Bluesky), None);
         assert_eq!(own(2, Platform::Facebook), Some(0));
         assert_eq!(ComposerInput::default().own_thread(2, Some(Platform::Facebook), None), None);
+    }
+
+    #[test]
+    fn names_are_listed() {
+        assert_eq!([&[][..], &["a"], &["a", "b", "c"]].map(listed), ["", "a", "a, b and c"]);
     }
 
     #[test]

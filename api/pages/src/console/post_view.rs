@@ -132,8 +132,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let mut conn = visit.app.store.read().await?;
     let chips = account_chips(visit, &mut conn, &stored).await?;
-    let images = images(visit, &mut conn, &stored).await?;
-    let images = |ids: &[i64]| -> Vec<Image> { ids.iter().filter_map(|id| images.get(id).cloned()).collect() };
+    let found_images = images(visit, &mut conn, &stored).await?;
     let comments = first_comments::of_post(&mut conn, stored.post.id).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
     let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
@@ -145,6 +144,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let metrics = post_metrics::rows(visit, &stored, &chips).await?;
     let mut texts = post.thread.iter().map(|part| &part.content).chain([&post.content]);
     let is_truncated = visit.query.get("full") != Some("1") && texts.any(|text| text.chars().nth(MAX_TEXT).is_some());
+    let images = |ids: &[i64]| -> Vec<Image> { ids.iter().filter_map(|id| found_images.get(id).cloned()).collect() };
     let max = if is_truncated { MAX_TEXT } else { usize::MAX };
     let shown = |text: &str| -> String { text.chars().take(max).collect() };
     let page = PostPage {
