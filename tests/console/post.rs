@@ -9,7 +9,11 @@ use serde_json::{Value, json};
 use crate::support::app::{BARE, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!("unlimited" => only_managers_approve, contributors_are_offered_drafts_only);
+on_one_app!("unlimited" =>
+    only_managers_approve,
+    contributors_are_offered_drafts_only,
+    contributors_cannot_retry,
+);
 on_one_app!(console "unlimited" =>
     a_post_shows_its_accounts,
     a_long_text_is_cut,
@@ -171,6 +175,16 @@ async fn contributors_are_offered_drafts_only(t: Tenant<'_>) {
     for closed in ["bio", "accounts/connect/sandbox"] {
         contributor.get(&format!("/brands/{}/{closed}", t.brand)).await.expect(403, "Contributors cannot publish.");
     }
+}
+
+async fn contributors_cannot_retry(t: Tenant<'_>) {
+    let id = create_failed_post(&t, "platform_rejected").await;
+    let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
+    let hidden = contributor.get(&page_of(&t, id)).await.hidden_fields("/sign-out");
+    let fields: Vec<_> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let page = contributor.post(&format!("{}/retry", page_of(&t, id)), &fields).await;
+    page.expect(403, "Contributors cannot publish.");
+    assert_eq!(read_post(&t, id).await["status"], "failed");
 }
 
 async fn failed_accounts_are_tried_again_once(t: Tenant<'_>, person: ConsoleUser<'_>) {

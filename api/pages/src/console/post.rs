@@ -33,7 +33,7 @@ pub fn routes() -> Vec<PageRoute> {
         PageRoute::post("/brands/{brand}/posts/{post}/publish", publish),
         PageRoute::post("/brands/{brand}/posts/{post}/reschedule", reschedule),
         PageRoute::post("/brands/{brand}/posts/{post}/unschedule", unschedule),
-        PageRoute::post("/brands/{brand}/posts/{post}/retry", retry),
+        PageRoute::post("/brands/{brand}/posts/{post}/retry", retry).access(Access::Publisher),
         PageRoute::post("/brands/{brand}/posts/{post}/unpublish", unpublish),
     ]
 }
