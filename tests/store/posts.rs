@@ -294,6 +294,7 @@ async fn a_target_records_its_runs(s: TestStore) {
         next_attempt_at: Some(s.later(10)),
         published_at: None,
         call_open: true,
+        published_parts: None,
     };
     s.advance(1);
     s.write(async |tx| targets::end(tx, id, &ended, None).await).await;
@@ -316,6 +317,7 @@ async fn a_target_records_its_runs(s: TestStore) {
         next_attempt_at: None,
         published_at: Some(s.now()),
         call_open: false,
+        published_parts: None,
     };
     s.write(async |tx| targets::end(tx, id, &ended, None).await).await;
     let found = find().await;
@@ -399,6 +401,7 @@ async fn every_attempt_is_stored(s: TestStore) {
         next_attempt_at: None,
         published_at: None,
         call_open: false,
+        published_parts: None,
     };
     for (id, attempt) in
         [(ids[0], &first), (ids[1], &second), (ids[0], &after_clock_change), (other[0], &other_account)]

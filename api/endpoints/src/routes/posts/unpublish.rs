@@ -23,19 +23,19 @@ const MAX_NAMED: usize = 10;
 /// The accounts from which a post is deleted.
 #[derive(Clone, Debug, Default, Request)]
 #[request(name = "Unpublish", check = check)]
-pub struct UnpublishRequest {
+pub struct UnpublishPostRequest {
     /// The ids of accounts of the post. Default: all accounts on which it is published.
     #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Option<Vec<i64>>,
 }
 
-fn check(request: &UnpublishRequest, fields: &Fields<'_>) {
+fn check(request: &UnpublishPostRequest, fields: &Fields<'_>) {
     if request.accounts.as_ref().is_some_and(Vec::is_empty) && !fields.problems.has("accounts") {
         fields.problem("accounts", "Choose at least one account.");
     }
 }
 
-pub fn endpoint() -> Endpoint<UnpublishRequest, One<PostDetail>> {
+pub fn endpoint() -> Endpoint<UnpublishPostRequest, One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts/{post}/unpublish", "unpublishPost", Scope::PostsWrite)
         .tag(TAG)
         .for_publishers()
@@ -59,7 +59,7 @@ pub fn endpoint() -> Endpoint<UnpublishRequest, One<PostDetail>> {
         .with_rerender("post", show::show)
 }
 
-async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishRequest>>) -> Result<Reply<PostDetail>> {
+async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRequest>>) -> Result<Reply<PostDetail>> {
     let post = apply::lock(cx, tx).await?;
     let request = parsed.valid()?;
     let chosen = choose(targets::list(tx, post.id).await?, request.accounts.as_deref())?;
