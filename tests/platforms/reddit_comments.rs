@@ -227,7 +227,7 @@ async fn a_deletion_without_the_scope_names_it() {
     let CallError::Permanent(failure) = error else { panic!("{error:?}") };
     assert_eq!((failure.code.as_str(), failure.category), ("missing_permission", Category::Account));
     assert!(
-        failure.message.contains("Missing: edit.") && failure.message.contains("CRIER_REDDIT_SCOPES"),
+        failure.message.contains("Missing: edit.") && failure.message.contains("Connect the account again."),
         "{failure:?}"
     );
 }

@@ -8,7 +8,6 @@
 //! (`json.data.things`).
 
 use crier_domain::failure::{Category, Failure};
-use crier_domain::platform::{ConnectTarget, Platform};
 use crier_domain::post::PublishedPart;
 use http::Method;
 use serde::Deserialize;
@@ -17,7 +16,6 @@ use serde_json::Value;
 use super::rest::{Session, is_forbidden};
 use super::{MAX_RECENT_POSTS, Reddit, user_name};
 use crate::call::Effect;
-use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, find};
 use crate::{CallError, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
@@ -73,9 +71,9 @@ impl Session<'_> {
         match self.call::<Value>(Effect::Repeatable, request).await {
             Ok(_) => Ok(()),
             Err(CallError::Permanent(failure)) if is_forbidden(&failure) => {
-                let what = "delete this account's posts and comments";
-                let missing = missing_permission(Platform::Reddit, ConnectTarget::Default, what, "edit");
-                Err(CallError::Permanent(missing))
+                let message = "Reddit does not allow Crier to delete this account's posts and comments. Missing: edit. \
+                               Connect the account again.";
+                Err(CallError::Permanent(Failure::with_code(Category::Account, "missing_permission", message)))
             }
             Err(error) => Err(error),
         }

@@ -16,12 +16,13 @@ use super::super::{ConnectError, Connected};
 use super::Reddit;
 use super::rest::Session;
 
-const SCOPES: [&str; 5] = ["identity", "submit", "history", "flair", "privatemessages"];
+const SCOPES: [&str; 6] = ["identity", "submit", "history", "edit", "flair", "privatemessages"];
 
-const PERMISSIONS: [Permission; 5] = [
+const PERMISSIONS: [Permission; 6] = [
     Permission { scopes: &["identity"], purpose: "see your name and profile picture" },
     Permission { scopes: &["submit"], purpose: "publish posts and images on your behalf" },
     Permission { scopes: &["history"], purpose: "see which posts you created, to find a post again" },
+    Permission { scopes: &["edit"], purpose: "delete your posts and comments when you unpublish them" },
     Permission { scopes: &["flair"], purpose: "give your posts a flair" },
     Permission { scopes: &["privatemessages"], purpose: "read replies and messages to you" },
 ];
