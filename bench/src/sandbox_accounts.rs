@@ -21,6 +21,7 @@ pub async fn create(tx: &mut Tx, workspace: i64, brand: i64, count: usize) -> Re
             token_expires_at: None,
             renewal: None,
             limits: None,
+            granted_scopes: None,
             application: None,
             secrets: SecretString::from(format!("{{\"handle\":\"{handle}\"}}")),
             external_id: handle,

@@ -218,6 +218,8 @@ create table social_accounts (
     -- The limits that the account's own server states. Null if none were read, or if the platform has the same limits
     -- everywhere.
     limits              jsonb,
+    -- The requested permissions that the user granted. Null if they are unknown, as for accounts without a consent.
+    granted_scopes      jsonb,
     unique (workspace_id, platform, external_id)
 );
 -- account_tokens::enqueue_due.

@@ -57,6 +57,9 @@ async fn a_page_is_chosen_and_connected(s: TestStore) {
     assert_fields(&account, json!({ "external_id": "43", "kind": "page", "name": "Shop", "token_expires_at": null }));
     let id = account["id"].as_i64().unwrap();
     let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
+    // Only those that were requested and granted.
+    let granted = ["pages_show_list", "pages_manage_posts", "pages_read_engagement", "business_management"];
+    assert_eq!(found.0.granted_scopes.unwrap(), granted);
     let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
     assert_eq!(secrets["access_token"], "page-43", "the page's, not the person's: {secrets}");
     let tokens = account_tokens::find(&mut app.conn().await, id).await.unwrap().unwrap();

@@ -17,6 +17,7 @@ use crate::support::store::{TestStore, on_one};
 
 on_one!(
     a_page_is_connected_with_the_second_application,
+    the_granted_scopes_are_stored_with_each_connect,
     an_application_is_set_for_each_target,
     an_unsupported_version_is_named_on_the_page,
 );
@@ -75,6 +76,29 @@ async fn a_page_is_connected_with_the_second_application(s: TestStore) {
     let found = accounts::with_secrets(&mut app.conn().await, app.cipher(), id).await.unwrap().unwrap();
     let secrets: Value = serde_json::from_str(found.1.expose_secret()).unwrap();
     assert_eq!(secrets["client_id"], "page-app");
+}
+
+async fn the_granted_scopes_are_stored_with_each_connect(s: TestStore) {
+    let (app, linkedin, _server) = start(s).await;
+    let t = app.tenant("unlimited").await;
+    let connect = async || {
+        let authorization = authorize(&t, "page").await.data(200);
+        let mut person = Person::new(&app);
+        let platform_url = person.leave(authorization["authorization_url"].as_str().unwrap()).await;
+        let response = person.open(linkedin.oauth.agree(&platform_url).as_str()).await;
+        let choice = [("choice", "urn:li:organization:9")];
+        let chosen = person.submit(response.header("location").unwrap(), &choice).await;
+        assert_page(&person.follow(&chosen).await, 200, "Connected");
+        let id = t.get(&t.path("/social-accounts")).await.data(200)[0]["id"].as_i64().unwrap();
+        accounts::find_any(&mut app.conn().await, id).await.unwrap().unwrap().granted_scopes.unwrap()
+    };
+    let required = ["w_organization_social", "r_organization_social", "rw_organization_admin"];
+    // If the response names no scopes, all requested ones are granted.
+    linkedin.oauth.set_granted_scopes("");
+    assert_eq!(connect().await, [&required[..], &["r_organization_social_feed"][..]].concat());
+    // The next connect grants less, and something that was not requested.
+    linkedin.oauth.set_granted_scopes(&format!("{},r_basicprofile", required.join(",")));
+    assert_eq!(connect().await, required);
 }
 
 async fn an_application_is_set_for_each_target(s: TestStore) {

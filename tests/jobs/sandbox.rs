@@ -72,6 +72,7 @@ async fn connect(w: &TestWorker) -> i64 {
         token_expires_at: connected.token_expires_at,
         renewal: None,
         limits: None,
+        granted_scopes: None,
         application: None,
         secrets: SecretString::from(connected.secrets.expose_json()),
     };

@@ -21,6 +21,7 @@ on_both![
     concurrent_disconnects_revoke_once,
     a_concurrent_connect_keeps_the_account,
     the_limits_of_a_server_are_stored_with_the_account,
+    the_granted_scopes_are_those_of_the_last_connect,
 ];
 
 const ALL: PageRequest = PageRequest { page: 1, per_page: 50 };
@@ -294,4 +295,29 @@ async fn the_limits_of_a_server_are_stored_with_the_account(s: TestStore) {
     let newer = AccountLimits { max_images: Some(6), ..AccountLimits::default() };
     s.write(async |tx| accounts::set_limits(tx, &reconnected, &newer).await).await;
     assert_eq!(summary().await.limits, Some(newer));
+}
+
+async fn the_granted_scopes_are_those_of_the_last_connect(s: TestStore) {
+    let w = s.create_world().await;
+    let connect = async |granted_scopes: Option<Vec<String>>| {
+        let new = NewAccount { granted_scopes, ..new_account("1", "t") };
+        let account = s.write(async |tx| accounts::save(tx, w.workspace, &new).await).await;
+        s.write(async |tx| accounts::attach(tx, w.brand, account.id).await).await;
+        account
+    };
+    let stored = async |id: i64| {
+        let mut conn = s.conn().await;
+        let summary = accounts::summaries(&mut conn, w.brand, &[id]).await.unwrap().remove(0);
+        let account = accounts::find(&mut conn, w.brand, id).await.unwrap().unwrap();
+        assert_eq!(account.granted_scopes, summary.granted_scopes);
+        account.granted_scopes
+    };
+    for granted in [Some(vec!["read".to_owned(), "write".to_owned()]), Some(Vec::new()), None] {
+        let account = connect(granted.clone()).await;
+        assert_eq!((&account.granted_scopes, stored(account.id).await), (&granted, granted.clone()));
+    }
+    // A renewal of the tokens keeps them.
+    let account = connect(Some(vec!["read".to_owned()])).await;
+    let renewed = s.write(async |tx| accounts::renew(tx, &account, None, None).await).await.unwrap();
+    assert_eq!(renewed.granted_scopes, account.granted_scopes);
 }

@@ -133,6 +133,9 @@ pub struct SocialAccount {
     /// The limits of its server; `None`: those of the platform.
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
+    /// The requested scopes that the user granted. `None` if they are unknown.
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub granted_scopes: Option<Vec<String>>,
     /// Its signature in the brand for which the account was read, a snippet. `None` if it was read without a brand.
     #[cfg_attr(feature = "sqlx", sqlx(default))]
     pub signature_id: Option<i64>,
@@ -153,6 +156,9 @@ pub struct AccountSummary {
     pub status: AccountStatus,
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
+    /// The requested scopes that the user granted. `None` if they are unknown.
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub granted_scopes: Option<Vec<String>>,
     /// The content of its signature.
     pub signature: Option<String>,
 }

@@ -38,14 +38,16 @@ pub struct NewAccount {
     pub application: Option<String>,
     /// The limits reported by its server.
     pub limits: Option<AccountLimits>,
+    /// The requested scopes that the user granted. `None` if they are unknown.
+    pub granted_scopes: Option<Vec<String>>,
     /// The secrets, as a JSON object.
     pub secrets: SecretString,
 }
 
 pub(super) const COLUMNS: &str = "
     a.id, a.workspace_id, a.platform, a.name, a.username, a.external_id, a.profile_url, a.avatar_url,
-    a.kind, a.status, a.token_expires_at, a.last_error, a.limits, a.credentials_version, a.connected_at,
-    a.created_at, a.updated_at";
+    a.kind, a.status, a.token_expires_at, a.last_error, a.limits, a.granted_scopes, a.credentials_version,
+    a.connected_at, a.created_at, a.updated_at";
 const COLUMNS_OF_BRAND: &str = sql!("{COLUMNS}, b.signature_id", COLUMNS);
 
 fn row_name(workspace_id: i64, platform: Platform, external_id: &str) -> String {
@@ -62,9 +64,10 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
         INSERT INTO social_accounts (
             workspace_id, platform, external_id, name, username, profile_url, avatar_url, kind, status,
             secrets, token_expires_at, connected_at, created_at, updated_at, application, token_renewable,
-            token_rotates, refresh_expires_at, token_renew_at, token_check_at, limits
+            token_rotates, refresh_expires_at, token_renew_at, token_check_at, limits, granted_scopes
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11, $12, $13, $14, $15, $16, $17, $18)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $11, $11, $11, $12, $13, $14, $15, $16, $17, $18,
+            $19)
         ON CONFLICT (workspace_id, platform, external_id)
         DO UPDATE SET name = excluded.name, username = excluded.username,
             profile_url = excluded.profile_url, avatar_url = excluded.avatar_url, kind = excluded.kind,
@@ -75,7 +78,7 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
             application = excluded.application, token_renewable = excluded.token_renewable,
             token_rotates = excluded.token_rotates, refresh_expires_at = excluded.refresh_expires_at,
             token_renew_at = excluded.token_renew_at, token_check_at = excluded.token_check_at, warnings = 0,
-            limits = coalesce(excluded.limits, social_accounts.limits)
+            limits = coalesce(excluded.limits, social_accounts.limits), granted_scopes = excluded.granted_scopes
         RETURNING *";
     let row = row_name(workspace_id, new.platform, &new.external_id);
     let sealed = tx.cipher.seal(&place(&row), new.secrets.expose_secret().as_bytes())?;
@@ -88,7 +91,7 @@ pub async fn save(tx: &mut Tx, workspace_id: i64, new: &NewAccount) -> Result<So
         .bind(&new.username).bind(&new.profile_url).bind(&new.avatar_url).bind(new.kind).bind(&sealed)
         .bind(new.token_expires_at).bind(now).bind(&new.application).bind(renewable).bind(renewal.rotates)
         .bind(renewal.refresh_expires_at).bind(renew_at).bind(check_at).bind(new.limits.as_ref().map(Json))
-        .fetch_one(c))?)
+        .bind(new.granted_scopes.as_ref().map(Json)).fetch_one(c))?)
 }
 
 /// Attaches an account to a brand. Returns `false` if it was already attached.
@@ -201,7 +204,7 @@ pub async fn summaries(conn: &mut Conn, brand_id: i64, account_ids: &[i64]) -> R
     let sql = list_sql!(
         conn,
         "
-            SELECT a.id, a.platform, a.name, a.status, a.limits,
+            SELECT a.id, a.platform, a.name, a.status, a.limits, a.granted_scopes,
                 (SELECT s.content FROM snippets s WHERE s.id = b.signature_id) AS signature
             FROM social_accounts a
             JOIN brand_accounts b ON b.account_id = a.id

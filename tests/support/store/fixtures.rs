@@ -166,6 +166,7 @@ pub fn new_account(external_id: &str, token: &str) -> NewAccount {
         token_expires_at: None,
         renewal: None,
         limits: None,
+        granted_scopes: None,
         application: None,
         secrets: SecretString::from(format!("{{\"token\":\"{token}\"}}")),
     }

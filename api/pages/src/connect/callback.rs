@@ -119,11 +119,13 @@ async fn exchange(
 ) -> StepResult {
     let name = platform_name(app, authorization);
     let failed = |error| StepError::of(name, error);
-    let grant = oauth.exchange(attempt, code).await.map_err(failed)?;
+    let mut grant = oauth.exchange(attempt, code).await.map_err(failed)?;
     let missing = missing_purposes(oauth, attempt, &grant);
     if !missing.is_empty() {
         return Err(StepError::MissingPermission(name, missing));
     }
+    // Stored with the account. Scopes that were not requested come from the platform, in any number and length.
+    grant.scopes = Some(grant.granted(&attempt.server));
     let choices = match oauth.choices(&grant).await.map_err(failed)? {
         Choices::NotNeeded => return finish(app, authorization, oauth, &grant, None).await,
         Choices::Of(choices) => choices,

@@ -41,7 +41,7 @@ pub(super) async fn finish(
     let cap = app.plans.get(&plan).and_then(|plan| plan.social_accounts);
     let place =
         Place { workspace_id, brand_id: authorization.brand_id, user_id: authorization.user_id, cap, trace: None };
-    let saved = save_account(&mut tx, app, place, authorization.platform, &connected).await;
+    let saved = save_account(&mut tx, app, place, authorization.platform, &connected, grant.scopes.as_deref()).await;
     let account = saved.map_err(|error| StepError::of_save(name, error))?;
     authorizations::consume(&mut tx, authorization.id, account.id).await?;
     tx.commit().await?;

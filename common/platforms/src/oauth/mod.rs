@@ -220,6 +220,13 @@ impl Grant {
         server.scopes.iter().filter(|requested| !granted.contains(requested)).cloned().collect()
     }
 
+    /// Returns the requested scopes that were granted.
+    pub fn granted(&self, server: &AuthServer) -> Vec<String> {
+        let requested = server.scopes.iter().chain(&server.further_scopes);
+        let is_granted = |scope: &&String| self.scopes.as_ref().is_none_or(|granted| granted.contains(scope));
+        requested.filter(is_granted).cloned().collect()
+    }
+
     /// Returns the account's secrets: the tokens, and the application that they were issued to.
     pub fn secrets(&self) -> Secrets {
         let mut fields = Map::new();

@@ -149,7 +149,7 @@ async fn save(
         cap: cx.plan.social_accounts,
         trace: cx.trace(),
     };
-    let account = save_account(tx, &cx.app, place, platform, connected).await.map_err(|error| match error {
+    let account = save_account(tx, &cx.app, place, platform, connected, None).await.map_err(|error| match error {
         SaveError::Full(cap) => full(cap),
         SaveError::OwnedByOthers => {
             let message = format!("{OWNED_BY_OTHERS} Ask a member of that brand to connect the account to this brand.");

@@ -64,12 +64,14 @@ pub async fn cap_reached(
 }
 
 /// Saves the account, attaches it to the brand and emits `account.connected`. Replaced credentials are revoked.
+/// `granted_scopes` are those of the user's consent, if the account was connected in a browser.
 pub async fn save_account(
     tx: &mut Tx,
     app: &App,
     place: Place<'_>,
     platform: Platform,
     connected: &Connected,
+    granted_scopes: Option<&[String]>,
 ) -> Result<SocialAccount, SaveError> {
     let (workspace, brand) = (place.workspace_id, place.brand_id);
     let platforms = &app.platforms;
@@ -105,6 +107,7 @@ pub async fn save_account(
         token_expires_at: connected.token_expires_at,
         renewal: connected.renewal,
         limits: connected.limits.clone(),
+        granted_scopes: granted_scopes.map(<[String]>::to_vec),
         application: connected.application.clone(),
         secrets: SecretString::from(secrets.expose_json()),
     };

@@ -96,6 +96,7 @@ fn account(id: i64) -> AccountSummary {
         name: "Bakery".to_owned(),
         status: AccountStatus::Active,
         limits: None,
+        granted_scopes: None,
         signature: (id % 2 == 0).then(|| format!("— {id}")),
     }
 }
