@@ -27,6 +27,7 @@ mod link_in_bio;
 mod lists;
 mod media;
 mod pages;
+mod permissions;
 mod post_bulk;
 mod post_duplicate;
 mod post_labels;

@@ -29,6 +29,7 @@ mod meta;
 pub mod metrics;
 pub mod oauth;
 pub mod options;
+pub mod permissions;
 mod pinterest;
 mod reddit;
 mod registry;

@@ -117,10 +117,11 @@ fn is_by_facebook(account: &ConnectorAccount) -> bool {
     account.secrets.get(LOGIN).is_some_and(|login| login.expose_secret() == BY_FACEBOOK)
 }
 
-fn cannot_delete() -> CallError {
+/// Returns the failure of a deletion on an account that was connected with Instagram's own login.
+pub(crate) fn cannot_delete() -> Failure {
     let message = "Instagram lets applications delete posts only on accounts that were connected with Facebook. Delete \
                    the post in Instagram.";
-    CallError::Permanent(Failure::with_code(Category::PlatformRejected, "not_supported", message))
+    Failure::with_code(Category::PlatformRejected, "not_supported", message)
 }
 
 /// Returns the request for one image.
@@ -223,7 +224,7 @@ impl Connector for Instagram {
                 "delete this account's posts",
                 "instagram_manage_contents",
             ),
-            false => return Err(cannot_delete()),
+            false => return Err(CallError::Permanent(cannot_delete())),
         };
         posts::delete(&self.access(account)?, account, id, missing).await
     }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::account::AccountSummary;
 use crier_domain::failure::Failure;
 use crier_domain::post::{PostStatus, Target, TargetStatus};
 use crier_jobs::unpublishing;
-use crier_store::{Tx, targets};
+use crier_platforms::permissions::{self, Action};
+use crier_store::{Tx, accounts, targets};
 
 use super::edit::MAX_ACCOUNTS;
 use super::{PostDetail, TAG, apply, show};
@@ -71,9 +73,11 @@ async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRe
     if published.is_empty() && !chosen.iter().any(|target| target.status.was_published()) {
         return Err(not_editable("The post is not published on these accounts, so it cannot be unpublished."));
     }
+    let account_ids: Vec<i64> = published.iter().map(|target| target.account_id).collect();
+    let accounts = accounts::summaries(tx, post.brand_id, &account_ids).await?;
     let (mut refused, mut deletable) = (Vec::new(), Vec::new());
     for target in published {
-        match unpublishing::refusal(target) {
+        match refusal(target, &accounts) {
             Some(failure) => refused.push((target, failure)),
             None => deletable.push(target),
         }
@@ -103,6 +107,14 @@ fn choose(mut all: Vec<Target>, accounts: Option<&[i64]>) -> Result<Vec<Target>>
     }
     all.retain(|target| accounts.contains(&target.account_id));
     Ok(all)
+}
+
+/// Returns why Crier cannot delete the post of a target. Returns `None` if it can, as far as is known.
+fn refusal(target: &Target, accounts: &[AccountSummary]) -> Option<Failure> {
+    unpublishing::refusal(target).or_else(|| {
+        let account = accounts.iter().find(|account| account.id == target.account_id)?;
+        permissions::refusal(target.platform, account.granted_scopes.as_deref(), Action::Unpublish)
+    })
 }
 
 fn not_editable(message: &'static str) -> ApiError {
