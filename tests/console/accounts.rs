@@ -31,6 +31,9 @@ async fn accounts_and_platforms_are_listed(t: Tenant<'_>, person: ConsoleUser<'_
         )
         .await;
     person.get(&path).await.expect(200, "Expired").expect(200, "It was revoked.");
+    assert!(!person.get(&path).await.has("Not permitted"));
+    t.app.sql("UPDATE social_accounts SET platform = 'threads', granted_scopes = '[\"threads_delete\"]'").await;
+    person.get(&path).await.expect(200, "<dt>Not permitted</dt><dd>threads, first comments</dd>");
     for page in ["0", "-1", "x", "9", "99999999999999999999"] {
         assert_eq!(person.get(&format!("{path}?page={page}")).await.status, 200, "{page}");
     }

@@ -9,6 +9,7 @@ use crier_domain::platform::{Descriptor, Mode, Platform as PlatformKey};
 use crier_endpoints::admission;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes;
+use crier_platforms::permissions::{self, Action};
 use crier_store::account_tokens::{self, AccountAccess};
 use crier_store::{Conn, PageRequest, accounts, applications};
 
@@ -49,6 +50,8 @@ struct Account {
     /// The time at which the access expires. `None` if it does not expire or is renewed automatically.
     expires: Option<Time>,
     error: Option<String>,
+    /// What the account cannot do because permissions are missing. Empty if none are.
+    not_permitted: String,
     /// The name of the signature.
     signature: Option<String>,
     needs_reconnect: bool,
@@ -124,6 +127,7 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
     let ends_at = access.and_then(AccountAccess::ends_at);
     let is_expired = row.status == AccountStatus::Expired;
     let has_connector = visit.app.platforms.get(row.platform).is_some();
+    let not_permitted = not_permitted(&row);
     Account {
         id: row.id,
         platform: Platform::of(row.platform.as_str()),
@@ -133,6 +137,7 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
         connected: visit.time(row.connected_at),
         expires: ends_at.map(|at| visit.time(at)),
         error: row.last_error.filter(|_| is_expired).map(|error| error.message),
+        not_permitted,
         signature: None,
         needs_reconnect: is_expired,
         reconnect: format!("/brands/{brand}/accounts/connect/{}?account={}", row.platform, row.id),
@@ -141,6 +146,18 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
         name: row.name,
         username: row.username,
     }
+}
+
+/// Returns what an account cannot do because permissions are missing.
+fn not_permitted(row: &SocialAccount) -> String {
+    let is_missing =
+        |action: &Action| permissions::refusal(row.platform, row.granted_scopes.as_deref(), *action).is_some();
+    let words = Action::ALL.into_iter().filter(is_missing).map(|action| match action {
+        Action::Thread => "threads",
+        Action::FirstComment => "first comments",
+        Action::Unpublish => "deletion of posts",
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 fn status(status: AccountStatus, ends_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Badge {
