@@ -107,8 +107,7 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
 };
 const SCOPES: PlatformKey = PlatformKey {
     name: "SCOPES",
-    description: "Permissions to request in addition to those for publishing, for metrics and the inbox. docs/platforms.md \
-              lists the names.",
+    description: "Permissions to request in addition to those for publishing. docs/platforms.md lists the names.",
     default: DefaultValue::Text("none"),
     example: "read_insights",
     secret: false,
