@@ -19,6 +19,7 @@ use crate::fields::{PatchField, Problems, steps};
 
 mod lengths;
 mod part;
+mod permissions;
 mod thread;
 
 pub use lengths::TextLengthCache;
@@ -343,7 +344,21 @@ pub fn check_target(
     let subject = thread::Subject { desired, target, account, descriptor, lookup };
     subject.check_thread(measures, &mut checked);
     subject.check_comment(measures, &mut checked);
+    checked.problems.extend(missing_permissions(desired, target, account));
     Some(checked)
+}
+
+/// Returns the permissions that an account lacks for its thread and its first comment.
+fn missing_permissions(desired: &DesiredPost, target: &DesiredTarget, account: &AccountSummary) -> Vec<TargetProblem> {
+    let own = &target.target_override;
+    // A published thread and its comment are final.
+    let has_thread = !target.published && !desired.thread_of(own).is_empty();
+    let has_comment = !target.published && desired.first_comment_of(own).is_some();
+    let missing = permissions::check_permissions(account, has_thread, has_comment).into_iter().map(|problem| {
+        let is_own = if problem.field == "thread" { own.thread.is_some() } else { own.first_comment.is_some() };
+        TargetProblem { field: target.path(is_own, problem.field), code: problem.code, message: problem.message }
+    });
+    missing.collect()
 }
 
 /// Checks the options of a target: whether the required ones are set, and the values of those that the platform knows.
