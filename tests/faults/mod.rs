@@ -32,5 +32,6 @@ mod scaling;
 mod schedulers;
 mod stop;
 mod surge;
+mod threads;
 mod undecodable;
 mod visits;

@@ -3,6 +3,8 @@
 pub mod ai_server;
 pub mod app;
 pub mod balancer;
+pub mod bluesky;
+pub mod call_faults;
 pub mod client;
 pub mod collector;
 pub mod command;
