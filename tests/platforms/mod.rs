@@ -10,6 +10,7 @@ mod facebook;
 mod facebook_comments;
 mod facebook_inbox;
 mod facebook_metrics;
+mod features;
 mod google_business;
 mod google_business_inbox;
 mod guarded;

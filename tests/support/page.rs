@@ -30,8 +30,9 @@ pub fn assert_sections(page: &str, made_by: &str, parts: &[(&str, String)]) {
         std::fs::write(path(page), is).unwrap_or_else(|error| panic!("{page}: {error}"));
         return;
     }
+    let tests = made_by.replace('/', "::");
     for (was, is) in was.lines().zip(is.lines()) {
-        assert_eq!(was, is, "{page} is stale; run: CRIER_TEST_UPDATE=1 cargo test --test it {made_by}");
+        assert_eq!(was, is, "{page} is stale; run: CRIER_TEST_UPDATE=1 cargo test --test it {tests}");
     }
-    assert_eq!(was.len(), is.len(), "{page} is stale; run: CRIER_TEST_UPDATE=1 cargo test --test it {made_by}");
+    assert_eq!(was.len(), is.len(), "{page} is stale; run: CRIER_TEST_UPDATE=1 cargo test --test it {tests}");
 }
