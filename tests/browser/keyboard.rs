@@ -50,7 +50,9 @@ impl Driver {
             }
             reached.push(number);
         }
-        assert_eq!(reached, (0..count).collect::<Vec<_>>(), "{name}: the order of the stops");
+        let missed = (0..count).find(|stop| !reached.contains(stop)).unwrap_or_default();
+        let missed = self.script(&format!("return document.querySelector('[data-stop=\"{missed}\"]').outerHTML")).await;
+        assert_eq!(reached, (0..count).collect::<Vec<_>>(), "{name}: the order of the stops; missed: {missed}");
     }
 
     /// Reloads the page and follows its first link, which skips the navigation; asserts that the next focus is in the

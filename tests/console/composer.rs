@@ -125,7 +125,7 @@ async fn errors_are_shown_beside_the_entered_values(t: Tenant<'_>, person: Conso
     ];
     let page = person.submit(&new_post_path(&t), &new_post_path(&t), &fields).await;
     page.expect(422, "Must be in the future.").expect(422, "As typed </textarea>").expect(422, "2020-01-01T09:30");
-    page.expect(422, &format!("value=\"{account}\" checked"));
+    page.expect(422, &format!("value=\"{account}\" data-thread checked"));
     // The returned form can be submitted.
     let fields = [("content", "As typed"), ("accounts", account.as_str()), ("schedule_type", "draft")];
     person.submit_from(&page, &new_post_path(&t), &fields).await.expect(200, "Draft saved.");

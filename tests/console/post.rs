@@ -123,7 +123,7 @@ async fn a_post_is_duplicated_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
         let composer = person.submit_from(&page, &format!("{}/duplicate", page_of(&t, id)), &[]).await;
         composer.expect(200, "Post duplicated.").expect(200, "Rye bread</textarea>");
         composer.expect(200, "name=\"labels\" value=\"a & b\"");
-        composer.expect(200, &format!("name=\"accounts\" value=\"{account}\" checked"));
+        composer.expect(200, &format!("name=\"accounts\" value=\"{account}\" data-thread checked"));
     }
     assert_eq!(t.app.count_rows("posts WHERE status = 'draft'").await, 1);
 }

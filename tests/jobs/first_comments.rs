@@ -1,5 +1,6 @@
 //! `publish_comment`: the first comment of a post is published at most once, and never changes the post.
 
+use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{FirstCommentStatus, PostStatus, TargetStatus};
 use crier_jobs as definitions;
@@ -68,12 +69,15 @@ async fn a_comment_waits_for_its_delay(w: TestWorker) {
 }
 
 async fn a_failed_comment_leaves_the_post_published(w: TestWorker) {
-    w.listen_at("http://127.0.0.1:1/").await;
+    w.listen_for("http://127.0.0.1:1/", EventName::ALL).await;
     w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(permanent())]);
     let (post, target, job) = publish(&w).await;
     w.engine.run(job).await;
     let comment = w.comment(target).await;
-    assert_eq!((comment.status, comment.error.unwrap().code.as_str()), (FirstCommentStatus::Failed, "platform_rejected"));
+    assert_eq!(
+        (comment.status, comment.error.unwrap().code.as_str()),
+        (FirstCommentStatus::Failed, "platform_rejected")
+    );
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     assert_eq!((w.post_status(post).await, w.state(job).await), (PostStatus::Published, JobState::Done));
     assert_eq!(w.events().await, ["post.published", "post.first_comment_failed"]);

@@ -67,7 +67,8 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         "sendMessage" => {
             server.sent.push(body.clone());
-            let chat = json!({ "id": body["chat_id"], "type": "supergroup", "username": "talk" });
+            let id: i64 = body["chat_id"].to_string().trim_matches('"').parse().expect("an id");
+            let chat = json!({ "id": id, "type": "supergroup", "username": "talk" });
             result(json!({ "message_id": 900 + server.sent.len(), "chat": chat }))
         }
         "sendPhoto" => {

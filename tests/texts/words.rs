@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// The verbs that begin the summary of an endpoint.
-pub const IMPERATIVES: [&str; 28] = [
+pub const IMPERATIVES: [&str; 29] = [
     "Add",
     "Approve",
     "Assign",
@@ -29,6 +29,7 @@ pub const IMPERATIVES: [&str; 28] = [
     "Rotate",
     "Send",
     "Set",
+    "Split",
     "Submit",
     "Sync",
     "Update",

@@ -12,9 +12,10 @@ use crier_platforms::text;
 use serde_json::json;
 
 use super::composer_card::card_request;
+use super::composer_images::Chosen;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_thread::has_threads;
-use super::composer_view::{Chosen, load_accounts};
+use super::composer_view::load_accounts;
 use super::post_preview::PostPreview;
 use super::post_rows::chip;
 use super::shared::AccountChip;

@@ -1,6 +1,5 @@
 //! The page of the composer.
 
-use std::collections::{BTreeSet, HashMap};
 
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
@@ -18,8 +17,10 @@ use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
 use super::composer_check::{Check, check};
+use super::composer_images::{AccountImages, Chosen, Offered};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
-use super::composer_thread::{CommentFields, ThreadFields, has_threads};
+use super::composer_thread::has_threads;
+use super::composer_thread_fields::{CommentFields, ThreadFields};
 use super::post_labels::suggested_labels;
 use super::post_options::{choice_label, label_and_hint};
 use super::post_rows::{chip, image};
@@ -31,8 +32,6 @@ use super::visit::{PageReply, Visit};
 const MAX_ACCOUNTS: i64 = 100;
 /// If the brand has more accounts than this, only the chosen ones have a section in the form.
 const MAX_PARTS: usize = 40;
-/// The maximum number of chosen images that are shown, for the post and all its accounts.
-const MAX_CHOSEN: usize = 200;
 /// The maximum number of snippets to choose from, the newest ones.
 const MAX_SNIPPETS: usize = 200;
 /// The number of images per page of the library.
@@ -127,18 +126,6 @@ struct ComposerAccount {
     is_open: bool,
     /// Whether the text has the focus when the page opens.
     has_focus: bool,
-}
-
-/// The images of an account, or of a part of the thread.
-pub enum AccountImages {
-    /// The images of the post.
-    Same,
-    Own(Vec<Image>),
-    /// The user is choosing them: the current ones, and others.
-    Picking {
-        own: Vec<Image>,
-        others: Vec<Image>,
-    },
 }
 
 /// An option of a platform, in addition to text and images.
@@ -287,62 +274,6 @@ pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput
     let others: Vec<i64> = input.accounts.iter().copied().filter(missing).collect();
     found.extend(accounts::find_many(conn, brand, &others).await?);
     Ok(found)
-}
-
-/// The chosen images of the post and of its accounts, by ID.
-pub struct Chosen(HashMap<i64, Image>);
-
-impl Chosen {
-    pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Self> {
-        let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
-        let cards = input.overrides.iter().filter_map(|own| own.link_card_field("media_id").parse::<i64>().ok());
-        let parts = input.thread.iter().flat_map(|part| &part.media);
-        let all = input.media.iter().chain(own).chain(parts).copied().chain(cards);
-        let ids: BTreeSet<i64> = all.take(MAX_CHOSEN).collect();
-        let ids: Vec<i64> = ids.into_iter().collect();
-        let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
-        Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
-    }
-
-    /// Returns the images with these IDs, in order. Deleted images are omitted.
-    pub fn of(&self, ids: &[i64]) -> Vec<Image> {
-        ids.iter().filter_map(|id| self.0.get(id).cloned()).collect()
-    }
-}
-
-/// The accounts and images to choose from.
-pub struct Offered {
-    /// The number of accounts.
-    accounts: usize,
-    chosen: Chosen,
-    /// A page of the library.
-    library: Vec<Image>,
-}
-
-impl Offered {
-    /// Returns the images of the library's page without those with these IDs.
-    fn library_without(&self, ids: &[i64]) -> Vec<Image> {
-        self.library.iter().filter(|image| !ids.contains(&image.id)).cloned().collect()
-    }
-
-    fn for_account(&self, account_override: &AccountOverride, input: &ComposerInput) -> AccountImages {
-        match &account_override.media {
-            Some(ids) => self.images(ids, input.picking == Some(account_override.account_id), input),
-            None => AccountImages::Same,
-        }
-    }
-
-    /// Returns the images with these IDs, and those to choose from if the user is choosing them.
-    pub fn images(&self, ids: &[i64], is_picking: bool, input: &ComposerInput) -> AccountImages {
-        let own = self.chosen.of(ids);
-        if !is_picking {
-            return AccountImages::Own(own);
-        }
-        let of_post: Vec<i64> = input.media.iter().copied().filter(|id| !ids.contains(id)).collect();
-        let mut others = self.chosen.of(&of_post);
-        others.extend(self.library_without(&[ids, &of_post].concat()));
-        AccountImages::Picking { own, others }
-    }
 }
 
 /// The source of the values in the form.

@@ -12,7 +12,7 @@ use crier_store::{Conn, accounts, first_comments, media, posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
-use super::composer_thread::delay_label;
+use super::composer_thread_fields::delay_label;
 use super::post_labels::label_links;
 use super::post_metrics::{self, MetricsRow};
 use super::post_rows::{chip, image};

@@ -156,7 +156,7 @@ mod tests {
         let of_blob = json!({ "$link": "bafkreiccldh766hwcnuxnf2wh6jgzepf2nlu2lvcllt63eww5p6chi4ity" });
         let blob = json!({ "$type": "blob", "ref": of_blob, "mimeType": "image/jpeg", "size": 10_000 });
         let bytes = "a26161d82a5825000171122065062a5a5a00fc16d73c6944237ccbc15b1c4a7234489336891d091741a239d0\
-                     6163a463726566d82a582500015512204258cff78f613697697563f926c91e5d3574d2ea25ae7ed92d6ebfc23a3889e\
+                     6163a463726566d82a582500015512204258cfff78f613697697563f926c91e5d3574d2ea25ae7ed92d6ebfc23a3889e\
                      6473697a6519271065247479706564626c6f62686d696d65547970656a696d6167652f6a706567";
         assert_eq!(encoded(&json!({ "a": link, "c": blob })), bytes);
     }

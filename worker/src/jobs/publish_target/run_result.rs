@@ -261,6 +261,7 @@ impl TargetResult {
         now: DateTime<Utc>,
     ) -> targets::TargetOutcome {
         let target = &self.target;
+        let is_thread = !target.thread(post).is_empty();
         match outcome {
             CallOutcome::Published(published) => self.published(post, published, now),
             CallOutcome::Retry { .. } => targets::TargetOutcome {
@@ -282,7 +283,9 @@ impl TargetResult {
                     next_attempt_at: None,
                     published_at: None,
                     call_open: outcome.is_open(),
-                    published_parts: None,
+                    // The marker of a thread that failed must not be used again: a platform that publishes threads at
+                    // once has a key for each part in it, and the next attempt may have more parts or fewer.
+                    published_parts: (is_thread && !outcome.is_open()).then(|| target.published_parts.clone()),
                 }
             }
         }
