@@ -22,6 +22,8 @@ pub enum BenchCommand {
     /// Measure webhooks, from the request to the endpoint. Takes ten minutes.
     #[command(
         after_help = concat!(
+            "A message through the API is a created brand. After every 900 brands, the clients continue in another \
+             workspace.\n\n",
             "Examples:\n",
             "  crier-bench webhooks\n",
             "  crier-bench webhooks --only throughput,backlog --messages 5000\n",

@@ -13,6 +13,7 @@ fn expected() -> Names {
     let mut all = Vec::new();
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
     of("machine", MACHINE);
+    of("machine", &["message"]);
     of("memory", &["idle", "20 deliveries pending", "while they run, peak"]);
     for endpoints in ["1 endpoint", "5 endpoints"] {
         for clients in ["1 client", "32 clients", "100 clients"] {

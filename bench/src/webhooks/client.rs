@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use super::super::connection::Connection;
 use super::super::{BenchError, fail};
 use super::arrivals::name_of;
+use super::tenant;
 
 /// A message that was accepted.
 #[derive(Debug)]
@@ -33,22 +34,24 @@ pub struct Rate {
     pub interval: Duration,
 }
 
-/// Creates a brand for each message, over connections that are opened before the first request.
+/// Creates a brand for each message, over connections that are opened before the first request. Each key is of another
+/// tenant, and serves the next [`tenant::MESSAGES`] messages; message 0 has the first key.
 pub async fn send(
     runtime: &Handle,
     address: SocketAddr,
-    key: &SecretString,
+    keys: &[SecretString],
     messages: Range<u32>,
     rate: Rate,
 ) -> Result<Vec<SentMessage>, BenchError> {
     let clients = rate.clients.min(messages.end - messages.start);
     let begin = Arc::new(Barrier::new(usize::try_from(clients).unwrap_or(usize::MAX)));
     let next = Arc::new(AtomicU32::new(messages.start));
+    let keys: Arc<[SecretString]> = keys.into();
     // Makes idempotency keys unique, so that no response of an earlier run is replayed.
     let run = crier_base::random::u64();
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
-        let (begin, next, key, messages) = (begin.clone(), next.clone(), key.clone(), messages.clone());
+        let (begin, next, keys, messages) = (begin.clone(), next.clone(), keys.clone(), messages.clone());
         let client = async move {
             let mut connection = Connection::open(address).await?;
             begin.wait().await;
@@ -60,7 +63,8 @@ pub async fn send(
                 }
                 let due = began + rate.interval * (message - messages.start);
                 tokio::time::sleep_until(due.into()).await;
-                sent.push(create_brand(&mut connection, &key, run, message).await?);
+                let key = &keys[(message / tenant::MESSAGES) as usize % keys.len()];
+                sent.push(create_brand(&mut connection, key, run, message).await?);
             }
         };
         tasks.spawn_on(client, runtime);

@@ -38,11 +38,11 @@ pub async fn run(bench: &Bench) -> Figures {
 
 async fn round(bench: &Bench, fault: Fault) -> Result<Round, BenchError> {
     let receiver = Receiver::start().await?;
-    let service = Service::start(bench, &receiver, 1).await?;
-    let Some(environment) = service.environment() else { return fail("a peer has no second user") };
     let messages = (MESSAGES_PER_SECOND * bench.args.seconds / bench.args.rounds).max(1);
-    // Warm up.
     let (from, to) = (WARM_UP_MESSAGES, WARM_UP_MESSAGES + messages);
+    let service = Service::start(bench, &receiver, 1, to + messages).await?;
+    let Some(environment) = service.environment() else { return fail("a peer has no second user") };
+    // Warm up.
     send_at_low_rate(&service, &receiver, 0..from).await?;
     let (_, alone) = send_at_low_rate(&service, &receiver, from..to).await?;
 

@@ -19,8 +19,9 @@ const CLIENTS: u32 = 16;
 
 pub async fn run(bench: &Bench) -> Figures {
     let receiver = Receiver::start().await?;
-    let service = Service::start(bench, &receiver, 1).await?;
-    let (sent, delivered) = send_at_low_rate(&service, &receiver, 0..MESSAGES_PER_SECOND * bench.args.seconds).await?;
+    let messages = MESSAGES_PER_SECOND * bench.args.seconds;
+    let service = Service::start(bench, &receiver, 1, messages).await?;
+    let (sent, delivered) = send_at_low_rate(&service, &receiver, 0..messages).await?;
     service.wait_until_settled().await?;
     service.stop().await;
     receiver.arrivals.check()?;

@@ -4,12 +4,16 @@
 //! ([`super::external_runtime`]), use HTTP/1.1 with keep-alive and do almost nothing, but share the machine's CPUs. A lost
 //! or duplicate delivery is an error. In `throughput` and `latency` a peer can replace Crier.
 //!
+//! A message through the API is a created brand. After [`tenant::MESSAGES`] brands, the clients continue with another
+//! tenant, which has its own webhooks with the same URLs.
+//!
 //! **To add a measurement:** add its word to [`WebhookMeasurement`], a file here with a `run(&Bench)` that returns
 //! [`Figures`], an arm in [`Suite::measure`], and its figures in `tests/bench/webhooks.rs`.
 
 use crier_domain::job::JobKind;
 
 use super::environment::BenchEnvironment;
+use super::figure::Figure;
 use super::roles::{self, BenchRoles};
 use super::{BenchError, Figures, Suite, api, fail, figure};
 use crate::args::{BenchOptions, BenchWebhooks, WebhookMeasurement};
@@ -38,6 +42,8 @@ impl Suite for BenchWebhooks {
             return of_a_peer(bench, peer).await;
         }
         let mut figures = figure::machine_figures(&*bench.create_environment().await?).await?;
+        let message = format!("a brand created through the API; a new workspace after every {}", tenant::MESSAGES);
+        figures.push(Figure::word("machine", "message", message));
         let measure = async |measurement| match measurement {
             WebhookMeasurement::Memory => memory::run(bench).await,
             WebhookMeasurement::Throughput => throughput::run(bench).await,

@@ -22,11 +22,11 @@ use super::super::{BenchError, Result};
 use super::Bench;
 use super::client::{self, Rate, SentMessage};
 use super::receiver::Receiver;
-use super::tenant::Tenant;
+use super::tenant::{self, Tenant};
 
 pub struct Service {
     address: SocketAddr,
-    key: SecretString,
+    keys: Vec<SecretString>,
     crier: Option<Crier>,
 }
 
@@ -39,19 +39,27 @@ struct Crier {
 }
 
 impl Service {
-    /// Starts the service with a user whose endpoints are the receiver's.
-    pub async fn start(bench: &Bench, receiver: &Receiver, endpoints: u32) -> std::result::Result<Self, BenchError> {
+    /// Starts the service with enough tenants for this many messages. The endpoints of each are the receiver's.
+    pub async fn start(
+        bench: &Bench,
+        receiver: &Receiver,
+        endpoints: u32,
+        messages: u32,
+    ) -> std::result::Result<Self, BenchError> {
         let urls = receiver.urls(endpoints);
         if let Some(address) = bench.args.peer {
             Connection::open(address).await?.request_json(Method::PUT, "/endpoints", &json!(urls)).await?;
-            return Ok(Self { address, key: SecretString::from("none"), crier: None });
+            return Ok(Self { address, keys: vec![SecretString::from("none")], crier: None });
         }
         let environment = bench.create_environment().await?;
-        let key = Tenant::create(environment.api(), "good", &urls).await?.key;
+        let mut keys = Vec::new();
+        for number in 0..messages.div_ceil(tenant::MESSAGES).max(1) {
+            keys.push(Tenant::create(environment.api(), &format!("good-{number}"), &urls).await?.key);
+        }
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         let address = listen(&bench.config, &environment, &mut api, stop.clone()).await?;
         let roles = bench.roles(&environment)?;
-        Ok(Self { address, key, crier: Some(Crier { environment, roles, api, stop }) })
+        Ok(Self { address, keys, crier: Some(Crier { environment, roles, api, stop }) })
     }
 
     /// Sends messages from the clients' thread.
@@ -61,7 +69,7 @@ impl Service {
         messages: Range<u32>,
         rate: Rate,
     ) -> std::result::Result<Vec<SentMessage>, BenchError> {
-        client::send(&receiver.external.runtime, self.address, &self.key, messages, rate).await
+        client::send(&receiver.external.runtime, self.address, &self.keys, messages, rate).await
     }
 
     pub fn environment(&self) -> Option<&Arc<BenchEnvironment>> {

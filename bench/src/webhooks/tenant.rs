@@ -1,4 +1,4 @@
-//! A user with a brand, a key and endpoints that receive the events of every brand.
+//! A user with a workspace, a brand, a key and endpoints that receive the events of every brand of the workspace.
 
 use std::ops::Range;
 
@@ -15,6 +15,9 @@ use serde_json::json;
 use super::super::BenchError;
 use super::arrivals::name_of;
 
+/// The maximum number of messages that a tenant sends through the API. Each creates a brand, and a workspace has at most
+/// [`crier_domain::brand::MAX_BRANDS`].
+pub const MESSAGES: u32 = 900;
 /// The maximum number of deliveries per transaction.
 const CHUNK: usize = 1_000;
 

@@ -1,4 +1,4 @@
-//! Messages through the API, from clients without pauses, until the last delivery.
+//! Messages through the API, from clients without pauses, until the last delivery. One tenant at a time sends them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn measure(bench: &Bench, endpoints: u32, clients: u32) -> Figures {
     let point = format!("{}, {}", format_count(endpoints, "endpoint"), format_count(clients, "client"));
     bench.show_progress(format_args!("throughput: {messages} messages, {point}"));
     let receiver = Receiver::start().await?;
-    let service = Service::start(bench, &receiver, endpoints).await?;
+    let service = Service::start(bench, &receiver, endpoints, messages).await?;
     let sent = service.send(&receiver, 0..messages, Rate { clients, interval: Duration::ZERO }).await?;
     let count = deliveries(messages, endpoints);
     receiver.arrivals.wait(count).await?;
