@@ -38,11 +38,14 @@ pub struct Figure {
     pub figure: String,
     pub value: Value,
     pub unit: &'static str,
+    /// The value must be less, in the same unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<f64>,
 }
 
 impl Figure {
     fn new(measurement: &'static str, figure: impl Into<String>, value: impl Into<Value>, unit: &'static str) -> Self {
-        Self { measurement, figure: figure.into(), value: value.into(), unit }
+        Self { measurement, figure: figure.into(), value: value.into(), unit, goal: None }
     }
 
     pub fn word(measurement: &'static str, figure: impl Into<String>, word: impl Into<String>) -> Self {
@@ -79,6 +82,11 @@ impl Figure {
 
     pub fn time(measurement: &'static str, figure: impl Into<String>, time: Duration) -> Self {
         Self::new(measurement, figure, round(time.as_secs_f64() * 1e3, 1e4), "ms")
+    }
+
+    /// Sets the goal of a time.
+    pub fn with_goal(self, goal: Duration) -> Self {
+        Self { goal: Some(goal.as_secs_f64() * 1e3), ..self }
     }
 
     pub fn ratio(measurement: &'static str, figure: impl Into<String>, of: Duration, to: Duration) -> Self {
@@ -120,7 +128,12 @@ impl Figure {
 
     fn formatted(&self) -> String {
         match (&self.value, self.unit) {
-            (Value::Number(number), unit) => format_quantity(number.as_f64().unwrap_or_default(), unit),
+            (Value::Number(number), unit) => {
+                let value = number.as_f64().unwrap_or_default();
+                let missed = self.goal.filter(|goal| value >= *goal);
+                let note = missed.map(|goal| format!(" (misses the goal of {})", format_quantity(goal, unit)));
+                format_quantity(value, unit) + &note.unwrap_or_default()
+            }
             (Value::String(word), _) => word.clone(),
             (other, _) => other.to_string(),
         }
@@ -219,6 +232,14 @@ mod tests {
             [(0.25, "ms"), (2.5, "ms"), (250.0, "ms"), (2_500.0, "ms"), (5.3e7, "bytes"), (12_345.6, "jobs/s")];
         let texts = values.map(|(value, unit)| format_quantity(value, unit));
         assert_eq!(texts, ["250 µs", "2.50 ms", "250 ms", "2.50 s", "53.0 MB", "12346 jobs/s"]);
+    }
+
+    #[test]
+    fn missed_goals_are_marked() {
+        let goal = Duration::from_millis(50);
+        let texts =
+            [49, 50].map(|ms| Figure::time("posts", "p95", Duration::from_millis(ms)).with_goal(goal).formatted());
+        assert_eq!(texts, ["49 ms", "50 ms (misses the goal of 50 ms)"]);
     }
 
     #[test]

@@ -42,11 +42,13 @@ mod jobs;
 mod media;
 mod memory;
 mod pages;
+mod posts;
 mod replicas;
 mod reports;
 mod requests;
 mod resident;
 mod roles;
+mod sample_text;
 mod sandbox_accounts;
 mod service;
 mod webhooks;
@@ -117,6 +119,7 @@ fn run(config: Config, command: BenchCommand) -> Result {
         BenchCommand::Media(args) => run_suite(config, args),
         BenchCommand::Pages(args) => run_suite(config, args),
         BenchCommand::Inbox(args) => run_suite(config, args),
+        BenchCommand::Posts(args) => run_suite(config, args),
         BenchCommand::Analytics(args) => run_suite(config, args),
         BenchCommand::Reports(args) => run_suite(config, args),
         BenchCommand::Cost(args) => run_suite(config, args),

@@ -19,6 +19,7 @@ mod inbox;
 mod jobs;
 mod media;
 mod pages;
+mod posts;
 mod replicas;
 mod reports;
 mod requests;

@@ -12,7 +12,7 @@ use crier_store::{PageRequest, users};
 
 use super::super::environment::BenchEnvironment;
 use super::super::figure::{Figure, percentile};
-use super::super::{BenchError, Figures, fail};
+use super::super::{BenchError, Figures, fail, sample_text};
 use super::Bench;
 use super::sample::{SampleInbox, run_maintenance};
 
@@ -20,8 +20,6 @@ const NAME: &str = "lists";
 const PER_PAGE: i64 = 20;
 /// Conversations per transaction.
 const CHUNK: usize = 500;
-/// The number of distinct words in the messages. The n-th is about 1/n as frequent as the first.
-const VOCABULARY: u64 = 20_000;
 
 /// A measured list: its name, a search, a filter, and the page: 0 for the first, 1 for the last.
 type Case = (&'static str, &'static str, fn() -> ConversationFilter, f64);
@@ -105,25 +103,10 @@ async fn measure(
     Ok(vec![median, Figure::time(NAME, format!("{name}, p95"), percentile(times, 95))])
 }
 
-/// Returns a pseudo-random number, the same in each run.
-fn mixed(n: u64) -> u64 {
-    let mut x = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
 /// Returns the text of a message: eight words, some of which are frequent.
 fn text(conversation: i64, message: i64) -> String {
     let seed = conversation.unsigned_abs().wrapping_mul(1_000).wrapping_add(message.unsigned_abs());
-    let mut text = String::from("hello");
-    for place in 0..7 {
-        // Roughly the distribution of a natural language: the rank is exponential in a uniform number.
-        let uniform = (mixed(seed.wrapping_mul(7).wrapping_add(place)) % 10_000) as f64 / 10_000.0;
-        let rank = (VOCABULARY as f64).powf(uniform) as u64;
-        text.push(' ');
-        text.push_str(&word(rank));
-    }
+    let mut text = format!("hello {}", sample_text::words(seed, 7));
     if conversation % 10_000 == 77 && message == 0 {
         text.push_str(" unicorn");
     }
@@ -131,19 +114,4 @@ fn text(conversation: i64, message: i64) -> String {
         text.push_str(" 東京都の注文はいつ届きますか");
     }
     text
-}
-
-/// Returns the word of a rank: syllables of a consonant and a vowel.
-fn word(rank: u64) -> String {
-    const CONSONANTS: &[u8] = b"bcdfghklmnprstvw";
-    const VOWELS: &[u8] = b"aeiou";
-    let (mut n, mut word) = (mixed(rank), String::new());
-    for _ in 0..3 {
-        for letters in [CONSONANTS, VOWELS] {
-            let count = letters.len() as u64;
-            word.push(letters[usize::try_from(n % count).unwrap_or(0)] as char);
-            n /= count;
-        }
-    }
-    word
 }
