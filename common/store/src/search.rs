@@ -134,6 +134,12 @@ impl<'a> Query<'a> {
         format!("${}", self.binds.len())
     }
 
+    /// Adds binds for words, and returns their placeholders as an SQL list.
+    fn bind_words(&mut self, words: &'a [String]) -> String {
+        let placeholders: Vec<String> = words.iter().map(|word| self.bind(Bind::Text(word))).collect();
+        placeholders.join(", ")
+    }
+
     /// Returns the conditions of the filters that are set. The list's index has all of their columns.
     fn filters(&mut self) -> String {
         let search = self.search;
@@ -160,17 +166,18 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Returns the same query for a set that is read whole although it is large. The entries of a single word are in the
-    /// order of the IDs, so that Postgres can merge them with the list.
+    /// Returns the same query for a set that is read whole although it is large. It names the words: if Postgres joins
+    /// the set by a look-up for each record, a range would be read whole each time. The entries of a single word are in
+    /// the order of the IDs, so that Postgres can merge them with the list.
     fn large_set(&mut self, set: &'a Set<'a>) -> String {
         let SearchedTable { id_column, words: table, .. } = self.search.table;
-        if let Set::Words { words: Some(words), .. } = set
-            && let [word] = words.as_slice()
-        {
-            let word = self.bind(Bind::Text(word));
-            return format!("SELECT {id_column} FROM {table} WHERE brand_id = $1 AND word = {word}");
+        match set {
+            Set::Words { words: Some(words), .. } if !words.is_empty() => {
+                let words = self.bind_words(words);
+                format!("SELECT {id_column} FROM {table} WHERE brand_id = $1 AND word IN ({words})")
+            }
+            _ => self.set(set),
         }
-        self.set(set)
     }
 
     /// Returns the condition that the record `r` is in a set, as a look-up by the set's key. Returns `None` if that
@@ -195,15 +202,14 @@ impl<'a> Query<'a> {
                 if words.is_empty() {
                     return Some("1 = 0".to_owned());
                 }
-                let words: Vec<String> = words.iter().map(|word| self.bind(Bind::Text(word))).collect();
+                let words = self.bind_words(words);
                 Some(format!(
                     "EXISTS (
                         SELECT 1
                         FROM {words_table} w
-                        WHERE w.brand_id = $1 AND w.word IN ({}) AND w.{id_column} = r.id
+                        WHERE w.brand_id = $1 AND w.word IN ({words}) AND w.{id_column} = r.id
                         {LOOK_UP}
-                    )",
-                    words.join(", ")
+                    )"
                 ))
             }
         }
