@@ -130,9 +130,15 @@ async fn only_posts_that_reach_the_account_are_compared(app: TestApp) {
     let both = create(&t, json!({ "content": TEXT, "accounts": [account, other], "schedule_type": "now" })).await;
     assert_eq!(codes(&t, draft.clone()).await, ["same_text", "other_post"], "it is being published");
     app.end_post(both, "partially_published", &["failed", "published"]).await;
-    assert!(codes(&t, draft).await.is_empty());
+    assert!(codes(&t, draft.clone()).await.is_empty());
     let of_other = json!({ "content": TEXT, "accounts": [other] });
     assert_eq!(codes(&t, of_other).await, ["same_text", "other_post"]);
+
+    // A target that was deleted from its platform.
+    let unpublished = publish(&t, account, TEXT).await;
+    assert_eq!(codes(&t, draft.clone()).await, ["same_text", "other_post"]);
+    app.end_post(unpublished, "published", &["unpublished"]).await;
+    assert!(codes(&t, draft).await.is_empty());
 
     // Posts without a text have nothing to compare.
     let image = t.upload("a.png", &images::png(20, 20), &[]).await.data(201)["id"].clone();

@@ -67,7 +67,7 @@ const FOUND: &str = "
             JOIN new_target ON new_account = t.account_id
             WHERE c.id = c.id + 0
                 AND p.status IN ('scheduled', 'publishing', 'published', 'partially_published')
-                AND t.status <> 'failed'
+                AND t.status NOT IN ('failed', 'unpublished')
                 AND p.id <> $4
         ) AS nearby
         WHERE at >= $2 AND at <= $3 AND (has_same_text OR at >= $5 AND at <= $6)
