@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 #[derive(Args, Debug, Clone, Copy)]
 pub struct ResumeArgs {
-    /// The action for overdue posts, replies and emails, which may have been sent after the backup was made.
+    /// The action for overdue posts, comments, deletions, replies and emails, which may have been completed already.
     #[arg(long)]
     pub overdue: Option<Overdue>,
 }
@@ -13,6 +13,6 @@ pub struct ResumeArgs {
 pub enum Overdue {
     /// Mark them as failed, because the operator canceled them.
     Cancel,
-    /// Send them now.
+    /// Start them now.
     Publish,
 }

@@ -53,7 +53,8 @@ impl Installation {
         std::fs::remove_dir_all(self.files().parent().expect("the data directory")).expect("it is gone");
         let output = self.command(&["restore", "monday.tar"]);
         assert!(
-            output.contains("Publishing, replies and emails are held") && output.contains("crier resume"),
+            output.contains("Publishing, comments, deletions, replies and emails are held")
+                && output.contains("crier resume"),
             "{output}"
         );
         self.start_all().await;
@@ -72,12 +73,15 @@ async fn scheduled_posts_are_published_once_after_a_restore() {
     // The operator must choose what happens to overdue posts: without `--overdue`, the command fails.
     make_overdue(&crier, TimeDelta::days(3)).await;
     let output = crier.try_command(&["resume"], &[]);
-    assert!(output.expect_failure(1).contains("Posts: 1, replies and emails: 0. They are overdue"), "{output:?}");
+    assert!(
+        output.expect_failure(1).contains("Posts: 1; comments, deletions, replies and emails: 0. They are overdue"),
+        "{output:?}"
+    );
     assert!(output.out.contains("scheduled"), "{output:?}");
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");
 
     let output = crier.command(&["resume", "--overdue", "publish"]);
-    assert!(output.contains("Posts: 1, replies and emails: 0. They are sent now."), "{output}");
+    assert!(output.contains("Posts: 1; comments, deletions, replies and emails: 0. They start now."), "{output}");
     let status = crier.wait_for_post(brand, scheduled).await;
     assert_eq!(status["status"], "published", "{status}");
     assert_eq!(crier.page("demo").await.matches("scheduled").count(), 1);
@@ -126,12 +130,15 @@ async fn running_jobs_of_a_backup_are_recovered_before_resume() {
     );
     crier.execute(&sql).await;
     let output = crier.try_command(&["resume", "--overdue", "publish"], &[]);
-    assert!(output.expect_failure(1).contains("1 posts, replies and emails were being sent"), "{output:?}");
+    assert!(
+        output.expect_failure(1).contains("1 posts, comments, deletions, replies and emails were in progress"),
+        "{output:?}"
+    );
 
     crier.start_all().await;
     until("it was taken over", || async {
         let output = crier.try_command(&["resume"], &[]);
-        output.err.contains("Posts: 1, replies and emails: 0. They are overdue").then_some(())
+        output.err.contains("Posts: 1; comments, deletions, replies and emails: 0. They are overdue").then_some(())
     })
     .await;
     assert!(!crier.page("demo").await.contains("scheduled"), "it is held");

@@ -40,8 +40,8 @@ async fn restore(config: Config, source: &Path) -> Result {
     staging.move_to(&paths)?;
     drop(lock);
     print_line(format_args!(
-        "Restored the backup of {}. Publishing, replies and emails are held, because this installation does not know what \
-         was sent after the backup. Start crier, then review what is overdue: {}",
+        "Restored the backup of {}. Publishing, comments, deletions, replies and emails are held, because this \
+         installation does not know what was completed after the backup. Start crier, then review what is overdue: {}",
         manifest.created_at.format("%F %H:%M UTC"),
         command_line(&config, "resume")
     ));

@@ -33,8 +33,8 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
     let running = count_running(&mut conn, &held).await?;
     if running > 0 {
         return fail(format!(
-            "{running} posts, replies and emails were being sent when the backup was made; start crier and wait a minute \
-             until it has recovered them, then run `crier resume` again"
+            "{running} posts, comments, deletions, replies and emails were in progress when the backup was made; start \
+             crier and wait a minute until it has recovered them, then run `crier resume` again"
         ));
     }
     let now = cx.store.now();
@@ -47,13 +47,13 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
         None => {
             show(posts);
             return fail(format!(
-                "{what} are overdue, and may have been sent after the backup was made. Check the accounts, then choose: \
-                 `crier resume --overdue cancel` marks them as failed, `crier resume --overdue publish` sends them, \
-                 however late they are"
+                "{what} are overdue, and may have been completed after the backup was made. Check the accounts, then \
+                 choose: `crier resume --overdue cancel` marks them as failed, `crier resume --overdue publish` starts \
+                 them, however late they are"
             ));
         }
         Some(Overdue::Cancel) => jobs::change::cancel(cx, &overdue).await?,
-        Some(Overdue::Publish) => print_line(format_args!("{what} are sent now.")),
+        Some(Overdue::Publish) => print_line(format_args!("{what} start now.")),
     }
     let mut tx = cx.store.begin().await?;
     if matches!(args.overdue, Some(Overdue::Publish)) {
@@ -63,16 +63,16 @@ pub async fn run(cx: &Context, args: ResumeArgs) -> Result {
         operate::resume_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;
-    print_line("Resumed publishing, replies and emails.");
+    print_line("Resumed publishing, comments, deletions, replies and emails.");
     Ok(())
 }
 
-/// Describes the number of due posts, and of due replies and emails. A post to several accounts counts once.
+/// Describes the number of due posts, and of everything else that is due. A post to several accounts counts once.
 async fn describe_due(conn: &mut Conn, held: &[JobKind], now: DateTime<Utc>) -> crier_store::Result<String> {
     let posts = if held.contains(&JobKind::PublishTarget) { operate::count_due_posts(conn, now).await? } else { 0 };
     let others: Vec<JobKind> = held.iter().copied().filter(|kind| *kind != JobKind::PublishTarget).collect();
     let others = operate::due_ids(conn, &others, now).await?.len();
-    Ok(format!("Posts: {posts}, replies and emails: {others}. They"))
+    Ok(format!("Posts: {posts}; comments, deletions, replies and emails: {others}. They"))
 }
 
 /// Returns the number of running jobs of these kinds. A restored one belongs to a process that no longer exists. Until it
