@@ -298,6 +298,7 @@ async fn contributors_cannot_publish(app: TestApp) {
     let submitted = json!({ "account_ids": [account], "destination": "approval" });
     assert_eq!(contributor.post(&schedule, submitted).await.data(201)["status"], "pending_approval");
     for (method, path) in [
+        ("POST", "/posts/1/unpublish"),
         ("POST", "/conversations/1/reply"),
         ("POST", "/link-in-bio"),
         ("PUT", "/link-in-bio/1"),
