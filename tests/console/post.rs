@@ -204,9 +204,14 @@ async fn failed_accounts_are_tried_again_once(t: Tenant<'_>, person: ConsoleUser
 async fn a_failed_account_is_edited_and_retried_in_one_step(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (published, failed) = (t.account("demo").await, t.account("second").await);
-    let body = json!({ "content": "Bread", "schedule_type": "now", "accounts": [published, failed] });
+    let planned = json!(app.now() + TimeDelta::hours(2));
+    let body = json!({
+        "content": "Bread", "schedule_type": "scheduled", "scheduled_at": planned, "accounts": [published, failed],
+    });
     let id = create_post(&t, body).await;
     app.end_post(id, "partially_published", &["published", "failed"]).await;
+    app.clock.advance(TimeDelta::hours(3));
+    let planned = read_post(&t, id).await["scheduled_at"].clone();
     let person = ConsoleUser::sign_in(&t).await;
     let (path, edit) = (page_of(&t, id), format!("{}/edit", page_of(&t, id)));
     let link = format!("{edit}?account={failed}");
@@ -226,7 +231,7 @@ async fn a_failed_account_is_edited_and_retried_in_one_step(app: TestApp) {
     }
     let post = read_post(&t, id).await;
     let targets = ["content", "status"].map(|name| [&post["targets"][0][name], &post["targets"][1][name]]);
-    assert_eq!(post["status"], "publishing");
+    assert_eq!((&post["status"], &post["scheduled_at"]), (&json!("publishing"), &planned));
     assert_eq!(targets, [[&Value::Null, &json!("Short bread")], [&json!("published"), &json!("pending")]]);
     assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
 }

@@ -185,6 +185,11 @@ impl PostStatus {
         allowed.then_some(next).ok_or(PostTransitionError { from: self, to: next })
     }
 
+    /// Returns whether publishing has begun, so that the accounts and the time of the post are final.
+    pub const fn has_begun(self) -> bool {
+        !matches!(self, Self::Draft | Self::PendingApproval | Self::Scheduled)
+    }
+
     /// Returns the status of a post whose targets are all terminal; `None` if one is not.
     pub fn of_targets(targets: &[TargetStatus]) -> Option<Self> {
         let published = targets.iter().filter(|s| s.was_published()).count();

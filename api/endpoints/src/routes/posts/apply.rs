@@ -158,7 +158,7 @@ fn decide(
     now: DateTime<Utc>,
 ) -> std::result::Result<Decision, Conflict> {
     let status = desired.status(post.status).ok_or(Conflict::NoSuchTransition(post.status))?;
-    let begun = !matches!(post.status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
+    let begun = post.status.has_begun();
     let rescheduled = status != post.status || desired.scheduled_at != post.scheduled_at;
     if begun && status == post.status && desired.scheduled_at != post.scheduled_at {
         return Err(Conflict::Time);

@@ -292,7 +292,8 @@ impl DesiredPost {
         };
         let schedule_type = change.schedule_type.clone().value();
         let scheduled_at = match schedule_type {
-            Some(ScheduleType::Now) => None,
+            // A retry keeps the time for which the post was scheduled.
+            Some(ScheduleType::Now) => post.scheduled_at.filter(|_| post.status.has_begun()),
             _ => match &change.scheduled_at {
                 PatchField::Omitted => post.scheduled_at,
                 PatchField::Null => None,

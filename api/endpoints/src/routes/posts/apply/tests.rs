@@ -110,6 +110,19 @@ fn schedule_now_retries_only_failed_targets() {
 }
 
 #[test]
+fn schedule_now_keeps_the_time_of_a_retried_post() {
+    for (status, time) in [
+        (PostStatus::Scheduled, None),
+        (PostStatus::Failed, Some(later())),
+        (PostStatus::PartiallyPublished, Some(later())),
+    ] {
+        let planned = Post { scheduled_at: Some(later()), ..post(status) };
+        let desired = DesiredPost::from_change(&planned, &[], &put(Some(ScheduleType::Now)));
+        assert_eq!(desired.scheduled_at, time, "{status}");
+    }
+}
+
+#[test]
 fn published_targets_are_immutable_but_failed_ones_are_not() {
     let current = [target(1, TargetStatus::Published), target(2, TargetStatus::Failed)];
     let post = post(PostStatus::PartiallyPublished);
@@ -246,7 +259,7 @@ proptest! {
     ) {
         let post = post(status);
         // Before publishing begins, all targets of a post are pending.
-        let begun = !matches!(status, PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled);
+        let begun = status.has_begun();
         let current: Vec<TargetState> = (1..).zip(&states).map(|(id, (state, running, open))| {
             let state = if begun { *state } else { PENDING };
             let mut target_state = TargetState { running: *running, ..target(id, state) };
