@@ -67,6 +67,7 @@ pub fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use crier_domain::snippet::parts_with;
     use proptest::prelude::*;
 
     use super::*;
@@ -76,6 +77,14 @@ mod tests {
         assert_eq!(split("Title\n\nBody\nmore"), Parts { title: "Title".into(), body: "Body\nmore".into() });
         assert_eq!(split("One line"), Parts { title: "One line".into(), body: "One line".into() });
         assert_eq!(split(""), Parts { title: String::new(), body: String::new() });
+    }
+
+    #[test]
+    fn a_signature_is_the_body_of_a_text_of_one_line() {
+        let text = parts_with(Some("— Ann"), "Fresh bread").concat();
+        assert_eq!(split(&text), Parts { title: "Fresh bread".into(), body: "— Ann".into() });
+        let signature = parts_with(Some("— Ann"), "").concat();
+        assert_eq!(split(&signature), Parts { title: "— Ann".into(), body: "— Ann".into() });
     }
 
     #[test]
