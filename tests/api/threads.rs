@@ -235,6 +235,13 @@ async fn the_state_of_each_part_is_shown(app: TestApp) {
     assert_eq!((&last["error"], &target["error"]["part"]), (&target["error"], &json!(3)));
     let status = t.get(&format!("{path}/status")).await.data(200);
     assert_eq!(status["targets"][0]["error"], target["error"]);
+    let listed = async || t.get(&t.path("/posts")).await.data(200)[0]["error"].take();
+    assert_eq!((&shown["error"], &listed().await), (&target["error"], &target["error"]));
+    // Without parts on the account, no part is named.
+    t.app.sql("UPDATE post_targets SET thread = '[]'").await;
+    let shown = t.get(&path).await.data(200);
+    assert_eq!((&shown["error"]["part"], &listed().await["part"]), (&Value::Null, &Value::Null));
+    t.app.sql("UPDATE post_targets SET thread = NULL").await;
 
     let again = t.put(&path, json!({ "schedule_type": "now" })).await.data(200);
     let statuses: Vec<&Value> =

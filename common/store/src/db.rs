@@ -166,6 +166,7 @@ impl Conn {
     ///   and `json_each($1)` on SQLite. For a list of ids there is [`list_sql!`](super::jobs::list_sql).
     /// - It writes to several tables: with `WITH` on Postgres, as several statements in one text on SQLite, which has no
     ///   `INSERT`, `UPDATE` or `DELETE` in `WITH`.
+    /// - It calls a function that has another name on the other engine.
     /// - One of the engines would choose a worse plan. Then a comment says which.
     ///
     /// If only a lock differs, there is [`locking_sql!`](super::sql::locking_sql).

@@ -109,14 +109,37 @@ pub struct TargetSummary {
     pub status: TargetStatus,
     #[sqlx(json(nullable))]
     pub error: Option<Failure>,
+    /// The number of parts that are published, if it failed.
+    pub published_parts: Option<i32>,
+    /// The number of its own parts that follow the text, if it failed and has an override for them.
+    pub own_parts: Option<i32>,
 }
 
 /// Returns summaries of the targets of posts, ordered within each post.
 pub async fn target_summaries(conn: &mut Conn, post_ids: &[i64]) -> Result<Vec<TargetSummary>> {
-    let sql = list_sql!(
-        conn,
-        "SELECT post_id, account_id, status, error FROM post_targets WHERE post_id",
-        "ORDER BY position, id"
+    let sql = conn.for_engine(
+        list_sql!(
+            conn,
+            "
+        SELECT post_id, account_id, status, error,
+            CASE WHEN status = 'failed' THEN jsonb_array_length(published_parts) END AS published_parts,
+            CASE WHEN status = 'failed' THEN jsonb_array_length(thread) END AS own_parts
+        FROM post_targets
+        WHERE post_id",
+            "
+        ORDER BY position, id"
+        ),
+        list_sql!(
+            conn,
+            "
+        SELECT post_id, account_id, status, error,
+            CASE WHEN status = 'failed' THEN json_array_length(published_parts) END AS published_parts,
+            CASE WHEN status = 'failed' THEN json_array_length(thread) END AS own_parts
+        FROM post_targets
+        WHERE post_id",
+            "
+        ORDER BY position, id"
+        ),
     );
     let ids = id_list(post_ids);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)

@@ -7,11 +7,13 @@ use crier_domain::access::Scope;
 use crier_domain::post::{self, MAX_LABEL, PostSort, PostStatus};
 use crier_domain::words;
 use crier_store::posts::{self, PostFilter};
-use crier_store::{Conn, Page, PageRequest, targets};
+use crier_store::targets::{self, TargetSummary};
+use crier_store::{Conn, Page, PageRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{PostFields, TAG};
+use super::thread::failed_part_of;
+use super::{PostFields, TAG, TargetError};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::Result;
@@ -153,9 +155,11 @@ impl ListPosts {
 }
 
 impl Post {
-    fn new(p: post::Post, targets: &[targets::TargetSummary]) -> Self {
+    fn new(p: post::Post, targets: &[TargetSummary]) -> Self {
         let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
-        let targets = targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref()));
+        let error = |t: &TargetSummary| Some(TargetError::of(t.error.clone()?, failed_part_of(t, &p)));
+        let errors: Vec<Option<TargetError>> = targets.iter().map(error).collect();
+        let targets = targets.iter().zip(&errors).map(|(t, error)| (t.account_id, t.status, error.as_ref()));
         Self { id, fields: PostFields::new(p, targets), created_at, updated_at }
     }
 }

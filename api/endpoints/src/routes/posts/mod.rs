@@ -239,8 +239,11 @@ fn to_thread(parts: Vec<post::ThreadPart>) -> Vec<ThreadPartBody> {
 }
 
 impl PostFields {
-    /// `targets`: the post's targets in order, each with its account, status and failure.
-    fn new<'a>(p: post::Post, targets: impl Iterator<Item = (i64, TargetStatus, Option<&'a Failure>)> + Clone) -> Self {
+    /// `targets`: the post's targets in order, each with its account, status and error.
+    fn new<'a>(
+        p: post::Post,
+        targets: impl Iterator<Item = (i64, TargetStatus, Option<&'a TargetError>)> + Clone,
+    ) -> Self {
         Self {
             status: p.status,
             content: p.content,
@@ -260,13 +263,13 @@ impl PostFields {
 /// Returns the error of a post: the error of its first failed target, if the post failed or is partially published.
 fn error_of<'a>(
     status: PostStatus,
-    targets: impl IntoIterator<Item = (TargetStatus, Option<&'a Failure>)>,
+    targets: impl IntoIterator<Item = (TargetStatus, Option<&'a TargetError>)>,
 ) -> Option<TargetError> {
     if !matches!(status, PostStatus::Failed | PostStatus::PartiallyPublished) {
         return None;
     }
     let failed = targets.into_iter().find(|(status, _)| *status == TargetStatus::Failed);
-    failed.and_then(|(_, error)| error.cloned()).map(Into::into)
+    failed.and_then(|(_, error)| error.cloned())
 }
 
 impl PostDetail {
@@ -283,13 +286,12 @@ impl PostDetail {
     ) -> Self {
         let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
         let author = p.author_id.zip(p.author_name.take()).map(|(id, name)| Author { id, name });
-        let states: Vec<_> = targets.iter().map(|t| (t.account_id, t.status, t.error.clone())).collect();
         let target = |t: post::Target| {
             let comment = comments.get(&t.id);
             TargetBody::new(t, &p, comment)
         };
-        let targets = targets.into_iter().map(target).collect();
-        let states = states.iter().map(|(account_id, status, error)| (*account_id, *status, error.as_ref()));
+        let targets: Vec<TargetBody> = targets.into_iter().map(target).collect();
+        let states = targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref()));
         Self { id, fields: PostFields::new(p, states), targets, author, created_at, updated_at }
     }
 

@@ -5,6 +5,7 @@ use crier_domain::failure::Failure;
 use crier_domain::post::{
     FirstComment, FirstCommentStatus, PartStatus, Post, StoredFirstComment, Target, TargetStatus, ThreadPart,
 };
+use crier_store::targets::TargetSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,13 @@ fn position_after(parts: usize) -> u32 {
 pub fn failed_part(target: &Target, post: &Post) -> Option<u32> {
     let is_failed = target.status == TargetStatus::Failed && !target.thread(post).is_empty();
     is_failed.then(|| position_after(target.published_parts.len()))
+}
+
+/// Like [`failed_part`], from a summary of the target.
+pub fn failed_part_of(summary: &TargetSummary, post: &Post) -> Option<u32> {
+    let has_parts = summary.own_parts.map_or(!post.thread.is_empty(), |parts| parts > 0);
+    let published = summary.published_parts.filter(|_| has_parts)?;
+    Some(position_after(usize::try_from(published).unwrap_or_default()))
 }
 
 /// Returns the parts of a target. Empty if it is not a thread.
