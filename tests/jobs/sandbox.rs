@@ -334,6 +334,7 @@ async fn parts_and_comments_are_under_their_post(w: TestWorker) {
     let shown = [("two", false), ("three", false), ("comment", true)].map(|(text, own)| (text.to_owned(), own));
     assert_eq!(under(&w, &first).await, shown);
     assert!(under(&w, &other).await.is_empty());
+    assert_eq!(sandbox::count(&mut w.conn().await, HANDLE).await.unwrap(), 2, "only the posts");
     // A repeated call returns the first post, and a lookup finds it.
     assert_eq!(sandbox.publish(&account, &two).await.unwrap(), second);
     assert_eq!(sandbox.reconcile(&account, &two).await.unwrap(), ReconcileResult::Found(second));

@@ -184,9 +184,9 @@ pub enum CommentOutcome {
     Full,
 }
 
-/// Counts the posts of a handle, including the parts of threads and the first comments.
+/// Counts the posts of a handle on its timeline.
 pub async fn count(conn: &mut Conn, handle: &str) -> Result<i64> {
-    const SQL: &str = "SELECT count(*) FROM sandbox_posts WHERE handle = $1";
+    const SQL: &str = "SELECT count(*) FROM sandbox_posts WHERE handle = $1 AND root_id IS NULL";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(handle).fetch_one(c))?)
 }
 

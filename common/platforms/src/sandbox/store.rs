@@ -30,7 +30,7 @@ pub trait SandboxStore: Send + Sync {
     /// no such post.
     async fn delete_post(&self, workspace_id: i64, handle: &str, id: i64) -> Result<bool, SandboxError>;
 
-    /// Counts the posts of a handle, including the parts of threads and the first comments.
+    /// Counts the posts of a handle, without the parts that follow a post and the first comments.
     async fn count_posts(&self, handle: &str) -> Result<i64, SandboxError>;
 
     /// Returns the first comments of a handle after this time and id, in their order, including the replies.
