@@ -152,7 +152,7 @@ async fn one_image_is_a_photo_with_a_caption() {
 }
 
 #[tokio::test]
-async fn several_images_become_an_album_with_all_ids_stored() {
+async fn several_images_become_an_album_with_the_id_of_its_first_message() {
     let server = MockServer::start().await;
     let chat = json!({ "id": -1_001_234, "type": "channel", "username": "news" });
     let result = json!([{ "message_id": 8, "chat": chat }, { "message_id": 9, "chat": chat }]);
@@ -162,7 +162,7 @@ async fn several_images_become_an_album_with_all_ids_stored() {
     outgoing.images = vec![image("cat"), image("dog")];
     assert_eq!(telegram.image_transfer(), ImageTransfer::Inline);
     let published = telegram.publish(&telegram_account(), &outgoing).await.unwrap();
-    let album = Published::new("8,9", Some("https://t.me/news/8".to_owned()));
+    let album = Published::new("8", Some("https://t.me/news/8".to_owned()));
     assert_eq!(published, Published { other_ids: vec!["9".to_owned()], ..album });
     let body = String::from_utf8_lossy(&server.received_requests().await.unwrap()[0].body).into_owned();
     let media = body.lines().find(|line| line.starts_with('[')).expect("the list of media");

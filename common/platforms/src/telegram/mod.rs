@@ -128,11 +128,10 @@ impl Telegram {
                 self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
             }
         };
-        // The ids of all messages are stored, because an album has one message per image.
-        let ids: Vec<String> = messages.iter().map(|m| m.message_id.to_string()).collect();
-        let url = messages.first().and_then(Sent::url);
-        let published = Published::new(ids.join(","), url);
-        Ok(Published { other_ids: ids.into_iter().skip(1).collect(), ..published })
+        // An album has one message per image. Comments name the first one.
+        let mut ids = messages.iter().map(|m| m.message_id.to_string());
+        let published = Published::new(ids.next().unwrap_or_default(), messages.first().and_then(Sent::url));
+        Ok(Published { other_ids: ids.collect(), ..published })
     }
 
     /// Checks that the bot may write to the chat. The error is a sentence for the user who connects it.
@@ -283,10 +282,9 @@ impl AnalyticsConnector for Telegram {
     }
 }
 
-/// Returns the id of the first message of a post: an album has several. `None` if it is not in this chat.
+/// Returns the id of the message of a post, the first one of an album. `None` if it is not in this chat.
 fn first_message(chat: &str, post: &PublishedPart) -> Option<i64> {
-    let first = post.external_id.split(',').next()?;
-    first.parse().ok().filter(|_| is_in_chat(chat, post.url.as_deref()))
+    post.external_id.parse().ok().filter(|_| is_in_chat(chat, post.url.as_deref()))
 }
 
 /// Returns whether a post with this URL is in the chat. Otherwise it is in the group from which the chat was upgraded,

@@ -41,7 +41,7 @@ fn messages_of<'a>(own: &'a str, post: &'a UnpublishPost) -> (&'a str, BTreeSet<
     if let Some((group, message)) = post.external_id.rsplit_once(':') {
         return (group, message.parse::<i64>().into_iter().collect());
     }
-    let ids = post.external_id.split(',').chain(post.other_ids.iter().map(String::as_str));
+    let ids = std::iter::once(&post.external_id).chain(&post.other_ids);
     let ids = ids.filter(|_| is_in_chat(own, post.url.as_deref()));
     (own, ids.filter_map(|id| id.parse().ok()).collect())
 }
