@@ -15,7 +15,7 @@ use crier_platforms::{
 use secrecy::SecretString;
 use serde_json::{Map, json};
 
-use super::support::{clients, now};
+use super::support::{account, clients, now, unpublish_post};
 
 fn registry(config: PlatformsConfig) -> ConnectorRegistry {
     ConnectorRegistry::new(config, &clients(), &Clock::manual(now()))
@@ -169,6 +169,18 @@ fn platforms_that_download_images_take_them_by_url() {
     let connectors = Platform::ALL.iter().filter(downloads).filter_map(|platform| registry.get(*platform));
     let transfers: Vec<ImageTransfer> = connectors.map(|connector| connector.image_transfer()).collect();
     assert!(transfers.len() >= 3 && transfers.iter().all(|one| *one == ImageTransfer::Fetched), "{transfers:?}");
+}
+
+#[tokio::test]
+async fn no_platform_is_called_to_delete_a_post_without_an_id() {
+    let registry = registry(PlatformsConfig::default());
+    for connector in Platform::ALL.iter().filter_map(|platform| registry.get(*platform)) {
+        for id in ["", " "] {
+            let error = connector.unpublish(&account("1", json!({})), &unpublish_post(id)).await.unwrap_err();
+            let CallError::Permanent(failure) = &error else { panic!("{}: {error:?}", connector.descriptor().name) };
+            assert_eq!(failure.code, "external_id_unknown", "{}", connector.descriptor().name);
+        }
+    }
 }
 
 #[test]

@@ -168,6 +168,9 @@ impl Connector for SanitizingConnector {
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        if post.external_id.trim().is_empty() {
+            return Err(unknown_id());
+        }
         self.0.unpublish(account, post).await.map_err(CallError::checked)
     }
 
@@ -529,6 +532,12 @@ fn all_parts(published: Vec<Published>, count: usize) -> Option<Vec<Published>> 
 fn missing_parts() -> CallError {
     let message = "The platform did not return all parts of the thread.";
     CallError::Unknown(Failure::of(Category::PlatformError, message))
+}
+
+/// Returns the error for a post to delete without an id. Its URL could be that of a list of posts.
+fn unknown_id() -> CallError {
+    let message = "The id of the post is unknown, so Crier cannot delete the post. Delete it on the platform.";
+    CallError::Permanent(Failure::with_code(Category::PlatformRejected, "external_id_unknown", message))
 }
 
 fn unstorable_name() -> CallError {
