@@ -22,6 +22,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("events", &["event_types", "subscriptions", "topics"]),
     ("file", &["asset", "attachment", "data", "image", "media", "photo", "picture", "upload"]),
     ("filename", &["file_name", "name"]),
+    ("first_comment", &["comment", "comments", "first_reply"]),
     ("format", &["file_format", "file_type", "type"]),
     ("frequency", &["every", "interval", "period"]),
     ("from", &["after", "since", "start"]),
@@ -69,6 +70,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("status", &["state"]),
     ("tag", &["label", "tags"]),
     ("tags", &["hashtags", "labels"]),
+    ("thread", &["parts", "replies", "thread_parts"]),
     ("timezone", &["tz"]),
     ("title", &["name"]),
     ("to", &["before", "end", "until"]),
@@ -195,7 +197,8 @@ mod tests {
 
     use super::*;
 
-    const POST: &[&str] = &["content", "schedule_type", "scheduled_at", "accounts", "media", "overrides"];
+    const POST: &[&str] =
+        &["content", "schedule_type", "scheduled_at", "accounts", "media", "overrides", "thread", "first_comment"];
 
     fn near(unknown: &str, known: &[&str]) -> Option<String> {
         let known: Vec<KnownName> = known.iter().map(|name| KnownName::new(name)).collect();
@@ -221,6 +224,10 @@ mod tests {
             ("acounts", "accounts"),
             ("accounts[]", "accounts"),
             ("override", "overrides"),
+            ("comment", "first_comment"),
+            ("firstComment", "first_comment"),
+            ("parts", "thread"),
+            ("replies", "thread"),
         ] {
             assert_eq!(near(unknown, POST).as_deref(), Some(known), "{unknown}");
         }
