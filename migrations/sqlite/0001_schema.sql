@@ -256,6 +256,17 @@ create index brand_accounts_account on brand_accounts (account_id);
 -- snippets::is_used; fk.
 create index brand_accounts_signature on brand_accounts (signature_id) where signature_id is not null;
 
+-- The avatars of accounts, as small images for the console.
+create table account_avatars (
+    account_id   integer primary key references social_accounts (id) on delete cascade,
+    -- The URL from which the avatar was last read, successfully or not.
+    url          text not null,
+    -- A JPEG image. Null if the avatar could never be read.
+    image        bytea,
+    -- The time at which to read the avatar again.
+    next_read_at timestamptz not null
+);
+
 -- Applications registered at a platform: for a brand, for a workspace, or for the installation if both are null.
 create table applications (
     id            integer primary key autoincrement,

@@ -9,6 +9,7 @@ mod account_holders;
 mod accounts;
 mod ai_credits;
 mod attempts;
+mod avatars;
 mod bio_pages;
 mod calendar_plans;
 mod content_plans;

@@ -27,6 +27,7 @@ pub mod analytics;
 pub mod applications;
 pub mod articles;
 pub mod authorizations;
+pub mod avatars;
 pub mod batch;
 pub mod bio_pages;
 pub mod brands;
