@@ -4,6 +4,7 @@
 
 mod accounts;
 mod analytics;
+mod avatars;
 mod bio;
 mod calendar;
 mod composer;

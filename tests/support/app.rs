@@ -217,7 +217,9 @@ impl TestApp {
         let public_url = public_url.unwrap_or(&url);
         let library = store.library(public_url);
         let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), public_url);
-        let api = api.with_min_rate(min_rate).with_response_rate(min_rate);
+        // The servers of avatars run on this machine.
+        let avatar_guard = Guard::new(vec!["127.0.0.1/32".parse().expect("a network")]);
+        let api = api.with_min_rate(min_rate).with_response_rate(min_rate).with_avatar_guard(avatar_guard);
         let api = Arc::new(api);
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));

@@ -15,6 +15,7 @@ use crier_store::{Store, StoreError};
 use ipnet::IpNet;
 
 use crate::ai::Ai;
+use crate::avatars::Avatars;
 use crate::bio::Bio;
 use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
@@ -54,6 +55,7 @@ pub struct App {
     pub guard: Guard,
     /// Reads the pages of link cards.
     pub cards: CardReader,
+    pub avatars: Avatars,
     /// The public base URL, without a trailing slash.
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
@@ -96,6 +98,7 @@ impl App {
             ai,
             mailer,
             cards: CardReader::new(guard.clone()),
+            avatars: Avatars::new(guard.clone()),
             guard,
             public_url,
             limiter,
@@ -121,6 +124,12 @@ impl App {
     #[must_use]
     pub fn with_response_rate(self, rate: MinRate) -> Self {
         Self { response_rate: rate, ..self }
+    }
+
+    /// Sets the guard of the requests for avatars.
+    #[must_use]
+    pub fn with_avatar_guard(self, guard: Guard) -> Self {
+        Self { avatars: Avatars::new(guard), ..self }
     }
 
     /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.

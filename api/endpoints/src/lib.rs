@@ -17,6 +17,7 @@ use salvo::routing::filters::PathFilter;
 pub mod admission;
 pub mod ai;
 pub mod app;
+pub mod avatars;
 pub mod bio;
 pub mod context;
 pub mod endpoint;

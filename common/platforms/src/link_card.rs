@@ -186,7 +186,7 @@ impl CardReader {
             match read.await {
                 Ok(found) => found.map(|found| (found, permits)),
                 Err(error) => {
-                    tracing::debug!(%error, "failed to read the page or the image of a link card");
+                    tracing::debug!(%error, "failed to read a page or an image");
                     None
                 }
             }

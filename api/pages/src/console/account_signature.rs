@@ -8,6 +8,7 @@ use crier_store::accounts;
 use http::StatusCode;
 use serde_json::{Map, Value};
 
+use super::avatar::avatar_url;
 use super::post_rows::chip;
 use super::route::{Access, PageRoute};
 use super::shared::{AccountChip, Choice, FieldErrors};
@@ -22,6 +23,8 @@ struct AccountSignature {
     errors: FieldErrors,
     id: i64,
     account: AccountChip,
+    /// The URL of the avatar.
+    avatar: Option<String>,
     /// The first choice is none.
     signatures: Vec<Choice>,
 }
@@ -40,7 +43,8 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let id = visit.id("account").unwrap_or_default();
     let mut conn = visit.app.store.read().await?;
-    let found = accounts::find(&mut conn, visit.brand()?.0.id, id).await?;
+    let brand = visit.brand()?.0.id;
+    let found = accounts::find(&mut conn, brand, id).await?;
     drop(conn);
     let account = found.ok_or_else(|| ApiError::not_found("social account"))?;
     let all = visit.call().read(snippets::list::endpoint(), ()).await?;
@@ -54,6 +58,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         errors,
         id,
         account: chip(&account),
+        avatar: avatar_url(brand, &account),
         signatures: [none].into_iter().chain(own.map(choice)).collect(),
     };
     visit.page_with(status, &view)

@@ -13,6 +13,7 @@ use crier_platforms::permissions::{self, Action};
 use crier_store::account_tokens::{self, AccountAccess};
 use crier_store::{Conn, PageRequest, accounts, applications};
 
+use super::avatar::avatar_url;
 use super::lists;
 use super::paging;
 use super::route::{Access, PageRoute};
@@ -45,6 +46,8 @@ struct Account {
     username: Option<String>,
     kind: String,
     profile_url: Option<String>,
+    /// The URL of the avatar.
+    avatar: Option<String>,
     status: Badge,
     connected: Time,
     /// The time at which the access expires. `None` if it does not expire or is renewed automatically.
@@ -128,12 +131,14 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
     let is_expired = row.status == AccountStatus::Expired;
     let has_connector = visit.app.platforms.get(row.platform).is_some();
     let not_permitted = not_permitted(&row);
+    let avatar = avatar_url(brand, &row);
     Account {
         id: row.id,
         platform: Platform::of(row.platform.as_str()),
         status: status(row.status, ends_at, visit.now),
         kind: row.kind.to_string(),
         profile_url: row.profile_url.filter(|url| url.starts_with("https://") || url.starts_with("http://")),
+        avatar,
         connected: visit.time(row.connected_at),
         expires: ends_at.map(|at| visit.time(at)),
         error: row.last_error.filter(|_| is_expired).map(|error| error.message),

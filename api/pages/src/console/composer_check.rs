@@ -157,8 +157,8 @@ pub async fn check(
             problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
             warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
             notes: notes(&input, account, stored),
-            preview: PostPreview::new(account, &text, chosen.of(media)),
-            chain: chain(&input, account, stored, chosen),
+            preview: PostPreview::new(brand, account, &text, chosen.of(media)),
+            chain: chain(brand, &input, account, stored, chosen),
             card: card_request(&input, account).map(|card| CardSlot {
                 path: format!("/brands/{brand}/posts/card?account={}", account.id),
                 key: format!("{card:?}"),
@@ -184,7 +184,13 @@ fn notes(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>
 }
 
 /// Returns the posts that follow the first part on an account.
-fn chain(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>, chosen: &Chosen) -> Vec<ChainedPost> {
+fn chain(
+    brand: i64,
+    input: &ComposerInput,
+    account: &SocialAccount,
+    stored: Option<&Stored>,
+    chosen: &Chosen,
+) -> Vec<ChainedPost> {
     let descriptor = descriptor(account.platform).with_limits(account.limits.as_ref());
     let thread = input.thread_on(account, stored);
     let mut chain = Vec::new();
@@ -194,7 +200,7 @@ fn chain(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>
             label: format!("Part {} of {}", index + 2, thread.len() + 1),
             length: checked.length,
             limit: checked.limit,
-            preview: PostPreview::new(account, &part.content, chosen.of(&part.media)),
+            preview: PostPreview::new(brand, account, &part.content, chosen.of(&part.media)),
         });
     }
     let comment = input.comment_on(stored.and_then(|stored| stored.target(account.id)));
@@ -204,7 +210,7 @@ fn chain(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>
             label: "First comment".to_owned(),
             length: text::length(account.platform, &text_rules, &comment.content),
             limit: rules.max,
-            preview: PostPreview::new(account, &comment.content, Vec::new()),
+            preview: PostPreview::new(brand, account, &comment.content, Vec::new()),
         });
     }
     chain

@@ -16,6 +16,7 @@ use crier_store::media::{self, MediaFilter};
 use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
+use super::avatar::avatar_url;
 use super::composer_check::{Check, check};
 use super::composer_images::{AccountImages, Chosen, Offered};
 use super::composer_input::{AccountOverride, ComposerInput, OmitAccounts, Stored};
@@ -105,6 +106,8 @@ pub struct Buttons {
 struct ComposerAccount {
     id: i64,
     account: AccountChip,
+    /// The URL of the avatar.
+    avatar: Option<String>,
     checked: bool,
     /// The reason why the account should not be chosen.
     problem: Option<&'static str>,
@@ -192,6 +195,7 @@ impl ComposerAccount {
 
     fn new(
         index: usize,
+        brand: i64,
         account: &SocialAccount,
         input: &ComposerInput,
         stored: Option<&Stored>,
@@ -224,6 +228,7 @@ impl ComposerAccount {
         Self {
             id: account.id,
             account: chip(account),
+            avatar: avatar_url(brand, account),
             checked,
             has_part: offered.accounts <= MAX_PARTS || checked || !account_override.is_empty(),
             has_threads: has_threads(account.platform),
@@ -316,7 +321,7 @@ pub async fn show(
         accounts: accounts
             .iter()
             .enumerate()
-            .map(|(index, account)| ComposerAccount::new(index, account, &input, stored, &offered))
+            .map(|(index, account)| ComposerAccount::new(index, brand, account, &input, stored, &offered))
             .collect(),
         has_more_parts: accounts.len() > MAX_PARTS,
         is_fixed: stored.is_some_and(|stored| stored.omit_accounts() == OmitAccounts::Always),

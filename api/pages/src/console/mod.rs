@@ -34,6 +34,7 @@ mod analytics;
 mod analytics_filter;
 mod analytics_top;
 mod analytics_totals;
+mod avatar;
 mod best_times;
 mod bio;
 mod bio_link;
@@ -116,6 +117,7 @@ fn routes() -> Vec<PageRoute> {
         feed::routes(),
         accounts::routes(),
         account_signature::routes(),
+        avatar::routes(),
         connect::routes(),
         keys::routes(),
         requests::routes(),

@@ -11,6 +11,7 @@ use crier_endpoints::runner::call::Written;
 use crier_store::{Conn, PageRequest, accounts};
 use http::StatusCode;
 
+use super::avatar::avatar_url;
 use super::content_plan::{post_statuses, status};
 use super::post_rows::chip;
 use super::route::PageRoute;
@@ -43,6 +44,8 @@ struct PlanItemPage {
 struct AccountPick {
     id: i64,
     account: AccountChip,
+    /// The URL of the avatar.
+    avatar: Option<String>,
     checked: bool,
     /// The reason why the account cannot be chosen.
     disabled: Option<&'static str>,
@@ -109,7 +112,8 @@ async fn render(visit: &Visit, submitted: SubmittedForm, errors: FieldErrors) ->
 
 async fn picks(visit: &Visit, conn: &mut Conn, submitted: SubmittedForm) -> Result<Vec<AccountPick>> {
     let page = PageRequest { page: 1, per_page: ACCOUNTS };
-    let found = accounts::list(conn, visit.brand()?.0.id, page).await?;
+    let brand = visit.brand()?.0.id;
+    let found = accounts::list(conn, brand, page).await?;
     let chosen = if submitted == SubmittedForm::CreatePost { visit.form.ids("account_ids") } else { Vec::new() };
     let pick = |account: SocialAccount| {
         let is_expired = account.status == AccountStatus::Expired;
@@ -118,6 +122,7 @@ async fn picks(visit: &Visit, conn: &mut Conn, submitted: SubmittedForm) -> Resu
             checked: chosen.contains(&account.id) && !is_expired,
             disabled: is_expired.then_some("Expired. Reconnect it to publish."),
             account: chip(&account),
+            avatar: avatar_url(brand, &account),
         }
     };
     Ok(found.rows.into_iter().map(pick).collect())

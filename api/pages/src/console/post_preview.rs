@@ -5,6 +5,7 @@ use crier_domain::account::SocialAccount;
 use crier_domain::platform::Platform;
 use crier_platforms::text::highlights;
 
+use super::avatar::avatar_url;
 use super::shared::Image;
 
 /// Where every preview ends, which bounds the size of the page.
@@ -133,8 +134,10 @@ pub struct Piece {
 pub struct PostPreview {
     pub name: String,
     pub handle: Option<String>,
-    /// The initials of the name. The avatar is on a server from which the browser must not load it.
+    /// The initials of the name, in place of the avatar if there is none.
     pub initials: String,
+    /// The URL of the avatar.
+    pub avatar: Option<String>,
     pub text: Vec<Piece>,
     /// Set if the text continues: the label after it, which may be empty.
     pub more: Option<&'static str>,
@@ -144,13 +147,14 @@ pub struct PostPreview {
 }
 
 impl PostPreview {
-    pub fn new(account: &SocialAccount, text: &str, images: Vec<Image>) -> Self {
+    pub fn new(brand: i64, account: &SocialAccount, text: &str, images: Vec<Image>) -> Self {
         let look = look(account.platform);
         let (name, handle) = names(look.names, account);
         let (shown, more) = shorten(look.cut, text);
         let text = pieces(account.platform, shown);
         let (grid, images_first) = (look.grid, look.images_first);
-        Self { initials: initials(&name), name, handle, text, more, images, grid, images_first }
+        let (initials, avatar) = (initials(&name), avatar_url(brand, account));
+        Self { name, handle, initials, avatar, text, more, images, grid, images_first }
     }
 
     /// Returns the number of images that are not shown.

@@ -225,6 +225,7 @@ impl PageRunner {
             query: Query::parse(req.uri().query().unwrap_or_default()),
             form: Form::default(),
             multipart: Mutex::default(),
+            headers: req.headers().clone(),
             csrf: cookie::csrf_token(token),
             request_id,
             now,

@@ -38,6 +38,8 @@ pub struct Visit {
     pub form: Form,
     /// The body of a multipart form, with its `Content-Type` and `Content-Length`, until it is forwarded.
     pub multipart: Mutex<Option<(HeaderMap, ReqBody)>>,
+    /// The headers of the request.
+    pub headers: HeaderMap,
     pub csrf: String,
     pub request_id: String,
     pub now: DateTime<Utc>,
@@ -53,7 +55,7 @@ pub enum PageReply {
     /// A response for the script.
     Text(StatusCode, String),
     SeeOther(String),
-    /// The response of an endpoint that returns a file.
+    /// A file, with its own headers.
     File(Box<Response>),
 }
 
