@@ -1,5 +1,6 @@
 //! Errors: which are retryable, and which are bugs.
 
+use crier_store::db::Engine;
 use crier_store::{Db, Store, StoreError, users};
 use sqlx::Connection;
 
@@ -245,4 +246,16 @@ async fn writers_of_one_process_are_serialised() {
     for expected in 0..20 {
         assert_eq!(order.recv().await, Some(expected));
     }
+}
+
+#[tokio::test]
+async fn a_statement_on_postgres_ends_after_a_minute() {
+    let s = TestStore::postgres().await;
+    let mut tx = s.begin().await.unwrap();
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    let limit: String = sqlx::query_scalar("SHOW statement_timeout").fetch_one(&mut *conn).await.unwrap();
+    assert_eq!(limit, "1min");
+    sqlx::query("SET LOCAL statement_timeout = '1ms'").execute(&mut *conn).await.unwrap();
+    let error = sqlx::query("SELECT pg_sleep(10)").execute(conn).await.unwrap_err();
+    assert!(StoreError::from(error).is_unavailable());
 }

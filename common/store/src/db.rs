@@ -37,8 +37,11 @@ const SQLITE_READERS: u32 = 4;
 const EXTRA_POOL_SIZE: u32 = 2;
 /// Settings of every Postgres connection. JIT is off, because all statements are short, and a wrong estimate would cost
 /// a second of compilation. A transaction waits only for the database, so an idle one belongs to a suspended process or
-/// a lost machine. The timeout releases its row locks well within a lease.
-const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'";
+/// a lost machine. The timeout releases its row locks well within a lease. A statement that runs for a minute has a bad
+/// plan, for example a search in a table that was never analyzed: without the limit, it would hold a connection after
+/// its client has given up.
+const SETTINGS: &str =
+    "SET jit = off; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '60s'";
 
 /// The database pools.
 #[derive(Clone, Debug)]
@@ -253,7 +256,13 @@ impl Db {
     /// Migrates the schema to this version. Several processes may do it concurrently.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
-            Self::Pg(pool) => sqlx_macros::migrate!("../../migrations/postgres").run(pool.sqlx_pool()).await?,
+            Self::Pg(pool) => {
+                let mut connection = pool.sqlx_pool().acquire().await?;
+                // A migration may rewrite a large table, or wait for that of another process.
+                sqlx::raw_sql("SET statement_timeout = 0").execute(&mut *connection).await?;
+                sqlx_macros::migrate!("../../migrations/postgres").run(&mut *connection).await?;
+                connection.close().await?;
+            }
             Self::Sqlite { writer, .. } => {
                 // On Postgres, sqlx takes a lock. On SQLite it does not, so this transaction serves as one.
                 let mut connection = writer.acquire().await?;

@@ -34,14 +34,14 @@ impl StoreError {
         match error {
             Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
             Database(e) => e.code().is_some_and(|code| {
-                // Postgres: connection errors, shutdown, out of resources (disk, connections), idle transaction
-                // timeout. SQLite: busy, locked, I/O, full, cannot open.
+                // Postgres: connection errors, shutdown, out of resources (disk, connections), timeouts of an idle
+                // transaction and of a statement. SQLite: busy, locked, I/O, full, cannot open.
                 let code = code.as_ref();
                 code.len() == 5
                     && (code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("53")
-                        || matches!(code, "58030" | "25P03"))
+                        || matches!(code, "58030" | "25P03" | "57014"))
                     || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 10 | 13 | 14))
             }),
             _ => false,
