@@ -40,8 +40,7 @@ const EXTRA_POOL_SIZE: u32 = 2;
 /// a lost machine. The timeout releases its row locks well within a lease. A statement that runs for a minute has a bad
 /// plan, for example a search in a table that was never analyzed: without the limit, it would hold a connection after
 /// its client has given up.
-const SETTINGS: &str =
-    "SET jit = off; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '60s'";
+const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '60s'";
 
 /// The database pools.
 #[derive(Clone, Debug)]
@@ -260,7 +259,7 @@ impl Db {
                 let mut connection = pool.sqlx_pool().acquire().await?;
                 // A migration may rewrite a large table, or wait for that of another process.
                 sqlx::raw_sql("SET statement_timeout = 0").execute(&mut *connection).await?;
-                sqlx_macros::migrate!("../../migrations/postgres").run(&mut *connection).await?;
+                sqlx_macros::migrate!("../../migrations/postgres").run_direct(None, &mut *connection, false).await?;
                 connection.close().await?;
             }
             Self::Sqlite { writer, .. } => {
