@@ -402,7 +402,6 @@ async fn a_failed_unpublish_is_classified() {
 async fn only_posts_of_the_account_are_unpublished() {
     let t = start().await;
     for other in [
-        "",
         "x",
         "at://did:plc:bob/app.bsky.feed.post/x",
         "at://did:plc:alice/app.bsky.feed.like/x",

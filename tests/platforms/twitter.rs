@@ -303,10 +303,8 @@ async fn a_failed_deletion_is_classified() {
     let response = delete(limited).await;
     let until = Some(now() + TimeDelta::minutes(15));
     assert!(matches!(&response, CallError::RateLimited { until: at, .. } if *at == until), "{response:?}");
-    for id in ["", "9001/retweets"] {
-        let error = connector.unpublish(&account, &unpublish_post(id)).await.unwrap_err();
-        assert!(matches!(&error, CallError::Permanent(failure) if failure.message.contains("ID")), "{error:?}");
-    }
+    let error = connector.unpublish(&account, &unpublish_post("9001/retweets")).await.unwrap_err();
+    assert!(matches!(&error, CallError::Permanent(failure) if failure.message.contains("ID")), "{error:?}");
     fake.oauth.revoke("access-0");
     let error = connector.unpublish(&account, &unpublish_post("9001")).await.unwrap_err();
     assert!(matches!(error, CallError::AuthExpired(_)), "{error:?}");

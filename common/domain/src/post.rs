@@ -153,6 +153,17 @@ pub struct FirstComment {
     pub delay_seconds: i64,
 }
 
+impl FirstComment {
+    /// Returns the first comment of a post on an account with this override.
+    pub fn of<'a>(post: &'a Post, own: Option<&'a FirstCommentOverride>) -> Option<&'a Self> {
+        match own {
+            None => post.first_comment.as_ref(),
+            Some(FirstCommentOverride::Off) => None,
+            Some(FirstCommentOverride::Own(comment)) => Some(comment),
+        }
+    }
+}
+
 /// The first comment on one account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -353,11 +364,7 @@ impl Target {
 
     /// Returns the first comment on its account, even if the platform has no comments.
     pub fn first_comment<'a>(&'a self, post: &'a Post) -> Option<&'a FirstComment> {
-        match &self.first_comment {
-            None => post.first_comment.as_ref(),
-            Some(FirstCommentOverride::Off) => None,
-            Some(FirstCommentOverride::Own(comment)) => Some(comment),
-        }
+        FirstComment::of(post, self.first_comment.as_ref())
     }
 
     /// Returns whether a retry of the post publishes this target again.

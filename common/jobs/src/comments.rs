@@ -5,14 +5,20 @@ use crier_domain::catalogue;
 use crier_domain::event::EventName;
 use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
-use crier_domain::post::{FirstCommentStatus, Post, Target};
+use crier_domain::post::{FirstComment, FirstCommentStatus, Post, Target};
 use crier_store::first_comments::{self, CommentOutcome};
 use crier_store::{Result, Tx, brands, events, jobs, posts, targets};
 use serde_json::json;
 
 /// Stores the first comment of a target that was published, if it has one, and enqueues its job. The post is locked.
-pub async fn begin(tx: &mut Tx, post: &Post, target: &Target, trace: Option<&str>) -> Result<()> {
-    let Some(comment) = target.first_comment(post) else { return Ok(()) };
+pub async fn begin(
+    tx: &mut Tx,
+    post: &Post,
+    target: &Target,
+    comment: Option<&FirstComment>,
+    trace: Option<&str>,
+) -> Result<()> {
+    let Some(comment) = comment else { return Ok(()) };
     if catalogue::descriptor(target.platform).capabilities.first_comment.is_none()
         || !first_comments::insert(tx, target.id, &comment.content).await?
     {

@@ -1,12 +1,14 @@
 //! The transitions of targets and their posts, with their events.
 
+use std::collections::HashMap;
+
 use crier_domain::event::EventName;
 use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Post, PostStatus, Target, TargetStatus};
+use crier_domain::post::{FirstComment, Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
-use crier_store::targets::{self, NewAttempt, TargetOutcome, TargetUpdate};
+use crier_store::targets::{self, NewAttempt, StoredTarget, TargetOutcome, TargetUpdate};
 use crier_store::{Result, Tx, brands, events, posts};
 
 use serde_json::json;
@@ -40,13 +42,16 @@ impl EndedTarget<'_> {
 /// events.
 pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
     let rows: Vec<_> = ended.iter().map(EndedTarget::row).collect();
-    let with_endpoint = targets::end_each(tx, &rows).await?;
+    let stored: HashMap<i64, StoredTarget> =
+        targets::end_each(tx, &rows).await?.into_iter().map(|stored| (stored.id, stored)).collect();
     for ended in ended {
-        if with_endpoint.contains(&ended.target.id) && ended.end.status.is_terminal() {
+        let Some(stored) = stored.get(&ended.target.id) else { continue };
+        if stored.has_endpoint && ended.end.status.is_terminal() {
             emit_end(tx, ended).await?;
         }
         if ended.end.status == TargetStatus::Published && !ended.post_is_deleted {
-            comments::begin(tx, ended.post, ended.target, ended.trace).await?;
+            let comment = FirstComment::of(ended.post, stored.first_comment.as_ref());
+            comments::begin(tx, ended.post, ended.target, comment, ended.trace).await?;
         }
     }
     Ok(())

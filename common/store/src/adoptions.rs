@@ -69,8 +69,9 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
             FROM post_targets
             WHERE account_id = $1
                 AND (
-                    published_parts @> jsonb_build_array(jsonb_build_object('external_id', CAST($2 AS text)))
-                    OR marker ->> 'adopted' = $2 AND id <> $3
+                    published_parts <> '[]'
+                        AND published_parts @> jsonb_build_array(jsonb_build_object('external_id', CAST($2 AS text)))
+                    OR status IN ('pending', 'publishing', 'failed') AND marker ->> 'adopted' = $2 AND id <> $3
                 )
         )";
     const PART_SQLITE: &str = "
@@ -79,8 +80,9 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
             FROM post_targets
             WHERE account_id = $1
                 AND (
-                    EXISTS (SELECT 1 FROM json_each(published_parts) WHERE value ->> 'external_id' = $2)
-                    OR marker ->> 'adopted' = $2 AND id <> $3
+                    published_parts <> '[]'
+                        AND EXISTS (SELECT 1 FROM json_each(published_parts) WHERE value ->> 'external_id' = $2)
+                    OR status IN ('pending', 'publishing', 'failed') AND marker ->> 'adopted' = $2 AND id <> $3
                 )
         )";
     const COMMENT: &str = "
@@ -97,9 +99,9 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
     let (Adopter::Target(id) | Adopter::Part(id) | Adopter::FirstComment(id) | Adopter::Message(id)) = adopter;
     let searches = [
         (TARGET, own(matches!(adopter, Adopter::Target(_)), id)),
-        (part, own(matches!(adopter, Adopter::Part(_)), id)),
         (COMMENT, own(matches!(adopter, Adopter::FirstComment(_)), id)),
         (MESSAGE, own(matches!(adopter, Adopter::Message(_)), id)),
+        (part, own(matches!(adopter, Adopter::Part(_)), id)),
     ];
     for account in accounts {
         for (sql, own) in searches {

@@ -1,5 +1,5 @@
 //! Posts for the console's calendar and home page, by their planned or published time and by account. Texts are cut
-//! after 300 characters.
+//! after 300 characters, and threads and first comments are left out.
 
 use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};
@@ -10,7 +10,8 @@ use super::{Conn, Result};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, NULL AS author_name, p.status, substr(p.content, 1, 300) AS content, p.schedule_type,
-    p.scheduled_at, p.published_at, p.media, p.labels, '[]' AS thread, NULL AS first_comment, p.counted, p.created_at, p.updated_at";
+    p.scheduled_at, p.published_at, p.media, p.labels,
+    coalesce(nullif(p.thread, p.thread), '[]') AS thread, NULL AS first_comment, p.counted, p.created_at, p.updated_at";
 
 /// Returns a brand's next scheduled posts.
 pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {

@@ -155,12 +155,13 @@ pub async fn end(tx: &mut Tx, target_id: i64, ended: &CommentOutcome) -> Result<
     Ok(())
 }
 
-/// Makes a failed comment pending again, for the operator. Returns `false` if it is in another state.
+/// Makes a comment pending again, for the operator: a failed one, or one that could not be failed when its job became
+/// dead. Returns `false` if it is in another state.
 pub async fn reset(tx: &mut Tx, target_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE first_comments
         SET status = 'pending', next_attempt_at = NULL, updated_at = $2
-        WHERE target_id = $1 AND status = 'failed'";
+        WHERE target_id = $1 AND status IN ('failed', 'pending')";
     let now = tx.now;
     Ok(execute!(tx, SQL, target_id, now)? > 0)
 }

@@ -247,11 +247,11 @@ pub async fn refund_attempt(tx: &mut Tx, job: &ClaimedJob) -> Result<()> {
     Ok(())
 }
 
-/// Makes the next run of a job that this run holds its first attempt again: the subject has made progress.
+/// Makes the next run of a job its first one again, because its subject has made progress. Crashes before it do not count.
 pub async fn reset_attempts(tx: &mut Tx, job: &ClaimedJob) -> Result<()> {
     const SQL: &str = "
         UPDATE jobs
-        SET attempt = 0
+        SET attempt = 0, crashes = 0
         WHERE id = $1
             AND fence = $2
             AND state = 'running'";

@@ -1,12 +1,10 @@
 //! The end of an attempt at a target: stores the target's new state and the attempt, and ends the post if all its
 //! targets have ended.
 
-use std::collections::HashSet;
-
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, PostStatus, PublishedPart, TargetStatus};
+use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, FirstCommentOverride, PostStatus, PublishedPart, TargetStatus};
 use serde_json::{Value, json};
 
 use super::super::db::{run, time_text};
@@ -45,17 +43,27 @@ pub async fn end(tx: &mut Tx, target_id: i64, end: &TargetOutcome, attempt: Opti
     Ok(())
 }
 
+/// A target whose state was stored.
+#[derive(Debug, sqlx_macros::FromRow)]
+pub struct StoredTarget {
+    pub id: i64,
+    /// Whether the brand has an active endpoint.
+    pub has_endpoint: bool,
+    /// As it is stored: it may have changed during the run.
+    #[sqlx(json(nullable))]
+    pub first_comment: Option<FirstCommentOverride>,
+}
+
 /// Does what [`end`] does for several targets, in one statement, and ends the posts whose targets are then all
-/// terminal. Returns the targets whose brand has an active endpoint.
-pub async fn end_each(tx: &mut Tx, ending: &[TargetUpdate<'_>]) -> Result<HashSet<i64>> {
+/// terminal. Returns the targets.
+pub async fn end_each(tx: &mut Tx, ending: &[TargetUpdate<'_>]) -> Result<Vec<StoredTarget>> {
     if ending.is_empty() {
-        return Ok(HashSet::new());
+        return Ok(Vec::new());
     }
     let (sql, now, post) = (tx.for_engine(END_PG, END_SQLITE), tx.now, FinalPostStatuses::of(PostStatus::Publishing)?);
     let rows = Value::from_iter(ending.iter().map(|ending| ending.row(now))).to_string();
-    let ended: Vec<(i64, bool)> = run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(post.all_published)
-        .bind(post.all_failed).bind(post.mixed).fetch_all(c))?;
-    Ok(ended.into_iter().filter(|(_, has_endpoint)| *has_endpoint).map(|(id, _)| id).collect())
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&rows).bind(now).bind(post.all_published)
+        .bind(post.all_failed).bind(post.mixed).fetch_all(c))?)
 }
 
 impl TargetUpdate<'_> {
@@ -100,7 +108,7 @@ const END_PG: &str = "
             published_parts = coalesce((value ->> 15)::jsonb, published_parts), updated_at = $2
         FROM runs
         WHERE t.id = runs.target_id
-        RETURNING t.id, t.post_id, t.status, t.published_at, (value ->> 8)::boolean AS ends_post
+        RETURNING t.id, t.post_id, t.status, t.published_at, t.first_comment, (value ->> 8)::boolean AS ends_post
     ),
     stored_attempts AS (
         INSERT INTO target_attempts (
@@ -139,14 +147,14 @@ const END_PG: &str = "
         WHERE posts.id = all_ends.post_id
             AND all_ends.published + all_ends.failed = all_ends.targets
     )
-    SELECT id,
+    SELECT id, first_comment,
         EXISTS (
             SELECT 1
             FROM posts p
             JOIN brand_members m ON m.brand_id = p.brand_id
             JOIN webhooks w ON w.user_id = m.user_id
             WHERE p.id = ended_targets.post_id AND w.is_active
-        )
+        ) AS has_endpoint
     FROM ended_targets";
 
 /// Does the same in several statements, which are sent together, because SQLite has no `UPDATE` in `WITH`. The last one
@@ -190,14 +198,14 @@ const END_SQLITE: &str = "
     ) all_ends
     WHERE posts.id = all_ends.post_id
         AND all_ends.published + all_ends.failed = all_ends.targets;
-    SELECT t.id,
+    SELECT t.id, t.first_comment,
         EXISTS (
             SELECT 1
             FROM posts p
             JOIN brand_members m ON m.brand_id = p.brand_id
             JOIN webhooks w ON w.user_id = m.user_id
             WHERE p.id = t.post_id AND w.is_active
-        )
+        ) AS has_endpoint
     FROM json_each($1)
     JOIN post_targets t ON t.id = value ->> 0";
 

@@ -18,7 +18,7 @@ mod ending;
 mod starting;
 pub mod unpublishing;
 
-pub use ending::{NewAttempt, TargetOutcome, TargetUpdate, attempt_summaries, attempts, end, end_each};
+pub use ending::{NewAttempt, StoredTarget, TargetOutcome, TargetUpdate, attempt_summaries, attempts, end, end_each};
 pub use starting::{StartingCall, start, start_calls, start_marked};
 
 const COLUMNS: &str = "

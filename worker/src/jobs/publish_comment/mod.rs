@@ -20,13 +20,15 @@ use self::run_result::CommentRunResult;
 use super::account_session::{AccountSession, disconnected, expired};
 use super::adopt;
 use super::call_outcome::{self, CallAction, CallOutcome};
-use super::publisher::{Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind};
+use super::publisher::{Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, unpublished};
 use super::{Deps, FinishedRun, Job, RunError, Stop, settle_each};
 use crate::engine::Run;
 
 mod run_result;
 
 const ACTION: CallAction = CallAction::Comment;
+/// The pause before a comment checks again whether its post remains published.
+const UNPUBLISH_PAUSE: TimeDelta = TimeDelta::minutes(1);
 
 pub struct PublishComment {
     publisher: Publisher,
@@ -86,6 +88,13 @@ impl PublishComment {
         let target = target.ok_or_else(|| RunError::cancelled("the post no longer exists"))?;
         comment.attempts += 1;
         let has_open_call = comment.call_started_at.is_some();
+        if target.status == TargetStatus::Unpublishing && !has_open_call {
+            // The post may remain published.
+            let (until, why) = (tx.now + UNPUBLISH_PAUSE, "the post is being unpublished".to_owned());
+            return Err(Stop::Ended(CommentRunResult::Postponed { until, why }));
+        }
+        // If an earlier call may have made the comment, the platform is queried nevertheless.
+        let skip_reason = (target.status != TargetStatus::Published).then(unpublished);
         let session = match self.session(&mut tx, &post, &target, has_open_call).await? {
             Ok(session) => session,
             Err(outcome) => {
@@ -109,7 +118,7 @@ impl PublishComment {
             parts: vec![OutgoingPart { post: outgoing, assets: Vec::new(), card: None, card_image: None }],
             memory: None,
             has_open_call,
-            skip_reason: None,
+            skip_reason,
         };
         Ok(Prepared { target, call })
     }
@@ -122,14 +131,8 @@ impl PublishComment {
         target: &Target,
         has_open_call: bool,
     ) -> Result<std::result::Result<AccountSession, CallOutcome>> {
-        if target.status == TargetStatus::Unpublishing {
-            // The post may remain published.
-            let failure = Failure::of(Category::PlatformError, "The post is being unpublished.");
-            return Ok(Err(CallOutcome::Retry { at: None, failure, open: false }));
-        }
         if target.status != TargetStatus::Published && !has_open_call {
-            let message = "The post was unpublished before its first comment was published.";
-            return Ok(Err(CallOutcome::Failed(Failure::with_code(Category::Missed, "post_unpublished", message))));
+            return Ok(Err(CallOutcome::Failed(unpublished())));
         }
         if target.external_id.as_deref().is_none_or(str::is_empty) {
             // Some platforms report the id of a post later.

@@ -196,7 +196,7 @@ impl Preparation {
         let access = self.check_account(account);
         let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
         let texts = next_texts(post, &target, at_once);
-        if texts.is_empty() {
+        if texts.is_empty() && !has_open_call {
             // A user has removed the parts that were left.
             targets::start(tx, target.id).await?;
             let outcome = CallOutcome::Published(Published::new("", None));

@@ -97,7 +97,7 @@ impl Publisher {
     /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call
     /// (if it `counts`) would exceed the daily cap.
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut PublishCall, counts: bool) -> Step<()> {
-        let mut tx = self.begin_held(run).await?;
+        let mut tx = self.begin_call(run, &p.subject).await?;
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.subject, true).await? {
             tx.commit().await?;
             return Err(Stop::Ended(postponed));

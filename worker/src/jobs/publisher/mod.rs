@@ -19,16 +19,17 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::failure::Failure;
+use crier_domain::failure::{Category, Failure};
 use crier_domain::media::Asset;
 use crier_domain::platform::Platform;
+use crier_domain::post::TargetStatus;
 use crier_media::Library;
 use crier_media::budget::MemoryPermit;
 use crier_platforms::link_card::{CardReader, CardRequest};
 use crier_platforms::{CallError, ConnectorRegistry, Marker, OutgoingPost, Published};
 use crier_store::adoptions::Adopter;
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, Tx, first_comments, targets};
+use crier_store::{Result, Store, Tx, first_comments, posts, targets};
 
 use super::account_session::{AccountSession, RefreshError};
 use super::call_outcome::{CallAction, CallOutcome};
@@ -181,6 +182,25 @@ impl Publisher {
         })
     }
 
+    /// Begins the transaction that stores the marker of a call. Stops if the lease was lost, or if the post of a comment
+    /// was unpublished meanwhile.
+    async fn begin_call(&self, run: &Run, subject: &Subject) -> Step<Tx> {
+        if subject.kind != SubjectKind::FirstComment {
+            return self.begin_held(run).await;
+        }
+        let mut tx = self.store.begin().await?;
+        // Always lock the post before the job.
+        posts::lock_of_target(&mut tx, subject.target_id).await?;
+        if !rows::still_held(&mut tx, &run.job).await? {
+            return Err(RunError::lease_lost().into());
+        }
+        let target = targets::find(&mut tx, subject.target_id).await?;
+        match target.is_some_and(|target| target.status == TargetStatus::Published) {
+            true => Ok(tx),
+            false => Err(stop(CallOutcome::Failed(unpublished()))),
+        }
+    }
+
     /// Begins a transaction. Stops if the lease was lost.
     async fn begin_held(&self, run: &Run) -> Step<Tx> {
         let mut tx = self.store.begin().await?;
@@ -191,6 +211,12 @@ impl Publisher {
     fn call_deadline(&self, began: DateTime<Utc>) -> DateTime<Utc> {
         began + self.timeout
     }
+}
+
+/// Returns the failure of a comment whose post was unpublished.
+pub(super) fn unpublished() -> Failure {
+    let message = "The post was unpublished before its first comment was published.";
+    Failure::with_code(Category::Missed, "post_unpublished", message)
 }
 
 /// Returns the stop of a run with this outcome.

@@ -152,7 +152,8 @@ pub fn comment(target: &Target, post: &Post, stored: Option<&StoredFirstComment>
     let initial = if is_supported { FirstCommentStatus::Pending } else { FirstCommentStatus::NotSupported };
     let error: Option<Failure> = stored.and_then(|stored| stored.error.clone());
     Some(TargetComment {
-        content: comment.content.clone(),
+        // The post may have changed since its comment was published.
+        content: stored.map_or(&comment.content, |stored| &stored.content).clone(),
         delay_seconds: comment.delay_seconds,
         status: stored.map_or(initial, |stored| stored.status),
         external_id: stored.and_then(|stored| stored.external_id.clone()),
