@@ -204,7 +204,19 @@ async fn a_post_is_deleted_and_a_deletion_can_be_repeated() {
     let requests = server.received_requests().await.unwrap();
     let calls: Vec<_> = requests.iter().map(|one| (one.method.as_str(), one.url.path())).collect();
     let path = format!("/v4/{name}");
-    assert_eq!(calls, [("DELETE", path.as_str()); 2]);
+    let (deletion, list) = (("DELETE", path.as_str()), ("GET", "/v4/accounts/1/locations/11/localPosts"));
+    assert_eq!(calls, [deletion, deletion, list]);
+}
+
+#[tokio::test]
+async fn a_post_of_a_lost_location_is_not_reported_as_deleted() {
+    let (fake, _server, connector, account) = start().await;
+    for _ in 0..2 {
+        fake.script(error(404, "NOT_FOUND", json!([])));
+    }
+    let post = unpublish_post("accounts/1/locations/11/localPosts/1");
+    let lost = connector.unpublish(&account, &post).await.unwrap_err();
+    assert!(matches!(&lost, CallError::Permanent(f) if f.category == Category::Account), "{lost:?}");
 }
 
 #[tokio::test]

@@ -184,7 +184,21 @@ async fn a_post_is_deleted_and_a_deletion_can_be_repeated() {
     for _ in 0..2 {
         connector.unpublish(&account, &unpublish_post("7001")).await.unwrap();
     }
-    assert_eq!(server.received_requests().await.unwrap().len(), 2);
+    let paths = server.received_requests().await.unwrap().into_iter().map(|one| one.url.path().to_owned());
+    let deletion = "/v2/blog/t%3Aann/post/delete";
+    assert_eq!(paths.collect::<Vec<_>>(), [deletion, deletion, "/v2/user/info"]);
+}
+
+#[tokio::test]
+async fn a_post_on_a_lost_blog_is_not_reported_as_deleted() {
+    let (_tumblr, server, connector, account) = start().await;
+    deletes(&server, error(404, None, "Not Found")).await;
+    let info =
+        json!({ "meta": { "status": 200, "msg": "OK" }, "response": { "user": { "name": "ann", "blogs": [] } } });
+    let response = ResponseTemplate::new(200).set_body_json(info);
+    Mock::given(path("/v2/user/info")).respond_with(response).with_priority(1).mount(&server).await;
+    let lost = connector.unpublish(&account, &unpublish_post("7001")).await.unwrap_err();
+    assert!(matches!(&lost, CallError::Permanent(f) if f.category == Category::Account), "{lost:?}");
 }
 
 #[tokio::test]

@@ -255,7 +255,12 @@ impl Connector for GoogleBusiness {
         let request = self.request(Method::DELETE, &self.hosts.posts, &path, token.expose_secret());
         let response = self.client.send(Effect::Repeatable, request).await?;
         match response.status {
-            StatusCode::NOT_FOUND => Ok(()),
+            // Google returns this for a deleted post, and for a location that the user can no longer manage.
+            StatusCode::NOT_FOUND => {
+                let path = Self::posts_path(account)?;
+                let request = self.request(Method::GET, &self.hosts.posts, &path, token.expose_secret());
+                self.call::<Value>(Effect::Repeatable, request.query(&[("pageSize", "1")])).await.map(drop)
+            }
             status if status.is_success() => Ok(()),
             _ => Err(self.classify(Effect::Repeatable, &response)),
         }

@@ -1,6 +1,7 @@
 //! Connecting a Tumblr blog. A user may have several, so the user chooses one.
 
 use async_trait::async_trait;
+use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, ConnectTarget};
 use http::Method;
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use super::super::oauth::{
     Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
     renewal,
 };
-use super::super::{ConnectError, Connected};
+use super::super::{CallError, ConnectError, Connected, ConnectorAccount};
 use super::Tumblr;
 
 /// `offline_access` requests the refresh token.
@@ -21,6 +22,8 @@ const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["write"], purpose: "publish posts and images" },
     Permission { scopes: &["offline_access"], purpose: "do so while you are away" },
 ];
+
+const NOT_YOURS: &str = "This blog is no longer one of your blogs.";
 
 #[derive(Deserialize)]
 struct UserInfo {
@@ -60,11 +63,18 @@ impl Tumblr {
         server
     }
 
-    async fn blogs(&self, grant: &Grant) -> Result<Vec<Blog>, ConnectError> {
-        let request = self.request(Method::GET, "/v2/user/info", grant.access_token());
-        let info: UserInfo =
-            self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
+    /// Returns the blogs on which the user may publish.
+    async fn blogs(&self, token: &str) -> Result<Vec<Blog>, CallError> {
+        let info: UserInfo = self.call(Effect::Repeatable, self.request(Method::GET, "/v2/user/info", token)).await?;
         Ok(info.user.blogs.into_iter().filter(|blog| blog.admin).collect())
+    }
+
+    /// Fails if the user may no longer publish on the account's blog.
+    pub(super) async fn check_access(&self, account: &ConnectorAccount, token: &str) -> Result<(), CallError> {
+        if self.blogs(token).await?.iter().any(|blog| blog.uuid == account.external_id) {
+            return Ok(());
+        }
+        Err(CallError::Permanent(Failure::of(Category::Account, NOT_YOURS)))
     }
 }
 
@@ -88,7 +98,8 @@ impl OAuthConnector for Tumblr {
     }
 
     async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {
-        let blogs = self.blogs(grant).await?.into_iter().map(|blog| Choice {
+        let blogs = self.blogs(grant.access_token()).await.map_err(|error| connect_error(error, None))?;
+        let blogs = blogs.into_iter().map(|blog| Choice {
             id: blog.uuid,
             detail: Some(blog.title).filter(|title| !title.trim().is_empty()),
             name: blog.name,
@@ -98,9 +109,9 @@ impl OAuthConnector for Tumblr {
 
     async fn finish(&self, grant: &Grant, choice: Option<&Choice>) -> Result<Connected, ConnectError> {
         let chosen = choice.map(|choice| choice.id.as_str()).unwrap_or_default();
-        let blog = self.blogs(grant).await?.into_iter().find(|blog| blog.uuid == chosen);
-        let blog =
-            blog.ok_or_else(|| ConnectError::Rejected("This blog is no longer one of your blogs.".to_owned()))?;
+        let blogs = self.blogs(grant.access_token()).await.map_err(|error| connect_error(error, None))?;
+        let blog = blogs.into_iter().find(|blog| blog.uuid == chosen);
+        let blog = blog.ok_or_else(|| ConnectError::Rejected(NOT_YOURS.to_owned()))?;
         Ok(Connected {
             external_id: blog.uuid,
             name: if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title },

@@ -189,7 +189,8 @@ impl Connector for Tumblr {
         let request = request.form(&[("id", post.external_id.as_str())]);
         let response = self.client.send(Effect::Repeatable, request).await?;
         match response.status {
-            StatusCode::NOT_FOUND => Ok(()),
+            // Tumblr returns this for a deleted post, and for a blog that the user can no longer manage.
+            StatusCode::NOT_FOUND => self.check_access(account, token.expose_secret()).await,
             status if status.is_success() => Ok(()),
             _ => Err(self.error_of(Effect::Repeatable, response)),
         }
