@@ -29,6 +29,7 @@ worker_on_both!(
     a_thread_that_is_deleted_in_part_says_so,
     a_comment_that_is_being_published_is_awaited,
     a_comment_without_an_id_is_left,
+    a_comment_that_cannot_be_deleted_does_not_keep_the_post,
     a_post_without_an_id_is_kept,
     a_disconnected_account_keeps_the_post_published,
     an_operator_can_cancel_and_retry,
@@ -282,6 +283,26 @@ async fn a_comment_without_an_id_is_left(w: TestWorker) {
     end_comment(&w, target, None).await;
     w.engine.run(unpublish(&w, target).await).await;
     assert_eq!(requested(&w), ["post-1"]);
+}
+
+async fn a_comment_that_cannot_be_deleted_does_not_keep_the_post(w: TestWorker) {
+    let (_, target) = published(&w).await;
+    add_comment(&w, target).await;
+    end_comment(&w, target, Some("comment-1")).await;
+    // The account may delete neither.
+    w.fake.script_unpublishes([UnpublishStep::Reject(permanent()), UnpublishStep::Reject(permanent())]);
+    w.engine.run(unpublish(&w, target).await).await;
+    assert_eq!(outcome(&w, target).await, (TargetStatus::Published, Some("platform_rejected".to_owned())));
+    // Another failure of the comment is retried before the post is deleted.
+    w.fake.script_unpublishes([UnpublishStep::Reject(transient()), UnpublishStep::Reject(permanent())]);
+    unpublish(&w, target).await;
+    w.run_jobs().await;
+    assert_eq!(outcome(&w, target).await, (TargetStatus::Unpublishing, Some("platform_error".to_owned())));
+    w.advance(12);
+    w.run_jobs().await;
+    assert_eq!(outcome(&w, target).await, (TargetStatus::Unpublished, None));
+    assert_eq!(requested(&w), ["comment-1", "post-1", "comment-1", "comment-1", "post-1"]);
+    assert_eq!(w.comment(target).await.status, FirstCommentStatus::Published);
 }
 
 async fn a_post_without_an_id_is_kept(w: TestWorker) {

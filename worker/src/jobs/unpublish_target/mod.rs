@@ -2,7 +2,8 @@
 //!
 //! 1. *Prepare*, one transaction under the post's lock: checks that the account can be used, and lists what to delete.
 //!    Where replies are posts of their own, the first comment is deleted first, and a thread from its last part to its
-//!    first one, so that nothing is left without the post to which it belongs.
+//!    first one, so that nothing is left without the post to which it belongs. A comment that cannot be deleted does not
+//!    keep the post: on some platforms it is in a place where the account has fewer rights.
 //! 2. *Call*, once for each of them. What was deleted of a thread is stored before the next call.
 //! 3. *Settle*, in the transaction that settles the job: writes the target, the account, the lane and the event.
 //!
@@ -140,6 +141,10 @@ impl UnpublishTarget {
             match result {
                 Ok(()) => return Ok(()),
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
+                Err(error @ CallError::Permanent(_)) if post.is_comment => {
+                    tracing::info!(target_id = p.target.id, %error, "failed to delete a first comment");
+                    return Ok(());
+                }
                 Err(error) => return Err(stop(p, error)),
             }
         }
