@@ -13,7 +13,7 @@ use crier_platforms::{
 };
 use serde_json::{Value, json};
 use unicode_segmentation::UnicodeSegmentation;
-use wiremock::matchers::{any, bearer_token};
+use wiremock::matchers::{any, bearer_token, path};
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::bluesky::{ACCESS, DID, bluesky_account, error};
@@ -106,7 +106,7 @@ impl Respond for Repo {
         let query: BTreeMap<String, String> = request.url.query_pairs().into_owned().collect();
         let body: Value = request.body_json().unwrap_or_default();
         let repo = query.get("repo").map(String::as_str).or(body["repo"].as_str());
-        assert_eq!(repo, Some(DID));
+        assert!(repo == Some(DID) || name == "resolveHandle");
         self.with(|state| {
             state.calls.push(name.clone());
             if let Some(response) = state.failing.get(name.as_str()) {
@@ -121,6 +121,10 @@ impl Respond for Repo {
                             .set_body_json(json!({ "uri": uri(key), "cid": cid, "value": record }))
                     }
                     None => error(400, "RecordNotFound", "Could not locate record"),
+                },
+                "resolveHandle" => match query["handle"].strip_suffix(".test") {
+                    Some(user) => ResponseTemplate::new(200).set_body_json(json!({ "did": format!("did:plc:{user}") })),
+                    None => error(400, "InvalidRequest", "Unable to resolve handle"),
                 },
                 "putRecord" => state.put(&body),
                 "applyWrites" => state.apply(&body),
@@ -145,6 +149,8 @@ async fn start() -> Bluesky {
     let (server, repo) = (MockServer::start().await, Repo::default());
     repo.with(|state| state.has_blobs = true);
     Mock::given(any()).and(bearer_token(ACCESS)).respond_with(repo.clone()).mount(&server).await;
+    let resolution = Mock::given(path("/xrpc/com.atproto.identity.resolveHandle"));
+    resolution.respond_with(repo.clone()).mount(&server).await;
     Bluesky { repo, connector: connector(Platform::Bluesky, &server.uri()), _server: server }
 }
 
@@ -219,6 +225,25 @@ async fn a_part_of_a_thread_may_have_a_link_card() {
     t.publish_thread(&parts).await.unwrap();
     let embed = t.repo.with(|state| state.records[KEYS[2]]["embed"].clone());
     assert_eq!((&embed["$type"], &embed["external"]["thumb"]), (&json!("app.bsky.embed.external"), &blob()));
+}
+
+#[tokio::test]
+async fn a_handle_is_resolved_once_for_the_whole_thread() {
+    let t = start().await;
+    let mut parts = thread(t.connector.as_ref());
+    parts[0].text = "With @bob.test and @nobody.com".to_owned();
+    parts[1].text = "@nobody.com is not @bob.test".to_owned();
+    parts[2].text = (1..=20).map(|number| format!("@u{number}.test ")).collect();
+    t.publish_thread(&parts).await.unwrap();
+    let mentioned = |key: &str| -> Vec<String> {
+        let facets = t.repo.with(|state| state.records[key]["facets"].clone());
+        let did = |facet: &Value| facet["features"][0]["did"].as_str().unwrap().to_owned();
+        facets.as_array().unwrap().iter().map(did).collect()
+    };
+    assert_eq!(mentioned(KEYS[0]), ["did:plc:bob"]);
+    assert_eq!(mentioned(KEYS[1]), ["did:plc:bob"]);
+    assert_eq!(mentioned(KEYS[2]), (1..=8).map(|number| format!("did:plc:u{number}")).collect::<Vec<_>>());
+    assert_eq!(t.repo.calls("resolveHandle"), 10);
 }
 
 #[tokio::test]

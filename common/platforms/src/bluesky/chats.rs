@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 
 use super::Bluesky;
 use super::inbox::Profile;
+use super::record::Mentions;
 use super::xrpc::{Server, XrpcError};
 use crate::call::Effect;
 use crate::inbox::newest_first::Pass;
@@ -215,7 +216,7 @@ impl Bluesky {
         let server = self.server(&account.secrets);
         let chat = &reply.thread.thread_id;
         let mut message = json!({ "text": reply.text });
-        let facets = self.facets(&server, &reply.text).await;
+        let facets = self.facets(&server, &reply.text, &mut Mentions::new()).await;
         if !facets.is_empty() {
             message["facets"] = Value::from(facets);
         }

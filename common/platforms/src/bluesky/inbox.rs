@@ -18,6 +18,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::record::Mentions;
 use super::xrpc::XrpcError;
 use super::{Bluesky, COLLECTION, published, record_marker};
 use crate::call::Effect;
@@ -283,7 +284,8 @@ impl Bluesky {
         let at = marker_field(&reply.marker, "created_at")?;
         let reference = |name: &str| reply.thread.context.get(name).filter(|reference| reference["uri"].is_string());
         let (Some(root), Some(parent)) = (reference("root"), reference("parent")) else { return Err(no_context()) };
-        let mut record = self.text_record(&self.server(&account.secrets), &reply.text, at).await;
+        let server = self.server(&account.secrets);
+        let mut record = self.text_record(&server, &reply.text, at, &mut Mentions::new()).await;
         record["reply"] = json!({ "root": root, "parent": parent });
         Ok(self.put_record(account, &reply.marker, record).await?)
     }

@@ -33,7 +33,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::record::has_uploads;
+use self::record::{Mentions, has_uploads};
 use self::xrpc::{Server, Session, XrpcError};
 use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
@@ -251,7 +251,8 @@ impl Connector for Bluesky {
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let server = self.server(&account.secrets);
-        let mut record = self.record(&server, post, marker_field(&post.marker, "created_at")?).await?;
+        let at = marker_field(&post.marker, "created_at")?;
+        let mut record = self.record(&server, post, at, &mut Mentions::new()).await?;
         if let Some(reply_to) = &post.reply_to {
             record["reply"] = self.reply_references(&server, account, reply_to).await?;
         }

@@ -1,5 +1,7 @@
 //! The record of a post: its text with facets, and its images or its link card.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use super::facets::{self, FacetFeature};
@@ -7,14 +9,24 @@ use super::xrpc::Server;
 use super::{Bluesky, COLLECTION, resolve};
 use crate::{CallError, Image, LinkCard, OutgoingPost};
 
-/// The maximum number of handles resolved per post. Further mentions stay plain text.
+/// The maximum number of handles resolved per call, also for a thread: each one is a request. Further mentions stay
+/// plain text.
 const MAX_MENTIONS: usize = 10;
+
+/// The DIDs of the handles that a call mentions. `None` if a handle cannot be resolved.
+pub(super) type Mentions = HashMap<String, Option<String>>;
 
 impl Bluesky {
     /// Builds the record of a post. The same post with the same marker and the same link card yields the same record.
-    pub(super) async fn record(&self, server: &Server, post: &OutgoingPost, at: &str) -> Result<Value, CallError> {
+    pub(super) async fn record(
+        &self,
+        server: &Server,
+        post: &OutgoingPost,
+        at: &str,
+        mentions: &mut Mentions,
+    ) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
-        let mut record = self.text_record(server, &post.text, at).await;
+        let mut record = self.text_record(server, &post.text, at, mentions).await;
         if !images.is_empty() {
             record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
         } else if let Some(card) = &post.card {
@@ -24,25 +36,25 @@ impl Bluesky {
     }
 
     /// Builds the record of a text. The same text at the same time yields the same record.
-    pub(super) async fn text_record(&self, server: &Server, text: &str, at: &str) -> Value {
+    pub(super) async fn text_record(&self, server: &Server, text: &str, at: &str, mentions: &mut Mentions) -> Value {
         let mut record = json!({ "$type": COLLECTION, "text": text, "createdAt": at });
-        let facets = self.facets(server, text).await;
+        let facets = self.facets(server, text, mentions).await;
         if !facets.is_empty() {
             record["facets"] = Value::from(facets);
         }
         record
     }
 
-    pub(super) async fn facets(&self, server: &Server, text: &str) -> Vec<Value> {
+    /// Returns the facets of a text. Resolves the handles that are not in `mentions`, and adds them.
+    pub(super) async fn facets(&self, server: &Server, text: &str, mentions: &mut Mentions) -> Vec<Value> {
         let mut facets = Vec::new();
-        let mut lookups = 0;
         for found in facets::find(text) {
             if let FacetFeature::Mention(handle) = &found.feature {
-                lookups += 1;
-                if lookups <= MAX_MENTIONS
-                    && let Some(did) = resolve(server, handle).await
-                {
-                    facets.push(found.mention(&did));
+                if mentions.len() < MAX_MENTIONS && !mentions.contains_key(handle) {
+                    mentions.insert(handle.clone(), resolve(server, handle).await);
+                }
+                if let Some(Some(did)) = mentions.get(handle) {
+                    facets.push(found.mention(did));
                 }
             }
             facets.extend(found.facet());

@@ -12,6 +12,7 @@ use crier_domain::failure::{Category, Failure};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
+use super::record::Mentions;
 use super::xrpc::Server;
 use super::{Bluesky, COLLECTION, cid, own_key, published, time_text, uri, write_error};
 use crate::call::Effect;
@@ -60,9 +61,10 @@ impl Bluesky {
             CallError::Transient(Failure::of(Category::Internal, "The marker of the post has no valid time."))
         })?;
         let mut writes = Vec::with_capacity(parts.len());
-        let mut above: Option<(Value, Value)> = None;
+        let (mut mentions, mut above) = (Mentions::new(), None::<(Value, Value)>);
         for (number, (part, rkey)) in parts.iter().zip(keys).enumerate() {
-            let mut record = self.record(server, part, &time_text(time_of_part(at, number))).await?;
+            let at = time_text(time_of_part(at, number));
+            let mut record = self.record(server, part, &at, &mut mentions).await?;
             if let Some((root, parent)) = &above {
                 record["reply"] = json!({ "root": root, "parent": parent });
             }
