@@ -302,7 +302,7 @@ async fn absurd_limits_are_ignored_or_reduced() {
     for value in [json!(1_000_000_000_000_000_000_u64), json!(u64::MAX)] {
         let expected = AccountLimits {
             max_characters: Some(1_000_000),
-            url_length: Some(1_000),
+            url_length: Some(32),
             max_images: Some(1_000),
             max_alt_text: Some(1_000_000),
             max_image_bytes: Some(1 << 40),

@@ -4,7 +4,7 @@
 //! `description_limit`, `upload_limit`) and GoToSocial.
 //!
 //! A server may state anything. What is not a number, or too small for any post, counts as not stated; what is larger
-//! than any post of Crier is reduced.
+//! than any post of Crier, or than any known server states, is reduced.
 
 use std::ops::RangeInclusive;
 
@@ -23,7 +23,9 @@ const PIXELFED_ALT_TEXT: u32 = 1_000;
 const MAX_CHARACTERS: &str = "/configuration/statuses/max_characters";
 
 const CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
-const URL_CHARACTERS: RangeInclusive<u64> = 1..=1_000;
+/// All known servers state 23. A text is counted once per length, however many accounts it is for, so the number of
+/// lengths must be small.
+const URL_CHARACTERS: RangeInclusive<u64> = 1..=32;
 const IMAGES: RangeInclusive<u64> = 1..=1_000;
 const IMAGE_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 40;
 const IMAGE_PIXELS: RangeInclusive<u64> = 16 * 16..=1 << 40;
