@@ -138,6 +138,21 @@ fn instagram_limits_hashtags_and_mentions() {
 }
 
 #[test]
+fn threads_limits_different_links() {
+    let links = |count: usize| (1..=count).map(|n| format!("https://a.example/{n} ")).collect::<String>();
+    assert!(problems(Platform::Threads, &links(5).repeat(2), 0).is_empty());
+    let found = check(descriptor(Platform::Threads), &format!("{}www.example.com", links(5)), 0).problems;
+    let message = "Threads accepts at most 5 different links; this text has 6.";
+    assert_eq!(found, [ContentProblem { field: "content", code: "too_many_links", message: message.to_owned() }]);
+    let threads = descriptor(Platform::Threads);
+    let signed = measure(threads, &links(5)).with_signature(measure(threads, "\n\nhttps://b.example"));
+    assert_eq!(check_measured(threads, &signed, 0).problems[0].code, "too_many_links");
+    // File names look like links.
+    assert!(problems(Platform::Threads, "a.rs b.rs c.rs d.rs e.rs f.rs", 0).is_empty());
+    assert!(problems(Platform::Twitter, &links(9), 0).is_empty());
+}
+
+#[test]
 fn a_content_warning_shares_the_limit_of_the_text() {
     let mastodon = descriptor(Platform::Mastodon);
     let warned = |warning: &str, text: &str| {

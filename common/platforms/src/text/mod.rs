@@ -14,6 +14,7 @@ pub mod links;
 mod mentions;
 pub mod split;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crier_domain::platform::{Descriptor, Platform, TextRules, TextUnit};
@@ -30,8 +31,8 @@ pub struct ContentProblem {
     /// `content` or `media`; of a missing permission, `thread` or `first_comment`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
-    /// `too_many_hashtags`, `too_many_mentions`, `empty`, `missing_permission`; of a warning: `link_costs_more`,
-    /// `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
+    /// `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`; of a warning:
+    /// `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
     pub code: &'static str,
     /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
@@ -73,13 +74,15 @@ pub struct TextMeasurements {
     has_signature: bool,
     bytes: usize,
     is_empty: bool,
+    // The following are 0 on platforms that do not limit them.
     hashtags: usize,
     mentions: usize,
+    /// Links of the text that are also in the signature count twice.
+    links: usize,
 }
 
 /// Measures a text for a platform.
 pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
-    // Other platforms do not limit hashtags and mentions.
     let marked = |sign| if descriptor.platform == Platform::Instagram { marked_words(text, sign) } else { 0 };
     TextMeasurements {
         length: length(descriptor.platform, &descriptor.capabilities.text, text),
@@ -89,6 +92,7 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
         is_empty: text.trim().is_empty(),
         hashtags: marked('#'),
         mentions: marked('@'),
+        links: if descriptor.platform == Platform::Threads { distinct_links(text) } else { 0 },
     }
 }
 
@@ -113,6 +117,7 @@ impl TextMeasurements {
             is_empty: self.is_empty && signature.is_empty,
             hashtags: self.hashtags + signature.hashtags,
             mentions: self.mentions + signature.mentions,
+            links: self.links + signature.links,
             ..self
         }
     }
@@ -148,14 +153,15 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
     } else if let Some(limit) = rules.max_bytes.filter(|&limit| text.bytes > limit as usize) {
         content("text_too_long", format!("{name} accepts at most {limit} bytes; this text has {}.", text.bytes));
     }
-    // Instagram's content publishing guide: at most 30 hashtags and 20 mentions in a caption.
-    if descriptor.platform == Platform::Instagram {
-        for (count, max, code, what) in
-            [(text.hashtags, 30, "too_many_hashtags", "hashtags"), (text.mentions, 20, "too_many_mentions", "mentions")]
-        {
-            if count > max {
-                content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
-            }
+    for (count, max, code, what) in [
+        // Instagram's content publishing guide, for a caption.
+        (text.hashtags, 30, "too_many_hashtags", "hashtags"),
+        (text.mentions, 20, "too_many_mentions", "mentions"),
+        // Threads API, "Text Attachments": THREADS_API__LINK_LIMIT_EXCEEDED, since December 2025.
+        (text.links, 5, "too_many_links", "different links"),
+    ] {
+        if count > max {
+            content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
         }
     }
     problems.extend(check_images(descriptor, images));
@@ -317,6 +323,17 @@ pub fn is_emoji(grapheme: &str) -> bool {
             || matches!(c, '\u{20E3}' | '\u{1F3FB}'..='\u{1F3FF}')
     };
     is_emoji_by_default || (first.is_emoji_char() && chars.any(makes_emoji))
+}
+
+/// Counts the different links of a text that have a scheme or begin with `www.`, as in the examples of Threads. A link
+/// of another form may count there too.
+fn distinct_links(text: &str) -> usize {
+    let is_counted = |link: &&str| {
+        let start = link.get(..4).unwrap_or_default();
+        start.eq_ignore_ascii_case("http") || start.eq_ignore_ascii_case("www.")
+    };
+    let links = links::find(text, true).into_iter().map(|link| &text[link]);
+    links.filter(is_counted).collect::<HashSet<_>>().len()
 }
 
 /// Counts the hashtags of a text.
