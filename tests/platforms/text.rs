@@ -1,9 +1,10 @@
 //! How each platform counts text, and what it rejects.
 
 use crier_domain::catalogue::descriptor;
+use crier_domain::media::ImageType;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
 use crier_domain::snippet::parts_with;
-use crier_platforms::images::{alt_text_warnings, check_shapes};
+use crier_platforms::images::{alt_text_warnings, check_gif_alone, check_shapes};
 use crier_platforms::text::{ContentProblem, check, check_measured, length, measure};
 use proptest::prelude::*;
 
@@ -112,6 +113,19 @@ fn images_with_invalid_dimensions_are_rejected() {
     assert_eq!(small, [("image_too_small", sentence.to_owned())]);
     assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
     assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
+}
+
+#[test]
+fn a_gif_is_the_only_image_of_a_post_on_x() {
+    use ImageType::{Gif, Jpeg, Png};
+    let found = |platform, types: &[ImageType]| check_gif_alone(descriptor(platform), types);
+    for types in [&[Gif][..], &[Jpeg, Png], &[]] {
+        assert_eq!(found(Platform::Twitter, types), None);
+    }
+    assert_eq!(found(Platform::Bluesky, &[Gif, Gif]), None);
+    let problem = found(Platform::Twitter, &[Jpeg, Gif]).unwrap();
+    assert_eq!((problem.field, problem.code), ("media", "gif_not_alone"));
+    assert_eq!(problem.message, "X accepts a GIF only as the only image; this post has 2 images.");
 }
 
 #[test]

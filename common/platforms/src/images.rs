@@ -1,7 +1,8 @@
-//! Checks the properties of a post's images that conversion cannot fix: their shape, and whether the platform can
-//! download them.
+//! Checks the properties of a post's images that conversion cannot fix: their shape, a GIF among other images, and
+//! whether the platform can download them.
 
-use crier_domain::platform::Descriptor;
+use crier_domain::media::ImageType;
+use crier_domain::platform::{Descriptor, Platform};
 
 use super::text::ContentProblem;
 
@@ -24,6 +25,15 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
         }
     }
     problems
+}
+
+/// Returns the problem of a GIF among several images on X, by the images' types (media best practices: at most four
+/// photos, or one GIF).
+pub fn check_gif_alone(descriptor: &Descriptor, types: &[ImageType]) -> Option<ContentProblem> {
+    let is_problem = descriptor.platform == Platform::Twitter && types.len() > 1 && types.contains(&ImageType::Gif);
+    let message =
+        format!("{} accepts a GIF only as the only image; this post has {} images.", descriptor.name, types.len());
+    is_problem.then_some(ContentProblem { field: "media", code: "gif_not_alone", message })
 }
 
 /// Returns warnings about the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an

@@ -31,8 +31,8 @@ pub struct ContentProblem {
     /// `content` or `media`; of a missing permission, `thread` or `first_comment`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
-    /// `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`; of a warning:
-    /// `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
+    /// `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`; of a
+    /// warning: `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
     pub code: &'static str,
     /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
