@@ -167,7 +167,9 @@ async fn a_comment_on_a_post_that_does_not_exist_is_told_from_lost_access() {
     let page = start().await;
     let comment = comment_on(page.connector.as_ref(), "Hi", "42_9");
     let missing = page.publish(&comment).await;
-    assert!(matches!(&missing, Err(CallError::ParentMissing(f)) if f.message.contains("post")), "{missing:?}");
+    let Err(CallError::ParentMissing(failure)) = &missing else { panic!("{missing:?}") };
+    let message = "The post to comment on does not exist, or the account may not comment on it.";
+    assert_eq!(failure.message, message);
     for id in ["", "../42", "42_1?x"] {
         let failed = page.publish(&comment_on(page.connector.as_ref(), "Hi", id)).await;
         assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");

@@ -189,7 +189,9 @@ async fn a_first_comment_with_a_lost_response_is_found_by_text_and_time() {
 async fn errors_of_a_comment_are_classified() {
     for s in both().await {
         let missing = s.publish(&comment_on(s.connector.as_ref(), "Hi", "17909")).await;
-        assert!(matches!(&missing, Err(CallError::ParentMissing(f)) if f.message.contains("post")), "{missing:?}");
+        let Err(CallError::ParentMissing(failure)) = &missing else { panic!("{missing:?}") };
+        let message = "The post to comment on does not exist, or the account may not comment on it.";
+        assert_eq!(failure.message, message);
         for id in ["", "../17841", "17900_1"] {
             let failed = s.publish(&comment_on(s.connector.as_ref(), "Hi", id)).await;
             assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");

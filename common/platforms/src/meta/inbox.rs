@@ -180,7 +180,7 @@ pub(crate) fn comment_error(failure: GraphFailure, missing: Failure) -> CallErro
         return reply_error(failure, missing);
     }
     let code = failure.error.failure().platform_code.clone().unwrap_or_default();
-    let message = "The post to comment on does not exist.";
+    let message = "The post to comment on does not exist, or the account may not comment on it.";
     CallError::ParentMissing(Failure::of(Category::PlatformRejected, message).from_platform(code))
 }
 
