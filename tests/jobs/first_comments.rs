@@ -24,6 +24,7 @@ worker_on_both!(
     a_comment_waits_until_the_platform_shows_the_post,
     a_comment_on_a_deleted_post_is_not_made,
     an_override_removes_the_comment,
+    a_comment_that_is_removed_while_its_post_is_published_is_not_made,
     a_cancelled_comment_fails_and_can_be_retried,
 );
 
@@ -198,4 +199,16 @@ async fn a_cancelled_comment_fails_and_can_be_retried(w: TestWorker) {
     assert_eq!(w.comment(target).await.status, FirstCommentStatus::Failed);
     w.run_until_idle().await;
     assert_eq!(comments(&w), 0);
+}
+
+async fn a_comment_that_is_removed_while_its_post_is_published_is_not_made(w: TestWorker) {
+    let gate = Gate::new();
+    w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
+    let (_, target) = w.publish_with_comment(COMMENT, 0).await;
+    let run = w.start_until(&gate, w.notified_job()).await;
+    w.sql(format!("UPDATE post_targets SET first_comment = '\"off\"' WHERE id = {target}")).await;
+    gate.let_through();
+    assert!(run.await.unwrap());
+    w.run_jobs().await;
+    assert_eq!((w.fake.posts().len(), w.count_rows("first_comments").await), (1, 0));
 }

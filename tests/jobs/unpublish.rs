@@ -12,7 +12,9 @@ use crier_store::first_comments::{self, CommentOutcome};
 use crier_store::{accounts, analytics, posts, targets};
 use serde_json::{Map, json};
 
-use crate::support::fake_platform::{Gate, UnpublishStep, permanent, rate_limited, reauth, transient, unknown};
+use crate::support::fake_platform::{
+    Gate, PublishStep, UnpublishStep, permanent, rate_limited, reauth, transient, unknown,
+};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -28,6 +30,8 @@ worker_on_both!(
     a_crash_between_two_parts_loses_no_progress,
     a_thread_that_is_deleted_in_part_says_so,
     a_comment_that_is_being_published_is_awaited,
+    a_comment_whose_response_was_lost_is_deleted_too,
+    a_comment_that_waits_is_not_published_after_its_post_is_deleted,
     a_comment_without_an_id_is_left,
     a_comment_that_cannot_be_deleted_does_not_keep_the_post,
     a_post_without_an_id_is_kept,
@@ -351,4 +355,32 @@ async fn a_deleted_post_is_deleted_from_its_platform(w: TestWorker) {
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Unpublished, 0));
     assert_eq!(w.events().await, ["post.unpublished"]);
     assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
+}
+
+async fn a_comment_whose_response_was_lost_is_deleted_too(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::AcceptAnd(unknown())]);
+    let (_, target) = w.publish_with_comment("More", 0).await;
+    w.engine.run(w.notified_job_of_target(target).await).await;
+    w.engine.run(w.newest_job_of(JobKind::PublishComment, target).await).await;
+    assert!(w.comment(target).await.call_started_at.is_some());
+    unpublish(&w, target).await;
+    w.run_until_idle().await;
+    assert_eq!(requested(&w), ["post-2", "post-1"]);
+    assert_eq!(outcome(&w, target).await, (TargetStatus::Unpublished, None));
+}
+
+async fn a_comment_that_waits_is_not_published_after_its_post_is_deleted(w: TestWorker) {
+    let (_, target) = w.publish_with_comment("More", 0).await;
+    w.engine.run(w.notified_job_of_target(target).await).await;
+    unpublish(&w, target).await;
+    w.engine.run(w.newest_job_of(JobKind::PublishComment, target).await).await;
+    let waiting = w.comment(target).await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.error), (FirstCommentStatus::Pending, 0, None));
+    w.run_until_idle().await;
+    let comment = w.comment(target).await;
+    assert_eq!(
+        (comment.status, comment.error.unwrap().code.as_str()),
+        (FirstCommentStatus::Failed, "post_unpublished")
+    );
+    assert_eq!((w.fake.posts().len(), outcome(&w, target).await.0), (1, TargetStatus::Unpublished));
 }

@@ -71,6 +71,7 @@ impl UnpublishTarget {
     async fn unpublish(&self, run: &Run) -> Step<Box<UnpublishRunResult>> {
         let (mut p, deletions) = self.prepare(run).await?;
         for deletion in deletions {
+            self.check_lease(run).await?;
             self.delete(run, &mut p, &deletion.post).await?;
             if let Some(part) = deletion.part {
                 self.store_progress(run, &mut p, part).await?;
@@ -157,6 +158,14 @@ impl UnpublishTarget {
         })
     }
 
+    /// Stops if the lease was lost: the result of another run may be that the post remains.
+    async fn check_lease(&self, run: &Run) -> Step<()> {
+        let mut tx = self.store.begin().await?;
+        let is_held = rows::still_held(&mut tx, &run.job).await?;
+        tx.rollback().await?;
+        if is_held { Ok(()) } else { Err(RunError::lease_lost().into()) }
+    }
+
     /// Stores that a part of the thread is deleted. Stops if the lease was lost.
     async fn store_progress(&self, run: &Run, p: &mut Prepared, part: usize) -> Step<()> {
         if let Some(part) = p.target.published_parts.get_mut(part) {
@@ -209,7 +218,7 @@ fn whole_post(target: &Target) -> UnpublishPost {
     }
 }
 
-/// Returns the call that deletes a first comment, if it is on the platform and its id is known. Fails if it is being
+/// Returns the call that deletes a first comment, if its id is known. Fails if it is being
 /// published.
 fn of_comment(target: &Target, comment: &StoredFirstComment) -> std::result::Result<Option<Deletion>, CallOutcome> {
     if comment.status == FirstCommentStatus::Pending && comment.call_started_at.is_some() {
@@ -217,7 +226,6 @@ fn of_comment(target: &Target, comment: &StoredFirstComment) -> std::result::Res
         return Err(CallOutcome::Retry { at: None, failure, open: false });
     }
     let id = comment.external_id.clone().filter(|id| !id.is_empty());
-    let id = id.filter(|_| comment.status == FirstCommentStatus::Published);
     Ok(id.map(|external_id| Deletion {
         post: UnpublishPost {
             external_id,
