@@ -237,7 +237,7 @@ impl ComposerInput {
             content: stored.post.content.clone(),
             accounts: stored.targets.iter().map(|target| target.account_id).collect(),
             media: stored.post.media.clone(),
-            thread: thread_to_edit(stored),
+            thread: thread_to_edit(stored).to_vec(),
             comment: stored.post.first_comment.clone(),
             scheduled_at: stored.local_time(zone),
             labels: stored.labels(),

@@ -49,11 +49,15 @@ pub fn has_threads(platform: Platform) -> bool {
     descriptor(platform).capabilities.thread.is_some()
 }
 
-/// Returns the parts that the form shows: those of the first account that is retried, because it may have its own.
-pub fn thread_to_edit(stored: &Stored) -> Vec<ThreadPart> {
-    let retried = stored.targets.iter().find(|target| target.is_retried() && has_threads(target.platform));
-    let own = retried.and_then(|target| target.thread.clone()).filter(|parts| !parts.is_empty());
-    own.unwrap_or_else(|| stored.post.thread.clone())
+/// Returns the parts that the form shows. After publishing has begun, these are the parts of the first account that is
+/// retried with more than the text, because it may have its own.
+pub fn thread_to_edit(stored: &Stored) -> &[ThreadPart] {
+    let publishes_parts = |target: &&Target| {
+        let is_first_only = target.thread.as_ref().is_some_and(Vec::is_empty);
+        target.is_retried() && has_threads(target.platform) && !is_first_only
+    };
+    let retried = stored.targets.iter().find(publishes_parts);
+    retried.map_or(&stored.post.thread[..], |target| target.thread(&stored.post))
 }
 
 /// Returns the stored comment of an account as a field of a request. `None` for that of the post.
@@ -109,12 +113,26 @@ impl ComposerInput {
         if own.is_some_and(|own| own.is_first_only) {
             return Some(Vec::new());
         }
-        if let Some(stored) = stored.filter(|_| self.has_begun()) {
-            // The parts of the post stay as they are published on other accounts.
-            return (self.thread != stored.post.thread).then(|| self.thread.clone());
+        if let (Some(stored), Some(target)) = (stored.filter(|_| self.has_begun()), target) {
+            return self.retried_thread(stored, target);
         }
         // The form has no fields for other parts, which the API can set.
         target.and_then(|target| target.thread.clone()).filter(|parts| own.is_none() || !parts.is_empty())
+    }
+
+    /// Returns the parts for an account that is not published, after publishing has begun. `None` for those of the
+    /// post, which stay as they are published on other accounts. An account whose parts differ from those that the form
+    /// shows keeps them.
+    fn retried_thread(&self, stored: &Stored, target: &Target) -> Option<Vec<ThreadPart>> {
+        let shown = thread_to_edit(stored);
+        // The user cleared the choice of only the first part.
+        let gets_parts =
+            target.thread.as_ref().is_some_and(Vec::is_empty) && self.override_for(target.account_id).is_some();
+        let is_changed = self.thread != shown && target.thread(&stored.post) == shown;
+        if gets_parts || is_changed {
+            return (self.thread != stored.post.thread).then(|| self.thread.clone());
+        }
+        target.thread.clone()
     }
 
     /// Returns the parts that follow the text on an account.
@@ -134,6 +152,9 @@ impl ComposerInput {
 
 #[cfg(test)]
 mod tests {
+    use chrono::DateTime;
+    use crier_domain::post::{Post, PostStatus, TargetOverride, TargetStatus};
+
     use super::*;
 
     fn input(form: &str) -> ComposerInput {
@@ -169,6 +190,55 @@ mod tests {
         assert_eq!(own(2, Platform::Bluesky), None);
         assert_eq!(own(2, Platform::Facebook), Some(0));
         assert_eq!(ComposerInput::default().own_thread(2, Some(Platform::Facebook), None), None);
+    }
+
+    fn part(content: &str) -> ThreadPart {
+        ThreadPart { content: content.to_owned(), media: Vec::new() }
+    }
+
+    /// Returns a post with the thread `p`. Each target has an account, a platform, a status and parts of its own.
+    fn stored(targets: &[(i64, Platform, TargetStatus, Option<&[&str]>)]) -> Stored {
+        let now = DateTime::UNIX_EPOCH;
+        let target = |&(account, platform, status, own): &(i64, Platform, TargetStatus, Option<&[&str]>)| {
+            let thread = own.map(|parts| parts.iter().map(|content| part(content)).collect());
+            let own = TargetOverride { thread, ..TargetOverride::default() };
+            Target { status, ..Target::new(account, 1, (account, platform), &own, now) }
+        };
+        let post = Post { status: PostStatus::Failed, thread: vec![part("p")], ..Post::draft(1, now) };
+        Stored { post, targets: targets.iter().map(target).collect() }
+    }
+
+    /// Returns the parts that accounts get from the form of a failed post, with the fields of the thread.
+    fn retried(stored: &Stored, fields: &str) -> Vec<Option<Vec<ThreadPart>>> {
+        let input = input(&format!("_post=1&_keep=all&{fields}"));
+        let own = |target: &Target| input.own_thread(target.account_id, Some(target.platform), Some(stored));
+        stored.targets.iter().map(own).collect()
+    }
+
+    #[test]
+    fn an_account_with_other_parts_keeps_them() {
+        use Platform::Bluesky;
+        use TargetStatus::{Failed, Published};
+        let (x, y) = (Some(vec![part("x")]), Some(vec![part("y")]));
+        let of_post =
+            stored(&[(1, Bluesky, Published, None), (2, Bluesky, Failed, None), (3, Bluesky, Failed, Some(&["y"]))]);
+        assert_eq!(thread_to_edit(&of_post), [part("p")]);
+        assert_eq!(retried(&of_post, "thread.0.content=p"), [None, None, y.clone()]);
+        assert_eq!(retried(&of_post, "thread.0.content=x"), [None, x.clone(), y]);
+        let own = stored(&[(1, Bluesky, Failed, Some(&["x"])), (2, Bluesky, Failed, None)]);
+        assert_eq!(thread_to_edit(&own), [part("x")]);
+        assert_eq!(retried(&own, "thread.0.content=x"), [x, None]);
+        assert_eq!(retried(&own, "thread.0.content=p"), [None, None]);
+    }
+
+    #[test]
+    fn an_account_with_only_the_first_part_gets_the_others_if_the_choice_is_cleared() {
+        let stored = stored(&[(1, Platform::Bluesky, TargetStatus::Failed, Some(&[]))]);
+        assert_eq!(retried(&stored, "thread.0.content=p"), [Some(vec![])], "the form has no section for the account");
+        let section = "overrides.0.account_id=1";
+        assert_eq!(retried(&stored, &format!("thread.0.content=p&{section}")), [None]);
+        assert_eq!(retried(&stored, &format!("thread.0.content=x&{section}")), [Some(vec![part("x")])]);
+        assert_eq!(retried(&stored, &format!("thread.0.content=p&{section}&overrides.0.thread=none")), [Some(vec![])]);
     }
 
     #[test]

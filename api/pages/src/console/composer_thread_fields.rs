@@ -3,11 +3,11 @@
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::{Capabilities, Platform};
-use crier_domain::post::{MAX_THREAD, ThreadPart};
+use crier_domain::post::{MAX_THREAD, Target, ThreadPart};
 
 use super::composer_images::{AccountImages, Offered};
 use super::composer_input::{ComposerInput, Stored};
-use super::composer_thread::has_threads;
+use super::composer_thread::{has_threads, thread_to_edit};
 use super::shared::Choice;
 use crate::numbers::counted;
 
@@ -44,7 +44,7 @@ pub struct PartFields {
     pub index: usize,
     pub content: String,
     pub images: AccountImages,
-    /// Whether it is published on an account that stopped at a later part.
+    /// Whether it is published on an account that publishes these parts, and stopped at a later one.
     pub is_published: bool,
     /// Whether the text has the focus when the page opens.
     pub has_focus: bool,
@@ -53,7 +53,9 @@ pub struct PartFields {
 impl ThreadFields {
     pub fn new(input: &ComposerInput, stored: Option<&Stored>, accounts: &[SocialAccount], offered: &Offered) -> Self {
         let targets = stored.map_or(&[][..], |stored| &stored.targets);
-        let stopped = targets.iter().filter(|target| target.is_retried());
+        let shown = stored.map(thread_to_edit);
+        let shows = |target: &Target| stored.map(|stored| target.thread(&stored.post)) == shown;
+        let stopped = targets.iter().filter(|target| target.is_retried() && shows(target));
         let published = stopped.map(|target| target.published_parts.len()).max().unwrap_or_default();
         let part = |(index, part): (usize, &ThreadPart)| PartFields {
             index,
@@ -71,7 +73,7 @@ impl ThreadFields {
                 [name] => format!("{name} publishes only the first part."),
                 names => format!("{} publish only the first part.", listed(names)),
             },
-            is_text_published: published > 0,
+            is_text_published: targets.iter().any(|target| target.is_retried() && !target.published_parts.is_empty()),
         }
     }
 }
