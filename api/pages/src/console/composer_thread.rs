@@ -107,7 +107,9 @@ impl ComposerInput {
             return published.thread.clone();
         }
         if platform.is_some_and(|platform| !has_threads(platform)) {
-            return (!self.thread.is_empty()).then(Vec::new);
+            // After publishing has begun, the post keeps its parts even if the form has none.
+            let keeps_parts = stored.is_some_and(|stored| self.has_begun() && !stored.post.thread.is_empty());
+            return (keeps_parts || !self.thread.is_empty()).then(Vec::new);
         }
         let own = self.override_for(id);
         if own.is_some_and(|own| own.is_first_only) {
@@ -229,6 +231,15 @@ mod tests {
         assert_eq!(thread_to_edit(&own), [part("x")]);
         assert_eq!(retried(&own, "thread.0.content=x"), [x, None]);
         assert_eq!(retried(&own, "thread.0.content=p"), [None, None]);
+    }
+
+    #[test]
+    fn all_parts_can_be_removed_after_a_failure() {
+        let stored = stored(&[
+            (1, Platform::Facebook, TargetStatus::Failed, Some(&[])),
+            (2, Platform::Bluesky, TargetStatus::Failed, None),
+        ]);
+        assert_eq!(retried(&stored, "content=One"), [Some(vec![]), Some(vec![])]);
     }
 
     #[test]
