@@ -20,6 +20,7 @@ on_one_app!(console "unlimited" =>
     errors_are_shown_at_their_parts,
     the_preview_shows_the_chain,
     published_parts_are_read_only,
+    an_account_keeps_its_own_parts_when_another_one_is_retried,
 );
 
 /// Connects an account with the username `user_PLATFORM`.
@@ -302,4 +303,23 @@ async fn published_parts_are_read_only(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (post, _) = only_post(&t).await;
     assert_eq!(texts(&post["thread"]), ["Two", "Three"]);
     assert_eq!(texts(&target(&post, &stopped)["thread"]), ["Two", "Three!"]);
+}
+
+async fn an_account_keeps_its_own_parts_when_another_one_is_retried(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (first, second) = (t.account("demo").await, t.account("second").await);
+    let body = json!({
+        "content": "One", "schedule_type": "now", "accounts": [first, second], "thread": [{ "content": "Two" }],
+        "overrides": [{ "account_id": second, "thread": [{ "content": "Own" }] }],
+    });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    t.app.end_post(id, "failed", &["failed", "failed"]).await;
+    let (_, edit) = only_post(&t).await;
+    for part in ["Two", "Two!"] {
+        let fields = [("content", "One"), ("thread.0.content", part), ("_action", "save")];
+        person.submit(&edit, &edit, &fields).await.expect(200, "Changes saved.");
+        let (post, _) = only_post(&t).await;
+        let first = &target(&post, &first.to_string())["thread"];
+        assert!(if part == "Two" { first.is_null() } else { texts(first) == [part] }, "{first}");
+        assert_eq!(texts(&target(&post, &second.to_string())["thread"]), ["Own"]);
+    }
 }
