@@ -21,6 +21,7 @@ on_one_app!(console "unlimited" =>
     the_preview_shows_the_chain,
     published_parts_are_read_only,
     an_account_keeps_its_own_parts_when_another_one_is_retried,
+    a_changed_comment_is_for_the_failed_accounts,
 );
 
 /// Connects an account with the username `user_PLATFORM`.
@@ -303,6 +304,25 @@ async fn published_parts_are_read_only(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (post, _) = only_post(&t).await;
     assert_eq!(texts(&post["thread"]), ["Two", "Three"]);
     assert_eq!(texts(&target(&post, &stopped)["thread"]), ["Two", "Three!"]);
+}
+
+async fn a_changed_comment_is_for_the_failed_accounts(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (done, failed) = (t.account("demo").await, t.account("second").await);
+    let body = json!({
+        "content": "One", "schedule_type": "now", "accounts": [done, failed], "first_comment": { "content": "More" },
+    });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    t.app.end_post(id, "partially_published", &["published", "failed"]).await;
+    let (_, edit) = only_post(&t).await;
+    for comment in ["Other", ""] {
+        let fields = [("content", "One"), ("first_comment.content", comment), ("_action", "save")];
+        person.submit(&edit, &edit, &fields).await.expect(200, "Changes saved.");
+        let (post, _) = only_post(&t).await;
+        assert_eq!(post["first_comment"]["content"], "More");
+        assert_eq!(target(&post, &done.to_string())["first_comment"]["content"], "More");
+        let own = &target(&post, &failed.to_string())["first_comment"];
+        assert_eq!(own["content"].as_str().unwrap_or_default(), comment);
+    }
 }
 
 async fn an_account_keeps_its_own_parts_when_another_one_is_retried(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -176,7 +176,7 @@ fn notes(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>
     if !input.thread.is_empty() && !has_threads(account.platform) {
         notes.push(format!("{} publishes only the first part.", descriptor.name));
     }
-    let comment = input.comment_on(stored.and_then(|stored| stored.target(account.id)));
+    let comment = input.comment_on(account.id, stored);
     if comment.is_some() && descriptor.capabilities.first_comment.is_none() {
         notes.push(format!("Crier cannot comment on {}.", descriptor.name));
     }
@@ -203,7 +203,7 @@ fn chain(
             preview: PostPreview::new(brand, account, &part.content, chosen.of(&part.media)),
         });
     }
-    let comment = input.comment_on(stored.and_then(|stored| stored.target(account.id)));
+    let comment = input.comment_on(account.id, stored);
     if let (Some(comment), Some(rules)) = (comment, descriptor.capabilities.first_comment) {
         let text_rules = TextRules { max: rules.max, unit: rules.unit, ..descriptor.capabilities.text };
         chain.push(ChainedPost {

@@ -16,7 +16,7 @@ use crier_platforms::options::{self, OptionKind};
 use crier_store::{posts, targets};
 use serde_json::{Map, Value, json};
 
-use super::composer_thread::{comment_of, has_threads, own_comment, thread_of, thread_to_edit};
+use super::composer_thread::{comment_of, comment_to_edit, has_threads, thread_of, thread_to_edit};
 use super::form::Form;
 use super::visit::Visit;
 
@@ -238,7 +238,7 @@ impl ComposerInput {
             accounts: stored.targets.iter().map(|target| target.account_id).collect(),
             media: stored.post.media.clone(),
             thread: thread_to_edit(stored).to_vec(),
-            comment: stored.post.first_comment.clone(),
+            comment: comment_to_edit(stored).cloned(),
             scheduled_at: stored.local_time(zone),
             labels: stored.labels(),
             overrides: stored.targets.iter().map(account_override).collect(),
@@ -323,7 +323,7 @@ impl ComposerInput {
         // After publishing has begun, changed parts are overrides of the failed accounts.
         let begun = stored.filter(|_| self.has_begun());
         set("thread", json!(begun.map_or(&self.thread, |stored| &stored.post.thread)));
-        set("first_comment", json!(self.comment));
+        set("first_comment", json!(self.post_comment(stored)));
         set("overrides", json!(overrides));
         if !omits_accounts {
             set("accounts", json!(account_ids));
@@ -379,7 +379,7 @@ impl ComposerInput {
             None => target.and_then(|target| target.media.clone()),
         };
         let platform = account.map(|account| account.platform).or(target.map(|target| target.platform));
-        let (thread, comment) = (self.own_thread(id, platform, stored), own_comment(target));
+        let (thread, comment) = (self.own_thread(id, platform, stored), self.own_comment(id, stored));
         // The API reports a missing option at its field only if there is an override.
         let needs_options =
             account.is_some_and(|account| !descriptor(account.platform).capabilities.required_options.is_empty());
@@ -387,7 +387,7 @@ impl ComposerInput {
             ("content", content.map(Value::from)),
             ("media", media.map(Value::from)),
             ("thread", thread.map(|parts| json!(parts))),
-            ("first_comment", comment),
+            ("first_comment", comment.map(|comment| json!(comment))),
         ];
         if options.is_empty() && own.iter().all(|(_, value)| value.is_none()) && !needs_options {
             return None;

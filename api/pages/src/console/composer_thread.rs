@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::Platform;
-use crier_domain::post::{FirstComment, FirstCommentOverride, Target, ThreadPart};
+use crier_domain::post::{FirstComment, Target, ThreadPart};
 use crier_endpoints::routes::posts::edit::MAX_MEDIA;
-use serde_json::{Value, json};
 
 use super::composer_input::{ComposerInput, Stored};
 use super::form::Form;
@@ -60,12 +59,16 @@ pub fn thread_to_edit(stored: &Stored) -> &[ThreadPart] {
     retried.map_or(&stored.post.thread[..], |target| target.thread(&stored.post))
 }
 
-/// Returns the stored comment of an account as a field of a request. `None` for that of the post.
-pub fn own_comment(target: Option<&Target>) -> Option<Value> {
-    target?.first_comment.as_ref().map(|own| match own {
-        FirstCommentOverride::Off => Value::Null,
-        FirstCommentOverride::Own(comment) => json!(comment),
-    })
+/// Returns whether a retry publishes the first comment on the account.
+fn is_comment_retried(target: &Target) -> bool {
+    target.is_retried() && descriptor(target.platform).capabilities.first_comment.is_some()
+}
+
+/// Returns the comment that the form shows. After publishing has begun, this is the comment of the first account that
+/// is retried, because it may have its own.
+pub fn comment_to_edit(stored: &Stored) -> Option<&FirstComment> {
+    let retried = stored.targets.iter().find(|target| is_comment_retried(target));
+    retried.map_or(stored.post.first_comment.as_ref(), |target| target.first_comment(&stored.post))
 }
 
 impl ComposerInput {
@@ -142,20 +145,37 @@ impl ComposerInput {
         self.own_thread(account.id, Some(account.platform), stored).unwrap_or_else(|| self.thread.clone())
     }
 
-    /// Returns the first comment on an account, even if its platform has none.
-    pub fn comment_on<'a>(&'a self, target: Option<&'a Target>) -> Option<&'a FirstComment> {
-        match target.and_then(|target| target.first_comment.as_ref()) {
+    /// Returns the first comment of the post. After publishing has begun, the post keeps its comment, because other
+    /// accounts may have published it.
+    pub fn post_comment<'a>(&'a self, stored: Option<&'a Stored>) -> Option<&'a FirstComment> {
+        match stored.filter(|stored| self.has_begun() && stored.targets.iter().any(is_comment_retried)) {
+            Some(stored) => stored.post.first_comment.as_ref(),
             None => self.comment.as_ref(),
-            Some(FirstCommentOverride::Off) => None,
-            Some(FirstCommentOverride::Own(comment)) => Some(comment),
         }
+    }
+
+    /// Returns the comment for an account, as an override: `Some(None)` publishes none. `None` for that of the post.
+    /// After publishing has begun, an account whose comment differs from the one that the form shows keeps it.
+    pub fn own_comment<'a>(&'a self, id: i64, stored: Option<&'a Stored>) -> Option<Option<&'a FirstComment>> {
+        let stored = stored?;
+        let target = stored.target(id)?;
+        let current = target.first_comment(&stored.post);
+        if self.has_begun() && is_comment_retried(target) && current == comment_to_edit(stored) {
+            return (self.comment != stored.post.first_comment).then_some(self.comment.as_ref());
+        }
+        target.first_comment.is_some().then_some(current)
+    }
+
+    /// Returns the first comment on an account, even if its platform has none.
+    pub fn comment_on<'a>(&'a self, id: i64, stored: Option<&'a Stored>) -> Option<&'a FirstComment> {
+        self.own_comment(id, stored).unwrap_or_else(|| self.post_comment(stored))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
-    use crier_domain::post::{Post, PostStatus, TargetOverride, TargetStatus};
+    use crier_domain::post::{FirstCommentOverride, Post, PostStatus, TargetOverride, TargetStatus};
 
     use super::*;
 
@@ -258,5 +278,33 @@ mod tests {
         let comment = FirstComment { content: "More:".to_owned(), delay_seconds: 300 };
         assert_eq!(read("first_comment.content=More:&first_comment.delay_seconds=300"), Some(comment));
         assert_eq!(read("first_comment.content=+&first_comment.delay_seconds=300"), None);
+    }
+
+    #[test]
+    fn a_comment_that_is_changed_after_a_failure_is_for_the_accounts_that_are_retried() {
+        use Platform::{Bluesky, Tiktok};
+        use TargetStatus::{Failed, Published};
+        let comment = |content: &str| FirstComment { content: content.to_owned(), delay_seconds: 0 };
+        let mut stored = stored(&[
+            (1, Bluesky, Published, None),
+            (2, Bluesky, Failed, None),
+            (3, Bluesky, Failed, None),
+            (4, Tiktok, Failed, None),
+        ]);
+        stored.post.first_comment = Some(comment("post"));
+        stored.targets[2].first_comment = Some(FirstCommentOverride::Own(comment("own")));
+        let own = |content: &str| -> Vec<Option<Option<String>>> {
+            let input = input(&format!("_post=1&_keep=all&first_comment.content={content}"));
+            assert_eq!(input.post_comment(Some(&stored)), Some(&comment("post")));
+            let own = |id| input.own_comment(id, Some(&stored)).map(|own| own.map(|own| own.content.clone()));
+            (1..=4).map(own).collect()
+        };
+        let text = |text: &str| Some(Some(text.to_owned()));
+        assert_eq!(own("post"), [None, None, text("own"), None]);
+        assert_eq!(own("new"), [None, text("new"), text("own"), None]);
+        assert_eq!(own(""), [None, Some(None), text("own"), None]);
+        assert_eq!(comment_to_edit(&stored), Some(&comment("post")));
+        stored.targets.remove(1);
+        assert_eq!(comment_to_edit(&stored), Some(&comment("own")));
     }
 }
