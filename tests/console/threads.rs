@@ -14,6 +14,7 @@ on_one_app!(console "unlimited" =>
     a_thread_is_saved_and_edited,
     a_long_text_is_split_into_parts,
     a_part_has_its_own_images,
+    an_edit_keeps_all_images_of_long_threads,
     an_account_can_publish_only_the_first_part,
     an_edit_keeps_what_the_form_does_not_have,
     a_first_comment_is_saved_and_cleared,
@@ -144,6 +145,30 @@ async fn a_part_has_its_own_images(t: Tenant<'_>, person: ConsoleUser<'_>) {
     // An edit keeps them even if the selection is not shown.
     person.submit(&edit, &edit, &[&common[..], &[("schedule_type", "draft")]].concat()).await.expect(200, "bread.png");
     assert_eq!(only_post(&t).await.0["thread"][0]["media"].to_string(), format!("[{image}]"));
+}
+
+async fn an_edit_keeps_all_images_of_long_threads(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let first = t.upload("bread.png", &images::png(20, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    t.app.copy_newest_row("media", 100, &[]).await;
+    let last = t.app.newest_id("media").await;
+    let many: Vec<i64> = (last - 99..=last).collect();
+    let thread = json!([
+        { "content": "Two", "media": many },
+        { "content": "Three", "media": many },
+        { "content": "Four", "media": [first] },
+    ]);
+    t.post(&t.path("/posts"), json!({ "content": "One", "thread": thread })).await.expect(201);
+    let (before, edit) = only_post(&t).await;
+    let fields = [
+        ("content", "One more"),
+        ("thread.0.content", "Two"),
+        ("thread.1.content", "Three"),
+        ("thread.2.content", "Four"),
+        ("schedule_type", "draft"),
+    ];
+    person.submit(&edit, &edit, &fields).await.expect(200, "Draft saved.");
+    let (after, _) = only_post(&t).await;
+    assert_eq!((&after["content"], &after["thread"]), (&json!("One more"), &before["thread"]));
 }
 
 async fn an_account_can_publish_only_the_first_part(t: Tenant<'_>, person: ConsoleUser<'_>) {

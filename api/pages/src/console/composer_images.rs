@@ -10,9 +10,6 @@ use super::post_rows::image;
 use super::shared::Image;
 use super::visit::Visit;
 
-/// The maximum number of chosen images that are shown, for the post and all its accounts.
-const MAX_CHOSEN: usize = 200;
-
 /// The images of an account, or of a part of the thread.
 pub enum AccountImages {
     /// The images of the post.
@@ -33,8 +30,8 @@ impl Chosen {
         let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
         let cards = input.overrides.iter().filter_map(|own| own.link_card_field("media_id").parse::<i64>().ok());
         let parts = input.thread.iter().flat_map(|part| &part.media);
-        let all = input.media.iter().chain(own).chain(parts).copied().chain(cards);
-        let ids: BTreeSet<i64> = all.take(MAX_CHOSEN).collect();
+        // All of them, because an image that is not loaded is not in the form, and would be removed from the post.
+        let ids: BTreeSet<i64> = input.media.iter().chain(own).chain(parts).copied().chain(cards).collect();
         let ids: Vec<i64> = ids.into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
         Ok(Self(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect()))
