@@ -21,6 +21,7 @@ on_one_app!(console "unlimited" =>
     errors_are_shown_at_their_parts,
     the_preview_shows_the_chain,
     published_parts_are_read_only,
+    a_published_part_keeps_a_deleted_image,
     an_account_keeps_its_own_parts_when_another_one_is_retried,
     a_changed_comment_is_for_the_failed_accounts,
 );
@@ -329,6 +330,31 @@ async fn published_parts_are_read_only(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (post, _) = only_post(&t).await;
     assert_eq!(texts(&post["thread"]), ["Two", "Three"]);
     assert_eq!(texts(&target(&post, &stopped)["thread"]), ["Two", "Three!"]);
+}
+
+async fn a_published_part_keeps_a_deleted_image(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let image = t.upload("bread.png", &images::png(20, 20), &[]).await.data(201)["id"].as_i64().unwrap();
+    let thread = json!([{ "content": "Two", "media": [image] }, { "content": "Three" }]);
+    let body = json!({ "content": "One", "schedule_type": "now", "accounts": [account], "thread": thread });
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    t.app.end_post(id, "failed", &["failed"]).await;
+    let part = |id: &str| json!({ "external_id": id, "url": null, "published_at": "2026-01-01T00:00:00Z" });
+    let parts = json!([part("a"), part("b")]);
+    let set = format!("published_parts = '{parts}', external_id = 'a'");
+    t.app.sql(format!("UPDATE post_targets SET {set} WHERE post_id = {id}")).await;
+    t.delete(&t.path(&format!("/media/{image}"))).await.expect(204);
+    let (_, edit) = only_post(&t).await;
+    let page = person.get(&edit).await;
+    page.expect(200, "Images: Deleted image").expect(200, "Ready to publish");
+    let field = ("thread.0.media".to_owned(), image.to_string());
+    assert!(page.hidden_fields(&edit).contains(&field), "{}", page.text);
+    let fields =
+        [("content", "One"), ("thread.0.content", "Two"), ("thread.1.content", "Three!"), ("schedule_type", "now")];
+    person.submit_from(&page, &edit, &fields).await.expect(200, "Retrying the failed accounts.");
+    let (post, _) = only_post(&t).await;
+    let thread = &target(&post, &account.to_string())["thread"];
+    assert_eq!((texts(thread), &thread[0]["media"]), (vec!["Two", "Three!"], &json!([image])));
 }
 
 async fn a_changed_comment_is_for_the_failed_accounts(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -97,7 +97,7 @@ impl ChainedPost {
 pub async fn show_check(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, input).await?;
-    let chosen = Chosen::load(visit, &mut conn, input).await?;
+    let chosen = Chosen::load(visit, &mut conn, input, stored).await?;
     drop(conn);
     visit.page(&check(visit, input, stored, &accounts, &chosen).await?)
 }
@@ -124,6 +124,7 @@ pub async fn check(
     }
     input.drop_empty_parts();
     let mut request = input.request(SaveMode::Check, accounts, stored);
+    request.body.values_mut().for_each(|value| chosen.remove_deleted(value));
     request.body.insert("post_id".to_owned(), json!(stored.map(|stored| stored.post.id)));
     // Other times are reported when the post is saved.
     let planned_at = time::parse(&input.scheduled_at, visit.zone()).filter(|at| *at > visit.now);

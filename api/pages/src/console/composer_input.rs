@@ -320,9 +320,11 @@ impl ComposerInput {
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
         set("content", json!(self.content));
         set("media", json!(self.media));
-        // After publishing has begun, changed parts are overrides of the failed accounts.
-        let begun = stored.filter(|_| self.has_begun());
-        set("thread", json!(begun.map_or(&self.thread, |stored| &stored.post.thread)));
+        // After publishing has begun, the post keeps its parts, and changed ones are overrides of the failed accounts.
+        let kept = stored.filter(|_| self.has_begun()).map(|stored| &stored.post.thread);
+        if kept.is_none() || mode == SaveMode::Check {
+            set("thread", json!(kept.unwrap_or(&self.thread)));
+        }
         set("first_comment", json!(self.post_comment(stored)));
         set("overrides", json!(overrides));
         if !omits_accounts {

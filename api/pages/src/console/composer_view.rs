@@ -1,6 +1,5 @@
 //! The page of the composer.
 
-
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::catalogue::descriptor;
@@ -169,7 +168,7 @@ impl LinkCardFields {
         let chosen = field("media_id");
         let from_page = Choice::new("", "Image of the page", chosen.is_empty());
         let id: Vec<i64> = chosen.parse::<i64>().into_iter().collect();
-        let images = offered.chosen.of(&id).into_iter().chain(offered.library_without(&id));
+        let images = offered.chosen.in_field(&id).into_iter().chain(offered.library_without(&id));
         let image = |image: Image| {
             let value = image.id.to_string();
             Choice::new(&value, image.label(), value == chosen)
@@ -301,7 +300,7 @@ pub async fn show(
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
     let accounts = load_accounts(visit, &mut conn, &input).await?;
-    let chosen = Chosen::load(visit, &mut conn, &input).await?;
+    let chosen = Chosen::load(visit, &mut conn, &input, stored).await?;
     let page = input.library_page.max(1);
     let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
     let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
@@ -335,7 +334,7 @@ pub async fn show(
         known_labels: stored.map_or_else(String::new, Stored::labels),
         suggested_labels: suggested_labels(visit).await?,
         snippets: snippets(visit).await?,
-        chosen: offered.chosen.of(&input.media),
+        chosen: offered.chosen.in_field(&input.media),
         library_prev: (page > 1).then(|| page - 1),
         library_next: (!is_last).then(|| page + 1),
         library_page: page,
