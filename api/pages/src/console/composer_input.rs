@@ -242,6 +242,7 @@ impl ComposerInput {
             scheduled_at: stored.local_time(zone),
             labels: stored.labels(),
             overrides: stored.targets.iter().map(account_override).collect(),
+            omit_accounts: stored.omit_accounts(),
             ..Self::default()
         }
     }

@@ -142,7 +142,9 @@ impl ComposerInput {
 
     /// Returns the parts that follow the text on an account.
     pub fn thread_on(&self, account: &SocialAccount, stored: Option<&Stored>) -> Vec<ThreadPart> {
-        self.own_thread(account.id, Some(account.platform), stored).unwrap_or_else(|| self.thread.clone())
+        let own = self.own_thread(account.id, Some(account.platform), stored);
+        let begun = stored.filter(|_| self.has_begun());
+        own.unwrap_or_else(|| begun.map_or(&self.thread, |stored| &stored.post.thread).clone())
     }
 
     /// Returns the first comment of the post. After publishing has begun, the post keeps its comment, because other
@@ -175,9 +177,12 @@ impl ComposerInput {
 #[cfg(test)]
 mod tests {
     use chrono::DateTime;
+    use chrono_tz::Tz;
     use crier_domain::post::{FirstCommentOverride, Post, PostStatus, TargetOverride, TargetStatus};
+    use serde_json::json;
 
     use super::*;
+    use crate::console::composer_input::SaveMode;
 
     fn input(form: &str) -> ComposerInput {
         ComposerInput::of_form(&Form::parse(form.as_bytes()))
@@ -251,6 +256,8 @@ mod tests {
         assert_eq!(thread_to_edit(&own), [part("x")]);
         assert_eq!(retried(&own, "thread.0.content=x"), [x, None]);
         assert_eq!(retried(&own, "thread.0.content=p"), [None, None]);
+        let request = ComposerInput::of_post(&own, Tz::UTC).request(SaveMode::Check, &[], Some(&own));
+        assert_eq!(request.body["thread"], json!([{ "content": "p" }]), "the preview of the other account");
     }
 
     #[test]
