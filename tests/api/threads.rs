@@ -14,6 +14,7 @@ on_both_apps!(
     the_search_finds_words_of_the_thread,
     the_state_of_each_part_is_shown,
     published_parts_cannot_be_changed,
+    a_part_with_an_unknown_outcome_cannot_be_changed,
     an_unpublished_post_cannot_be_changed,
     a_duplicate_has_the_thread_and_the_comment,
 );
@@ -203,8 +204,7 @@ async fn validation_shows_the_length_of_each_part(app: TestApp) {
 }
 
 /// Creates a thread of three parts that failed at the last one. Returns its path.
-async fn failed_thread(t: &Tenant<'_>) -> String {
-    let account = t.account("demo").await;
+async fn failed_thread(t: &Tenant<'_>, account: i64) -> String {
     let thread = json!([{ "content": "two" }, { "content": "three" }]);
     let created = create(t, now(account, json!({ "thread": thread }))).await;
     let id = created["id"].as_i64().unwrap();
@@ -220,7 +220,7 @@ async fn failed_thread(t: &Tenant<'_>) -> String {
 
 async fn the_state_of_each_part_is_shown(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = failed_thread(&t).await;
+    let path = failed_thread(&t, t.account("demo").await).await;
     let shown = t.get(&path).await.data(200);
     let target = &shown["targets"][0];
     let published = |position: u32| {
@@ -251,7 +251,7 @@ async fn the_state_of_each_part_is_shown(app: TestApp) {
 
 async fn published_parts_cannot_be_changed(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let path = failed_thread(&t).await;
+    let path = failed_thread(&t, t.account("demo").await).await;
     for change in [
         json!({ "content": "1" }),
         json!({ "thread": [{ "content": "2" }, { "content": "three" }] }),
@@ -266,6 +266,25 @@ async fn published_parts_cannot_be_changed(app: TestApp) {
     let again = t.put(&path, json!({ "schedule_type": "now", "thread": thread })).await.data(200);
     assert_eq!((&again["status"], &again["thread"][1]["content"]), (&json!("publishing"), &json!("3")));
     assert_eq!(again["targets"][0]["parts"][1]["external_id"], "2");
+}
+
+async fn a_part_with_an_unknown_outcome_cannot_be_changed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = account_on(&t, Platform::Bluesky).await;
+    let path = failed_thread(&t, account).await;
+    app.sql("UPDATE post_targets SET call_started_at = created_at").await;
+    for change in [
+        json!({ "thread": [{ "content": "two" }] }),
+        json!({ "thread": [{ "content": "two" }, { "content": "3" }], "schedule_type": "now" }),
+        json!({ "overrides": [{ "account_id": account, "thread": [{ "content": "two" }] }] }),
+    ] {
+        let error = t.put(&path, change.clone()).await.expect_error(409, "post_not_editable");
+        assert!(error["message"].as_str().unwrap().contains("is unknown"), "{change}");
+    }
+    let longer = json!([{ "content": "two" }, { "content": "three" }, { "content": "four" }]);
+    t.put(&path, json!({ "thread": longer })).await.expect(200);
+    assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.data(200)["status"], "publishing");
+    assert_eq!(app.count_rows("post_targets WHERE call_started_at IS NOT NULL").await, 1);
 }
 
 async fn an_unpublished_post_cannot_be_changed(app: TestApp) {

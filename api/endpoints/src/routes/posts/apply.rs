@@ -17,11 +17,21 @@ use crate::context::Context;
 use crate::error::{ApiError, ErrorCode, Result};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
-pub async fn load_target_states(conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
+pub async fn load_target_states(cx: &Context, conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
     let all = targets::list(conn, post_id).await?;
     let ids: Vec<i64> = all.iter().map(|t| t.id).collect();
     let running = jobs::running_among(conn, JobKind::PublishTarget, &ids).await?;
-    Ok(all.into_iter().map(|target| TargetState { running: running.contains(&target.id), target }).collect())
+    let state = |target: Target| TargetState {
+        running: running.contains(&target.id),
+        repeats_call: repeats_call(cx, target.platform),
+        target,
+    };
+    Ok(all.into_iter().map(state).collect())
+}
+
+/// Returns whether a retry repeats a call whose outcome is unknown, because the platform cannot tell the outcome.
+fn repeats_call(cx: &Context, platform: Platform) -> bool {
+    cx.app.platforms.get(platform).is_some_and(|connector| !connector.can_reconcile())
 }
 
 /// Locks and returns the post in the path; 404 if it does not exist.
@@ -144,6 +154,11 @@ enum Conflict {
          the content for the other accounts."
     )]
     Published(i64),
+    #[error(
+        "The outcome of publishing a part on account {0} is unknown, so its thread cannot be changed. Publish the post \
+         again first."
+    )]
+    UnknownOutcome(i64),
     #[error("The accounts of a post cannot be changed after publishing has begun.")]
     Accounts,
     #[error("The time of a post cannot be changed after publishing has begun.")]
@@ -253,6 +268,9 @@ impl Decision {
                     || changes.of_published;
                 return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
             }
+            if changes.of_next_part && existing.has_unknown_call() {
+                return Err(Conflict::UnknownOutcome(target.account_id));
+            }
             if changes.any || existing.current_override() != *own && !existing.target.status.was_published() {
                 self.overrides.push((existing.target.id, own.clone()));
             }
@@ -270,6 +288,9 @@ struct OutputChanges {
     any: bool,
     /// Whether a change concerns the parts of a thread that are published, or ends the thread before one of them.
     of_published: bool,
+    /// Whether a change concerns what the next call publishes of the thread. Before the first part is published, this
+    /// may be the whole thread.
+    of_next_part: bool,
     of_comment: bool,
 }
 
@@ -282,9 +303,14 @@ impl OutputChanges {
         let (before, after) = (target.thread(post), desired.thread_of(own));
         let published = target.published_parts.len();
         let following = published.saturating_sub(1);
+        let of_next_part = match published {
+            0 => before != after,
+            _ => before.get(following) != after.get(following),
+        };
         Self {
             any: of_first || before != after,
             of_published: published > 0 && (of_first || before.get(..following) != after.get(..following)),
+            of_next_part,
             of_comment: target.first_comment(post) != desired.first_comment_of(own),
         }
     }
@@ -345,8 +371,7 @@ async fn write_targets(
     }
     for id in &decision.retry_targets {
         let target = targets::find(tx, *id).await?;
-        let connector = target.and_then(|t| cx.app.platforms.get(t.platform));
-        targets::reset(tx, *id, connector.is_some_and(|c| !c.can_reconcile())).await?;
+        targets::reset(tx, *id, target.is_some_and(|t| repeats_call(cx, t.platform))).await?;
     }
     if !decision.insert.is_empty() {
         targets::insert(tx, post_id, &decision.new_targets(accounts)?).await?;

@@ -188,6 +188,8 @@ pub struct TargetState {
     pub target: Target,
     /// Whether a worker is running its job.
     pub running: bool,
+    /// Whether a retry repeats a call whose outcome is unknown, instead of looking up its outcome.
+    pub repeats_call: bool,
 }
 
 impl TargetState {
@@ -195,6 +197,11 @@ impl TargetState {
     pub fn is_in_flight(&self) -> bool {
         let open = self.target.call_started_at.is_some() && self.target.status == TargetStatus::Pending;
         self.running || open || self.target.status == TargetStatus::Publishing
+    }
+
+    /// Returns whether a retry looks up the outcome of an earlier call. It finds only what that call published.
+    pub fn has_unknown_call(&self) -> bool {
+        self.target.call_started_at.is_some() && !self.repeats_call
     }
 
     /// Returns whether the signature can no longer change: the first part is published, a call may be in progress, or

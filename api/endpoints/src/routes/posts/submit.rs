@@ -35,7 +35,7 @@ pub async fn submit_post(cx: &Context, tx: &mut Tx, post: Post) -> Result<Post> 
         let message = format!("Only a draft can be submitted. The status of this post is {}.", post.status);
         return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
     }
-    let current = apply::load_target_states(tx, post.id).await?;
+    let current = apply::load_target_states(cx, tx, post.id).await?;
     let change = PostChange::default();
     let mut desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
     let accounts = check::validate(cx, tx, &post, &mut desired, &change, Problems::default()).await?;

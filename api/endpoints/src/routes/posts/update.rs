@@ -45,7 +45,7 @@ pub async fn change_post(
     change: &PostChange,
     problems: Problems,
 ) -> Result<Post> {
-    let current = apply::load_target_states(tx, post.id).await?;
+    let current = apply::load_target_states(cx, tx, post.id).await?;
     let mut desired = DesiredPost::from_change(&post, &current, change);
     let accounts = check::validate(cx, tx, &post, &mut desired, change, problems).await?;
     apply::execute(cx, tx, post, &current, &desired, &accounts).await

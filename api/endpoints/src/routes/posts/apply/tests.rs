@@ -35,7 +35,7 @@ fn post(status: PostStatus) -> Post {
 /// A target on account `id`, with the same id.
 fn target(id: i64, status: TargetStatus) -> TargetState {
     let pending = Target::new(id, 1, (id, Platform::Sandbox), &TargetOverride::default(), now());
-    TargetState { target: Target { status, ..pending }, running: false }
+    TargetState { target: Target { status, ..pending }, running: false, repeats_call: false }
 }
 
 fn put(schedule_type: Option<ScheduleType>) -> PostChange {
@@ -176,6 +176,42 @@ fn published_parts_are_immutable_but_later_ones_are_not() {
     let publishing = Post { status: PostStatus::Publishing, ..post };
     let in_flight = decide_change(&publishing, &[failed], &change(&["two", "3"]));
     assert_eq!(in_flight, Err(Conflict::Published(1)));
+}
+
+#[test]
+fn a_part_with_an_unknown_outcome_is_immutable() {
+    let part = |content: &str| ThreadPart { content: content.into(), media: Vec::new() };
+    let post = Post { thread: vec![part("two"), part("three")], ..post(PostStatus::Failed) };
+    let mut failed = target(1, TargetStatus::Failed);
+    failed.target.call_started_at = Some(now());
+    let change = |thread: &[&str]| PostChange {
+        thread: PatchField::Value(thread.iter().map(|content| part(content).into()).collect()),
+        ..put(Some(ScheduleType::Now))
+    };
+    let decide_thread = |failed: &TargetState, thread: &[&str]| {
+        decide_change(&post, std::slice::from_ref(failed), &change(thread)).map(|decision| decision.retry_targets)
+    };
+    let unknown = Err(Conflict::UnknownOutcome(1));
+    assert_eq!(decide_thread(&failed, &["two", "three"]), Ok(vec![1]));
+    for thread in [&["two", "3"][..], &["two"], &["two", "three", "four"], &[]] {
+        assert_eq!(decide_thread(&failed, thread), unknown, "{thread:?}");
+        let repeated = TargetState { repeats_call: true, ..failed.clone() };
+        assert_eq!(decide_thread(&repeated, thread), Ok(vec![1]), "{thread:?}");
+    }
+    // If the call was that of the second part, the third one can change.
+    failed.target.published_parts = vec![PublishedPart {
+        external_id: "1".into(),
+        url: None,
+        published_at: now(),
+        other_ids: Vec::new(),
+        is_unpublished: false,
+    }];
+    for thread in [&["two", "3"][..], &["two"], &["two", "three", "four"]] {
+        assert_eq!(decide_thread(&failed, thread), Ok(vec![1]), "{thread:?}");
+    }
+    for thread in [&["2", "three"][..], &[]] {
+        assert_eq!(decide_thread(&failed, thread), unknown, "{thread:?}");
+    }
 }
 
 #[test]
