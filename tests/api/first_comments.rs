@@ -10,6 +10,7 @@ on_both_apps!(
     a_first_comment_is_stored_and_removed,
     a_first_comment_can_differ_on_each_account,
     the_progress_of_a_comment_is_shown,
+    a_platform_without_comments_does_not_keep_a_comment,
 );
 on_one_app!(invalid_comments_are_reported, comments_follow_the_rules_of_their_platform, platforms_without_comments);
 
@@ -158,4 +159,20 @@ async fn the_progress_of_a_comment_is_shown(app: TestApp) {
     t.put(&path, own(0)).await.expect_error(409, "post_not_editable");
     let changed = t.put(&path, own(1)).await.data(200);
     assert_eq!(changed["targets"][1]["first_comment"]["content"], "other");
+}
+
+async fn a_platform_without_comments_does_not_keep_a_comment(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let accounts = [account_on(&t, Platform::Tumblr).await, t.account("demo").await];
+    let body = json!({
+        "content": "x", "accounts": accounts, "schedule_type": "now", "first_comment": { "content": "more" },
+    });
+    let (path, created) = create(&t, body).await;
+    let id = created["id"].as_i64().unwrap();
+    app.end_post(id, "partially_published", &["published", "failed"]).await;
+    let changed = t.put(&path, json!({ "first_comment": { "content": "other" } })).await.data(200);
+    assert_eq!(changed["targets"][0]["first_comment"]["status"], "not_supported");
+    assert_eq!(changed["targets"][1]["first_comment"]["content"], "other");
+    app.end_post(id, "published", &["published", "published"]).await;
+    t.put(&path, json!({ "first_comment": null })).await.expect_error(409, "post_not_editable");
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
+use crier_domain::catalogue::descriptor;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
@@ -291,6 +292,7 @@ struct OutputChanges {
     /// Whether a change concerns what the next call publishes of the thread. Before the first part is published, this
     /// may be the whole thread.
     of_next_part: bool,
+    /// Whether the first comment changes. It is not published where the platform has no comments.
     of_comment: bool,
 }
 
@@ -311,7 +313,8 @@ impl OutputChanges {
             any: of_first || before != after,
             of_published: published > 0 && (of_first || before.get(..following) != after.get(..following)),
             of_next_part,
-            of_comment: target.first_comment(post) != desired.first_comment_of(own),
+            of_comment: descriptor(target.platform).capabilities.first_comment.is_some()
+                && target.first_comment(post) != desired.first_comment_of(own),
         }
     }
 
