@@ -70,7 +70,9 @@ async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRe
     }
     let is_published = |target: &&Target| target.status == TargetStatus::Published;
     let published: Vec<&Target> = chosen.iter().filter(is_published).collect();
-    if published.is_empty() && !chosen.iter().any(|target| target.status.was_published()) {
+    let is_begun = |target: &Target| matches!(target.status, TargetStatus::Unpublishing | TargetStatus::Unpublished);
+    let is_repeated = chosen.iter().any(is_begun);
+    if published.is_empty() && !is_repeated {
         return Err(not_editable("The post is not published on these accounts, so it cannot be unpublished."));
     }
     let account_ids: Vec<i64> = published.iter().map(|target| target.account_id).collect();
@@ -82,7 +84,8 @@ async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRe
             None => deletable.push(target),
         }
     }
-    if deletable.is_empty() && !refused.is_empty() {
+    // A repeated request succeeds like the first one, which deletes the post from some of the accounts only.
+    if deletable.is_empty() && !refused.is_empty() && !is_repeated {
         return Err(unavailable(&refused));
     }
     for (target, failure) in &refused {
