@@ -12,6 +12,7 @@ use crier_store::{Conn, Page, PageRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::edit::MAX_CONTENT_CHARS;
 use super::thread::failed_part_of;
 use super::{PostFields, TAG, TargetError};
 use crate::context::Context;
@@ -22,9 +23,13 @@ use crate::pagination;
 use crate::request::{Pages, Parsed, Request};
 use crate::response::{Listed, Paged, Reply, Timestamp};
 use crate::routes::conversations::list::{MAX_SEARCH_CHARS, trimmed};
+use crate::runner::body::MAX_JSON_BYTES;
 
+/// The maximum size of a post's texts, in bytes: the thread, which is sent in one request, and the text and the comment,
+/// whose characters have at most four bytes.
+const MAX_TEXT_BYTES: usize = MAX_JSON_BYTES + 2 * 4 * MAX_CONTENT_CHARS;
 /// The number of posts that fit into a response whatever their size, so that their sizes need not be queried first.
-const ALWAYS_FITTING_POSTS: i64 = 30;
+const ALWAYS_FITTING_POSTS: i64 = (pagination::MAX_BYTES / MAX_TEXT_BYTES) as i64;
 
 /// A post in a list.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
