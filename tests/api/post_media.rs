@@ -16,6 +16,7 @@ on_both_apps!("unlimited" =>
     a_draft_with_a_deleted_image_cannot_be_published,
     retrying_a_post_with_a_deleted_image_is_rejected,
     published_targets_do_not_need_their_images,
+    published_parts_do_not_need_their_images,
     a_concurrently_deleted_image_is_rejected,
     concurrent_scheduling_and_deletion_conflict,
     platform_image_limits_are_enforced,
@@ -193,6 +194,38 @@ async fn published_targets_do_not_need_their_images(t: Tenant<'_>) {
     assert_eq!(t.put(&path, json!({ "schedule_type": "now" })).await.invalid_fields(), ["overrides.media.0"]);
     t.app.end_post(post, "published", &["published", "published"]).await;
     assert_eq!(t.put(&path, json!({})).await.data(200)["status"], "published");
+}
+
+async fn published_parts_do_not_need_their_images(t: Tenant<'_>) {
+    let accounts = [t.account("demo").await, t.account("other").await];
+    let (one, two) = two(&t).await;
+    let change = |second: &str, third: &str| {
+        let thread = json!([{ "content": second, "media": [one] }, { "content": third, "media": [two] }]);
+        let own = json!([{ "account_id": accounts[1], "media": [one], "thread": thread }]);
+        json!({ "media": [one], "thread": thread, "overrides": own })
+    };
+    let mut body = change("two", "three");
+    body["accounts"] = json!(accounts);
+    body["schedule_type"] = json!("now");
+    let path = failed(t.app, &t, false, body).await;
+    let part = |id: &str| json!({ "external_id": id, "url": null, "published_at": "2026-03-01T12:00:00Z" });
+    let parts = json!([part("1"), part("2")]);
+    t.app.sql(format!("UPDATE post_targets SET status = 'failed', published_parts = '{parts}'")).await;
+
+    delete_asset(t.app, t.brand, one).await;
+    let changed = t.put(&path, change("two", "3")).await.data(200);
+    assert_eq!(
+        (&changed["thread"][1]["content"], &changed["targets"][1]["thread"][1]["content"]),
+        (&json!("3"), &json!("3"))
+    );
+    t.put(&path, change("2", "3")).await.expect_error(409, "post_not_editable");
+    delete_asset(t.app, t.brand, two).await;
+    let missing = ["overrides.0.thread.1.media.0", "thread.1.media.0"];
+    assert_eq!(t.put(&path, change("two", "3")).await.invalid_fields(), missing);
+    // An image must exist if its part is published on some of the accounts only.
+    t.app.sql(format!("UPDATE post_targets SET published_parts = '[]' WHERE account_id = {}", accounts[0])).await;
+    let missing = ["media.0", missing[0], "thread.0.media.0", missing[1]];
+    assert_eq!(t.put(&path, change("two", "3")).await.invalid_fields(), missing);
 }
 
 async fn a_concurrently_deleted_image_is_rejected(t: Tenant<'_>) {

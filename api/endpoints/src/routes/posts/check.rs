@@ -139,7 +139,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
     let status = desired.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
     check_content(desired, problems);
-    check_media(change, lookup, problems);
+    check_media(desired, change, lookup, problems);
     if will_publish {
         check_unchanged_media(desired, change, lookup, problems);
     }
@@ -167,24 +167,29 @@ fn check_content(desired: &DesiredPost, problems: &Problems) {
     }
 }
 
-/// Checks the images in the request.
-fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let check_part = |place: &str, ids: Option<&[i64]>| {
-        check_media_exists(place, ids.unwrap_or_default(), lookup, problems);
+/// Checks the images in the request. Published parts are final, so their images may have been deleted.
+fn check_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
+    let check_part = |is_final: bool, place: &str, ids: Option<&[i64]>| {
+        if !is_final {
+            check_media_exists(place, ids.unwrap_or_default(), lookup, problems);
+        }
     };
     if let PatchField::Value(ids) = &change.media {
-        check_part("media", Some(ids.as_slice()));
+        check_part(desired.has_final_media(0), "media", Some(ids.as_slice()));
     }
     if let PatchField::Value(parts) = &change.thread {
         for (n, part) in parts.iter().enumerate() {
-            check_part(&format!("thread.{n}.media"), part.media.as_deref());
+            check_part(desired.has_final_media(n + 1), &format!("thread.{n}.media"), part.media.as_deref());
         }
     }
     if let PatchField::Value(list) = &change.overrides {
+        let targets: HashMap<usize, &DesiredTarget> =
+            desired.targets.iter().filter_map(|target| Some((target.override_index?, target))).collect();
         for (i, entry) in list.iter().enumerate() {
-            check_part(&format!("overrides.{i}.media"), entry.media.as_deref());
+            let is_final = |part: usize| targets.get(&i).is_some_and(|target| target.has_published(part));
+            check_part(is_final(0), &format!("overrides.{i}.media"), entry.media.as_deref());
             for (n, part) in entry.thread.iter().flatten().enumerate() {
-                check_part(&format!("overrides.{i}.thread.{n}.media"), part.media.as_deref());
+                check_part(is_final(n + 1), &format!("overrides.{i}.thread.{n}.media"), part.media.as_deref());
             }
         }
     }
@@ -192,19 +197,20 @@ fn check_media(change: &PostChange, lookup: &LookupContext, problems: &Problems)
 
 /// Checks the unpublished images that the request omits, because they may have been deleted.
 fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let unpublished = |part: usize| desired.targets.iter().filter(move |target| !target.has_published(part));
-    if change.media == PatchField::Omitted && unpublished(0).any(|target| target.target_override.media.is_none()) {
+    let is_unpublished = |part: usize| desired.targets_with_media_of(part).any(|target| !target.has_published(part));
+    if change.media == PatchField::Omitted && is_unpublished(0) {
         check_media_exists("media", &desired.media, lookup, problems);
     }
     if matches!(change.thread, PatchField::Omitted) {
         for (n, part) in desired.thread.iter().enumerate() {
-            if unpublished(n + 1).any(|target| target.target_override.thread.is_none()) {
+            if is_unpublished(n + 1) {
                 check_media_exists(&format!("thread.{n}.media"), &part.media, lookup, problems);
             }
         }
     }
     if matches!(change.overrides, PatchField::Omitted) {
-        for media in unpublished(0).filter_map(|target| target.target_override.media.as_deref()) {
+        let unpublished = desired.targets.iter().filter(|target| !target.has_published(0));
+        for media in unpublished.filter_map(|target| target.target_override.media.as_deref()) {
             check_media_exists("overrides.media", media, lookup, problems);
         }
         for target in &desired.targets {

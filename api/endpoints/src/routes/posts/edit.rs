@@ -366,6 +366,21 @@ impl DesiredPost {
         own.thread.as_deref().unwrap_or(&self.thread)
     }
 
+    /// Returns the targets with the images of a part of the post, not with those of an override. Part 0 is the post
+    /// itself.
+    pub fn targets_with_media_of(&self, part: usize) -> impl Iterator<Item = &DesiredTarget> {
+        self.targets.iter().filter(move |target| match part {
+            0 => target.target_override.media.is_none(),
+            _ => target.target_override.thread.is_none(),
+        })
+    }
+
+    /// Returns whether a part of the post is published on each of these targets, so that its images are final.
+    pub fn has_final_media(&self, part: usize) -> bool {
+        let mut targets = self.targets_with_media_of(part).peekable();
+        targets.peek().is_some() && targets.all(|target| target.has_published(part))
+    }
+
     /// Returns the first comment on an account, even if its platform has no comments.
     pub fn first_comment_of<'a>(&'a self, own: &'a TargetOverride) -> Option<&'a FirstComment> {
         match &own.first_comment {
