@@ -382,5 +382,5 @@ async fn a_comment_that_waits_is_not_published_after_its_post_is_deleted(w: Test
         (comment.status, comment.error.unwrap().code.as_str()),
         (FirstCommentStatus::Failed, "post_unpublished")
     );
-    assert_eq!((w.fake.posts().len(), outcome(&w, target).await.0), (1, TargetStatus::Unpublished));
+    assert_eq!((w.fake.posts().len(), outcome(&w, target).await.0), (0, TargetStatus::Unpublished));
 }

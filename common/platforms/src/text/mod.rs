@@ -157,8 +157,7 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
         // Instagram's content publishing guide, for a caption.
         (text.hashtags, 30, "too_many_hashtags", "hashtags"),
         (text.mentions, 20, "too_many_mentions", "mentions"),
-        // Threads API, "Text Attachments": THREADS_API__LINK_LIMIT_EXCEEDED, since December 2025.
-        (text.links, 5, "too_many_links", "different links"),
+        (text.links, MAX_THREADS_LINKS, "too_many_links", "different links"),
     ] {
         if count > max {
             content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
@@ -324,6 +323,10 @@ pub fn is_emoji(grapheme: &str) -> bool {
     };
     is_emoji_by_default || (first.is_emoji_char() && chars.any(makes_emoji))
 }
+
+/// The maximum number of different links in a post on Threads: Threads API, "Text Attachments",
+/// `THREADS_API__LINK_LIMIT_EXCEEDED`, since December 2025.
+const MAX_THREADS_LINKS: usize = 5;
 
 /// Counts the different links of a text that have a scheme or begin with `www.`, as in the examples of Threads. A link
 /// of another form may count there too.

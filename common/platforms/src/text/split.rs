@@ -80,7 +80,9 @@ impl Limit {
 impl Limits<'_> {
     fn fits(&self, part: &str, is_first: bool) -> bool {
         let limit = if is_first { self.first } else { self.rest };
-        part.len() <= limit.bytes && count(self.descriptor, part) <= limit.units
+        part.len() <= limit.bytes
+            && count(self.descriptor, part) <= limit.units
+            && (self.descriptor.platform != Platform::Threads || distinct_links(part) <= MAX_THREADS_LINKS)
     }
 
     fn too_long(&self, word: &str, is_first: bool) -> SplitError {
