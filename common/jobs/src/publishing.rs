@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crier_domain::event::EventName;
-use crier_domain::failure::{Category, Failure};
+use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, Target, TargetStatus};
@@ -92,7 +92,7 @@ pub fn failed(target: &Target, failure: Failure) -> TargetOutcome {
 }
 
 /// Fails a target whose run did not end it, because its job is dead (its process was killed repeatedly, or no attempts
-/// were left) or because the operator cancelled the job. If a call may have published it, a person must check that first.
+/// were left) or because the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
     let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     // Checked under the lock: its run may have ended during the wait.
@@ -103,16 +103,9 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
         post.move_to(PostStatus::Publishing)?;
         posts::update(tx, &post).await?;
     }
-    let failure = if target.call_started_at.is_some() { outcome_unknown() } else { failure };
     let end = failed(&target, failure);
     let ended = EndedTarget { post: &post, post_is_deleted: deleted, target: &target, end, attempt: None, trace };
     end_targets(tx, &[ended]).await
-}
-
-fn outcome_unknown() -> Failure {
-    let message = "Crier stopped before it could find out whether this was published. Check the platform, and publish it \
-                   again only if it is missing.";
-    Failure::of(Category::OutcomeUnknown, message)
 }
 
 /// Hides a post from clients, and cancels the jobs that have not begun. A job after a call with an unknown outcome is

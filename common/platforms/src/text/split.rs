@@ -11,7 +11,7 @@ use crier_domain::snippet::signature_for;
 use crier_domain::words::is_unspaced;
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::{TextCounting, cut, highlights, length};
+use super::{MAX_THREADS_LINKS, TextCounting, cut, distinct_links, highlights, length};
 
 /// The maximum length of a word in an error, in characters.
 const MAX_SHOWN: usize = 40;
