@@ -69,7 +69,8 @@ async fn run_scenario(w: TestWorker, at_once: bool, can_reconcile: bool, steps: 
 
     let ended = w.target(target).await;
     // If the platform cannot tell, a person decides whether a call of unknown outcome is repeated.
-    if ended.error.is_none() || ended.call_started_at.is_some() && !can_reconcile {
+    let is_unknown = ended.may_be_published() || ended.call_started_at.is_some();
+    if ended.error.is_none() || is_unknown && !can_reconcile {
         return;
     }
     w.publish_again(post).await;
