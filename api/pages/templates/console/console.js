@@ -210,10 +210,12 @@
         body.append('_action', button.value);
         const page = new DOMParser().parseFromString(await send(form.action, body), 'text/html');
         text.value = page.getElementById('f-content').value;
+        const focused = page.querySelector('#f-thread [autofocus]');
+        focused?.removeAttribute('autofocus');
         thread.replaceChildren(...page.getElementById('f-thread').childNodes);
         edited = undefined;
         showAll();
-        (thread.querySelector('[autofocus]') ?? thread).focus();
+        (focused ?? thread).focus();
         thread.dispatchEvent(new Event('input', { bubbles: true }));
       } catch {
         form.requestSubmit(button);
