@@ -57,7 +57,7 @@ fn texts(thread: &Value) -> Vec<&str> {
 
 fn target<'a>(post: &'a Value, account: &str) -> &'a Value {
     let mut targets = post["targets"].as_array().unwrap().iter();
-    targets.find(|target| target["account_id"].to_string() == account).unwrap_or_else(|| panic!("{post}"))
+    targets.find(|target| target["account_id"].as_i64() == account.parse().ok()).unwrap_or_else(|| panic!("{post}"))
 }
 
 /// Returns the preview for an account.

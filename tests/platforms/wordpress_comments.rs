@@ -47,7 +47,8 @@ fn write(state: &mut State, request: &Request) -> ResponseTemplate {
         Some(&"closed") => return rejected(403, "rest_comment_closed"),
         Some(_) => {}
     }
-    let is_same = |one: &Value| one["sent"] == content && one["post"].to_string() == post && one["status"] != "trash";
+    let is_same =
+        |one: &Value| one["sent"] == content && one["post"].as_i64() == post.parse().ok() && one["status"] != "trash";
     if state.comments.iter().any(is_same) {
         return rejected(409, "comment_duplicate");
     }
@@ -66,7 +67,7 @@ fn write(state: &mut State, request: &Request) -> ResponseTemplate {
 
 fn list(state: &State, request: &Request) -> ResponseTemplate {
     let post = parameter(request, "post").unwrap();
-    let is_shown = |one: &&Value| one["post"].to_string() == post && one["status"] == "approved";
+    let is_shown = |one: &&Value| one["post"].as_i64() == post.parse().ok() && one["status"] == "approved";
     let found: Vec<&Value> = state.comments.iter().rev().filter(is_shown).collect();
     ResponseTemplate::new(200).set_body_json(found)
 }
@@ -77,7 +78,7 @@ fn delete(state: &mut State, request: &Request, kind: &str, id: &str) -> Respons
     let status = match kind {
         "posts" => state.posts.get(id).map(|status| (*status).to_owned()),
         _ => {
-            let comment = state.comments.iter().find(|one| one["id"].to_string() == id);
+            let comment = state.comments.iter().find(|one| one["id"].as_i64() == id.parse().ok());
             comment.map(|one| one["status"].as_str().unwrap().to_owned())
         }
     };
@@ -90,7 +91,7 @@ fn delete(state: &mut State, request: &Request, kind: &str, id: &str) -> Respons
             state.posts.insert(id.to_owned(), "trash");
         }
         (Some(_), _) => {
-            let comment = state.comments.iter_mut().find(|one| one["id"].to_string() == id);
+            let comment = state.comments.iter_mut().find(|one| one["id"].as_i64() == id.parse().ok());
             comment.unwrap()["status"] = json!("trash");
         }
     }

@@ -4,7 +4,9 @@
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
 use crier_domain::job::JobAttempt;
-use crier_domain::post::{Attempt, AttemptOutcome, FinalPostStatuses, FirstCommentOverride, PostStatus, PublishedPart, TargetStatus};
+use crier_domain::post::{
+    Attempt, AttemptOutcome, FinalPostStatuses, FirstCommentOverride, PostStatus, PublishedPart, TargetStatus,
+};
 use serde_json::{Value, json};
 
 use super::super::db::{run, time_text};
