@@ -1,9 +1,11 @@
 //! `publish_target` with threads: the parts are published one after the other, or all in one call.
 
 use chrono::TimeDelta;
+use crier_domain::failure::Category;
 use crier_domain::job::JobState;
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_platforms::{ImageTransfer, Published, ReconcileResult};
+use crier_platforms::{ImageTransfer, Marker, Published, ReconcileResult};
+use crier_store::targets;
 
 use crate::support::fake_platform::{Gate, PublishStep, permanent, rate_limited, transient, unknown};
 use crate::support::images;
@@ -25,6 +27,7 @@ worker_on_both!(
     each_part_uploads_its_own_images,
     a_post_deleted_in_the_middle_stops,
     a_thread_whose_remaining_parts_were_removed_is_published,
+    a_removed_part_whose_call_is_open_has_an_unknown_outcome,
 );
 
 const PARTS: [&str; 2] = ["second part", "third part"];
@@ -219,4 +222,19 @@ async fn a_thread_whose_remaining_parts_were_removed_is_published(w: TestWorker)
     assert_eq!((ended.status, w.post_status(post).await), (TargetStatus::Published, PostStatus::Published));
     assert_eq!((ended.external_id.as_deref(), ended.error), (Some("post-1"), None));
     assert_eq!((w.fake.posts().len(), ended.published_parts.len()), (1, 1));
+}
+
+async fn a_removed_part_whose_call_is_open_has_an_unknown_outcome(w: TestWorker) {
+    let (post, target) = w.publish_thread(&PARTS).await;
+    w.engine.run(w.notified_job()).await;
+    w.write(async |tx| targets::mark_call(tx, target, &Marker::new()).await).await;
+    w.change_post(post, |p| p.thread = Vec::new()).await;
+    w.run_jobs().await;
+    let failed = w.target(target).await;
+    assert_eq!((failed.status, failed.published_parts.len()), (TargetStatus::Failed, 1));
+    assert_eq!(failed.error.unwrap().category, Category::OutcomeUnknown);
+    // The person has checked the platform.
+    w.publish_again(post).await;
+    w.run_jobs().await;
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
 }

@@ -56,8 +56,7 @@ pub async fn begin(tx: &mut Tx, targets: &[&Target], workspace_id: i64, trace: O
 }
 
 /// Stores the state of a target after a run, and emits the event. The metrics of an unpublished target are not collected
-/// any more. Changes nothing if the target is not being unpublished.
-/// The row of the post is locked.
+/// any more. Changes nothing if the target is not being unpublished. The caller has locked the post's row.
 pub async fn end(
     tx: &mut Tx,
     post: &Post,

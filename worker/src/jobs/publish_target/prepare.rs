@@ -196,10 +196,14 @@ impl Preparation {
         let access = self.check_account(account);
         let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
         let texts = next_texts(post, &target, at_once);
-        if texts.is_empty() && !has_open_call {
-            // A user has removed the parts that were left.
+        if texts.is_empty() {
+            // A user has removed the parts that were left. One of them may be on the platform, and cannot be looked up
+            // without its text.
             targets::start(tx, target.id).await?;
-            let outcome = CallOutcome::Published(Published::new("", None));
+            let outcome = match has_open_call {
+                true => CallOutcome::reconcile_unsupported(ACTION),
+                false => CallOutcome::Published(Published::new("", None)),
+            };
             let result = TargetResult::without_call(target, outcome, self.publisher.store.now());
             return Err(Stop::Ended(result.into()));
         }
