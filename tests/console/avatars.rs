@@ -9,6 +9,7 @@ use wiremock::matchers::path as at;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::support::app::{Tenant, TestApp, on_one_app};
+use crate::support::client::until;
 use crate::support::console::ConsoleUser;
 use crate::support::images;
 use crate::support::store::new_account;
@@ -170,9 +171,7 @@ async fn a_slow_avatar_is_shown_later(t: Tenant<'_>, person: ConsoleUser<'_>) {
     respond(&server, "/a.png", slow).await;
     let path = connect(&t, &format!("{}/a.png", server.uri())).await;
     person.get(&path).await.expect(404, "This account has no avatar.");
-    while person.get(&path).await.status == 404 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    until("the avatar is stored", || async { (person.get(&path).await.status == 200).then_some(()) }).await;
     assert_eq!(requests(&server).await, 1);
 }
 
