@@ -336,12 +336,15 @@ create table files (
     state         text not null check (state in ('reserved', 'stored', 'doomed')),
     -- Names in the storage and in URLs, which cannot be guessed.
     key           text not null unique,
-    thumbnail_key text not null,
+    -- Null for a video whose pictures cannot be read.
+    thumbnail_key text,
     sha256        bytea not null,
     mime_type     text not null,
     size_bytes    bigint not null,
     width         integer not null,
     height        integer not null,
+    -- What the headers of a video say. Null for other files.
+    video         jsonb,
     -- The number of requests that write these bytes. The last one that fails deletes the file.
     takers        integer not null,
     -- The time at which a request last began to write these bytes.
@@ -361,7 +364,7 @@ create table media (
     id         integer primary key autoincrement,
     brand_id   bigint not null references brands (id) on delete cascade,
     file_id    bigint not null references files (id),
-    asset_type text not null check (asset_type in ('image', 'icon', 'logo')),
+    asset_type text not null check (asset_type in ('image', 'icon', 'logo', 'video')),
     filename   text not null,
     alt_text   text,
     source_url text,
@@ -426,11 +429,47 @@ begin
     on conflict (workspace_id) do update set texts = storage_usage.texts + excluded.texts;
 end;
 
+-- Resumable uploads of videos. The bytes that were received are in the storage, an object for each piece, named by the
+-- key and the number of the piece. States: open, done (an asset has the bytes), doomed (its pieces must be deleted).
+create table media_uploads (
+    id           integer primary key autoincrement,
+    workspace_id bigint not null,
+    -- Null if the brand was deleted.
+    brand_id     bigint references brands (id) on delete set null,
+    state        text not null check (state in ('open', 'done', 'doomed')),
+    -- The name of the pieces in the storage, which cannot be guessed.
+    key          text not null unique,
+    -- The size of the whole file, which is reserved in the workspace's storage while the upload is open.
+    size_bytes   bigint not null,
+    -- The number of bytes and of pieces that are stored.
+    received     bigint not null,
+    pieces       integer not null,
+    asset_type   text not null check (asset_type in ('video')),
+    filename     text not null,
+    alt_text     text,
+    -- The request that writes at the moment, and until when no other may. Null if there is none.
+    writer       text,
+    writer_until timestamptz,
+    media_id     bigint references media (id) on delete set null,
+    created_at   timestamptz not null,
+    expires_at   timestamptz not null
+);
+-- media_uploads::count_open; fk.
+create index media_uploads_brand on media_uploads (brand_id);
+-- media_uploads::mark_expired.
+create index media_uploads_open on media_uploads (expires_at) where state <> 'doomed';
+-- media_uploads::mark_expired.
+create index media_uploads_orphaned on media_uploads (id) where brand_id is null;
+-- media_uploads::marked_for_deletion.
+create index media_uploads_doomed on media_uploads (id) where state = 'doomed';
+-- fk.
+create index media_uploads_media on media_uploads (media_id);
+
 -- Imports of images from a URL. Finished imports are listed for a month.
 create table media_jobs (
     id         integer primary key autoincrement,
     brand_id   bigint not null references brands (id) on delete cascade,
-    asset_type text not null check (asset_type in ('image', 'icon', 'logo')),
+    asset_type text not null check (asset_type in ('image', 'icon', 'logo', 'video')),
     source_url text not null,
     alt_text   text,
     status     text not null check (status in ('pending', 'processing', 'completed', 'failed')),
@@ -593,6 +632,8 @@ create table post_targets (
     updated_at      timestamptz not null,
     -- What the platform calls the images that it already has, by asset.
     uploads         jsonb,
+    -- The progress of the upload of each video, by asset. Encrypted, because it contains URLs that accept bytes.
+    video_uploads   text,
     -- The signature that is appended to the text. Stored with the text, so that what was checked is published.
     signature       text,
     -- All reads of a post's targets.

@@ -59,10 +59,14 @@ impl Driver {
     /// content.
     pub async fn assert_skip_link(&self) {
         self.open(&self.path().await).await;
-        self.press_key(Key::Tab).await;
-        self.press_key(Key::Enter).await;
-        // The browser follows the link after it has handled the key.
+        // A page that has not painted yet ignores keys, so each key is pressed until it has an effect.
+        until("the link has the focus", || async {
+            self.press_key(Key::Tab).await;
+            (self.script("return document.activeElement?.getAttribute('href')").await == json!("#main")).then_some(())
+        })
+        .await;
         until("the link is followed", || async {
+            self.press_key(Key::Enter).await;
             (self.script("return location.hash").await == json!("#main")).then_some(())
         })
         .await;

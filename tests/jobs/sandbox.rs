@@ -239,6 +239,7 @@ fn outgoing(text: &str, key: &str) -> OutgoingPost {
         reply_to: None,
         text: text.to_owned(),
         images: Vec::new(),
+        videos: Vec::new(),
         card: None,
         options: serde_json::Map::new(),
         marker: Marker::from_iter([("key".to_owned(), json!(key))]),

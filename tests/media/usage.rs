@@ -112,12 +112,13 @@ fn new_file(world: World, content: u8, name: &str) -> NewFile {
         workspace_id: world.workspace,
         brand_id: world.brand,
         key: format!("{name}.png"),
-        thumbnail_key: format!("{name}-thumb.png"),
+        thumbnail_key: Some(format!("{name}-thumb.png")),
         sha256: [content; 32],
         mime_type: ImageType::Png.as_str(),
         size_bytes: 90 + i64::from(content) * 70,
         width: 1,
         height: 1,
+        video: None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! A registry whose clients may call loopback, posts to send, and a server that breaks connections on purpose.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,11 +10,13 @@ use chrono::{DateTime, TimeZone, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::application::Application;
+use crier_domain::media::{VideoProperties, VideoType};
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_domain::post::PublishedPart;
 use crier_http::HttpClient;
 use crier_platforms::address::UrlCheck;
 use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
+use crier_platforms::video::{ByteStream, FileBytes, Video, VideoStep, VideoTransfer, VideoUpload};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
     Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo, Secrets, UnpublishPost, UploadedImage,
@@ -87,6 +90,7 @@ pub fn post(connector: &dyn Connector, text: &str) -> OutgoingPost {
         reply_to: None,
         text: text.to_owned(),
         images,
+        videos: Vec::new(),
         card: None,
         options,
         marker: marker(connector),
@@ -149,7 +153,64 @@ pub fn image(name: &str) -> Image {
     }
 }
 
-/// Publishes as the worker does: uploads the images first, in order, if the platform requires it.
+/// The bytes of a file in memory.
+struct BytesInMemory(Bytes);
+
+#[async_trait]
+impl FileBytes for BytesInMemory {
+    async fn read(&self, range: Range<u64>) -> std::io::Result<ByteStream> {
+        let part = self.0.slice(range.start as usize..range.end as usize);
+        Ok(Box::pin(futures::stream::iter([Ok(part)])))
+    }
+}
+
+/// A video of five seconds with these bytes.
+pub fn video(bytes: impl Into<Bytes>) -> Video {
+    let bytes = bytes.into();
+    Video {
+        id: 9,
+        position: 0,
+        mime_type: VideoType::Mp4,
+        filename: "clip.mp4".to_owned(),
+        alt_text: Some("a <clip>".to_owned()),
+        size: bytes.len() as u64,
+        width: 720,
+        height: 1280,
+        properties: VideoProperties {
+            duration_ms: 5_000,
+            rotation: 0,
+            frame_rate: Some(30.0),
+            video_codec: "h264".to_owned(),
+            audio_codec: Some("aac".to_owned()),
+            index_first: true,
+        },
+        url: "https://crier.example/media/clip.mp4".to_owned(),
+        file: Arc::new(BytesInMemory(bytes)),
+        cover: None,
+        cover_at_ms: None,
+        upload: VideoUpload::new(),
+        uploaded: None,
+    }
+}
+
+/// Takes one step of handing over the post's only video, and stores its result as the worker does.
+pub async fn send_video_step(
+    connector: &dyn Connector,
+    account: &ConnectorAccount,
+    outgoing: &mut OutgoingPost,
+) -> Result<VideoStep, CallError> {
+    let step = connector.send_video(account, outgoing, &outgoing.videos[0]).await?;
+    let video = &mut outgoing.videos[0];
+    match &step {
+        VideoStep::Next(upload) | VideoStep::Pending(upload, _) => video.upload = upload.clone(),
+        VideoStep::Ready(reference) => video.uploaded = Some(reference.clone()),
+        VideoStep::Expired => video.upload = VideoUpload::new(),
+    }
+    Ok(step)
+}
+
+/// Publishes as the worker does: uploads the images and hands over the video first if the platform requires it. Does not
+/// wait while the platform processes the video.
 pub async fn publish(
     connector: &dyn Connector,
     account: &ConnectorAccount,
@@ -160,6 +221,11 @@ pub async fn publish(
             let name = connector.upload(account, outgoing, &outgoing.images[index]).await?;
             outgoing.images[index].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
         }
+    }
+    while connector.video_transfer() == VideoTransfer::Uploaded
+        && outgoing.videos.first().is_some_and(|video| video.uploaded.is_none())
+    {
+        send_video_step(connector, account, outgoing).await?;
     }
     connector.publish(account, outgoing).await
 }

@@ -138,12 +138,13 @@ async fn texts_reduce_the_space_for_files(s: TestStore) {
         workspace_id: w.workspace,
         brand_id: w.brand,
         key: format!("{n}.png"),
-        thumbnail_key: format!("{n}-thumb.png"),
+        thumbnail_key: Some(format!("{n}-thumb.png")),
         sha256: [n; 32],
         mime_type: "image/png",
         size_bytes,
         width: 1,
         height: 1,
+        video: None,
     };
     let cap = u64::try_from(texts + 1_000).unwrap();
     let reserve = async |new: NewFile| {

@@ -142,6 +142,7 @@ const TELEGRAM: Descriptor = by_credentials(
             max_sides: Some(10_000),
             ..shaped(images(10, &[JPEG, PNG, WEBP], Some(10 * MB)), Ratio(1, 20), Ratio(20, 1))
         },
+        video: None,
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
@@ -165,6 +166,7 @@ const BLUESKY: Descriptor = by_credentials(
     Capabilities {
         text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
         media: with_alt_text(2_000, images(4, &[JPEG, PNG, WEBP], Some(MB))),
+        video: None,
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -187,6 +189,7 @@ const WORDPRESS: Descriptor = by_credentials(
     Capabilities {
         text: text(100_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        video: None,
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -209,6 +212,7 @@ const WOOCOMMERCE: Descriptor = by_credentials(
     Capabilities {
         text: text(100_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
+        video: None,
         required_options: &[],
         inbox: &[Comment],
         replies: &[],
@@ -226,6 +230,7 @@ const SANDBOX: Descriptor = by_credentials(
     Capabilities {
         text: text(5000, TextUnit::Characters),
         media: images(10, &[JPEG, PNG, GIF, WEBP], None),
+        video: None,
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -249,6 +254,7 @@ const MASTODON: Descriptor = by_page(
             gif: GifRules { max_pixels: Some(1280 * 720), max_frames: None, max_total_pixels: None },
             ..with_alt_text(1_500, images(4, &[JPEG, PNG, GIF, WEBP], Some(16 << 20)))
         },
+        video: None,
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -267,6 +273,7 @@ const SHOPIFY: Descriptor = by_page(
     Capabilities {
         text: TextRules { max: None, ..text(0, TextUnit::Characters) },
         media: with_alt_text(512, downloaded(images(1, &[JPEG, PNG, GIF, WEBP], None))),
+        video: None,
         required_options: &[],
         inbox: &[],
         replies: &[],
@@ -285,6 +292,7 @@ const FACEBOOK: Descriptor = by_page(
     Capabilities {
         text: text(63_206, TextUnit::Characters),
         media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
+        video: None,
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
@@ -307,6 +315,7 @@ const INSTAGRAM: Descriptor = by_page(
             1_000,
             shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         ),
+        video: None,
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Comment],
@@ -325,6 +334,7 @@ const THREADS: Descriptor = by_page(
     Capabilities {
         text: text(500, TextUnit::Weighted),
         media: with_alt_text(1_000, downloaded(images(20, &[JPEG, PNG], Some(8 * MB)))),
+        video: None,
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[Comment, Mention],
@@ -347,6 +357,7 @@ const TWITTER: Descriptor = by_page(
             gif: GifRules { max_pixels: Some(1280 * 1080), max_frames: Some(350), max_total_pixels: Some(300_000_000) },
             ..with_alt_text(1_000, images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)))
         },
+        video: None,
         required_options: &[],
         inbox: &[Mention],
         replies: &[Mention],
@@ -371,6 +382,7 @@ const LINKEDIN: Descriptor = by_page(
             gif: GifRules { max_pixels: None, max_frames: Some(250), max_total_pixels: None },
             ..with_alt_text(4_086, images(20, &[JPEG, PNG, GIF], None))
         },
+        video: None,
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -390,6 +402,7 @@ const PINTEREST: Descriptor = by_page(
     Capabilities {
         text: text(800, TextUnit::Characters),
         media: with_alt_text(500, required(images(5, &[JPEG, PNG], Some(10 * MB)))),
+        video: None,
         required_options: &["board"],
         inbox: &[],
         replies: &[],
@@ -408,6 +421,7 @@ const TIKTOK: Descriptor = by_page(
     Capabilities {
         text: text(4000, TextUnit::Utf16),
         media: downloaded(required(images(35, &[JPEG, WEBP], Some(20 * MB)))),
+        video: None,
         required_options: &["visibility"],
         inbox: &[],
         replies: &[],
@@ -426,6 +440,7 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     Capabilities {
         text: text(1500, TextUnit::Characters),
         media: MediaRules { min_side: Some(250), ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB))) },
+        video: None,
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -444,6 +459,7 @@ const REDDIT: Descriptor = by_page(
     Capabilities {
         text: text(40_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF], Some(20 * MB)),
+        video: None,
         required_options: &["subreddit", "title"],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -462,6 +478,7 @@ const TUMBLR: Descriptor = by_page(
     Capabilities {
         text: text(4096, TextUnit::Characters),
         media: with_alt_text(4_096, images(30, &[JPEG, PNG, GIF, WEBP], None)),
+        video: None,
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[],

@@ -22,7 +22,7 @@ use super::untrusted::{self, MAX_MESSAGE};
 
 crier_base::text_enum! {
     /// The purpose of an asset.
-    pub enum AssetType { Image = "image", Icon = "icon", Logo = "logo" }
+    pub enum AssetType { Image = "image", Icon = "icon", Logo = "logo", Video = "video" }
 }
 
 crier_base::text_enum! {
@@ -51,12 +51,104 @@ impl ImageType {
             Self::Webp => "webp",
         }
     }
+}
 
-    /// Returns the type of a file name with an extension of [`ImageType::extension`].
+crier_base::text_enum! {
+    /// The accepted types of videos. The type is detected from the bytes.
+    pub enum VideoType { Mp4 = "video/mp4", Mov = "video/quicktime", Webm = "video/webm" }
+}
+
+crier_base::text_enum! {
+    /// The types of the library's files: those of images and of videos.
+    pub enum MediaType {
+        Jpeg = "image/jpeg",
+        Png = "image/png",
+        Gif = "image/gif",
+        Webp = "image/webp",
+        Mp4 = "video/mp4",
+        Mov = "video/quicktime",
+        Webm = "video/webm",
+    }
+}
+
+impl MediaType {
+    /// Returns the extension of file names, without a dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpg",
+            Self::Png => "png",
+            Self::Gif => "gif",
+            Self::Webp => "webp",
+            Self::Mp4 => "mp4",
+            Self::Mov => "mov",
+            Self::Webm => "webm",
+        }
+    }
+
+    /// Returns the type of a file name with an extension of [`MediaType::extension`].
     pub fn of_name(name: &str) -> Option<Self> {
         let (_, extension) = name.rsplit_once('.')?;
         Self::ALL.iter().copied().find(|t| t.extension() == extension)
     }
+
+    /// Returns the type of an image; `None` for a video.
+    pub const fn image(self) -> Option<ImageType> {
+        match self {
+            Self::Jpeg => Some(ImageType::Jpeg),
+            Self::Png => Some(ImageType::Png),
+            Self::Gif => Some(ImageType::Gif),
+            Self::Webp => Some(ImageType::Webp),
+            Self::Mp4 | Self::Mov | Self::Webm => None,
+        }
+    }
+
+    /// Returns the type of a video; `None` for an image.
+    pub const fn video(self) -> Option<VideoType> {
+        match self {
+            Self::Mp4 => Some(VideoType::Mp4),
+            Self::Mov => Some(VideoType::Mov),
+            Self::Webm => Some(VideoType::Webm),
+            Self::Jpeg | Self::Png | Self::Gif | Self::Webp => None,
+        }
+    }
+}
+
+impl From<ImageType> for MediaType {
+    fn from(image: ImageType) -> Self {
+        match image {
+            ImageType::Jpeg => Self::Jpeg,
+            ImageType::Png => Self::Png,
+            ImageType::Gif => Self::Gif,
+            ImageType::Webp => Self::Webp,
+        }
+    }
+}
+
+impl From<VideoType> for MediaType {
+    fn from(video: VideoType) -> Self {
+        match video {
+            VideoType::Mp4 => Self::Mp4,
+            VideoType::Mov => Self::Mov,
+            VideoType::Webm => Self::Webm,
+        }
+    }
+}
+
+/// What the headers of a video say about it. Crier reads them once, when it receives the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VideoProperties {
+    pub duration_ms: i64,
+    /// By how many degrees players turn the picture clockwise: 0, 90, 180 or 270. The width and the height of the
+    /// asset are those of the turned picture.
+    pub rotation: i32,
+    /// The mean number of frames per second. `None` if the file does not say it.
+    pub frame_rate: Option<f64>,
+    /// `h264`, `hevc`, `vp8`, `vp9`, `av1`, or the code of another one.
+    pub video_codec: String,
+    /// `aac`, `mp3`, `opus`, `vorbis`, `ac3`, or the code of another one. `None` if the video has no sound.
+    pub audio_codec: Option<String>,
+    /// Whether the index comes before the pictures, so that a player can start before it has the whole file.
+    pub index_first: bool,
 }
 
 crier_base::text_enum! {
@@ -94,7 +186,7 @@ pub struct MediaJobTransitionError {
     pub to: MediaJobStatus,
 }
 
-/// An image in a brand's media library.
+/// An image or a video in a brand's media library.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]
 pub struct Asset {
@@ -106,11 +198,15 @@ pub struct Asset {
     pub source_url: Option<String>,
     /// The file's name in the storage.
     pub key: String,
-    pub thumbnail_key: String,
-    pub mime_type: ImageType,
+    /// The name of the thumbnail. `None` for a video whose pictures Crier cannot read.
+    pub thumbnail_key: Option<String>,
+    pub mime_type: MediaType,
     pub size_bytes: i64,
     pub width: i32,
     pub height: i32,
+    /// `None` for an image.
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub video: Option<VideoProperties>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }

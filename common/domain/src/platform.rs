@@ -120,6 +120,40 @@ pub struct MediaRules {
     pub downloaded: bool,
 }
 
+/// The limits of a platform's videos. `None` is no limit, or an unknown one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VideoRules {
+    pub max_bytes: Option<u64>,
+    pub min_duration_ms: Option<u32>,
+    pub max_duration_ms: Option<u32>,
+    /// The content types of the accepted files.
+    pub containers: &'static [&'static str],
+    /// The accepted codecs, as in [`VideoProperties::video_codec`](crate::media::VideoProperties::video_codec). Empty:
+    /// all.
+    pub video_codecs: &'static [&'static str],
+    #[serde(skip)]
+    pub ratio: Option<RatioRules>,
+    /// The maximum number of videos in a post.
+    pub max_count: u32,
+    pub mixes_with_images: bool,
+    /// Minimum width and height, in pixels.
+    #[serde(skip)]
+    pub min_side: Option<u32>,
+    /// Maximum width and height, in pixels.
+    #[serde(skip)]
+    pub max_side: Option<u32>,
+    /// Minimum and maximum number of frames per second.
+    #[serde(skip)]
+    pub frame_rate: Option<(u32, u32)>,
+    /// Whether the platform downloads the file from this installation, which must be reachable from the internet for
+    /// that.
+    #[serde(skip)]
+    pub downloaded: bool,
+    /// Whether the platform refuses a file whose index comes after its pictures.
+    #[serde(skip)]
+    pub index_first: bool,
+}
+
 /// The limits of a GIF, in addition to those of every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GifRules {
@@ -180,6 +214,8 @@ pub struct CommentRules {
 pub struct Capabilities {
     pub text: TextRules,
     pub media: MediaRules,
+    /// `None` if Crier cannot publish videos on the platform.
+    pub video: Option<VideoRules>,
     pub required_options: &'static [&'static str],
     /// The types of conversations that are read into the inbox; if empty, accounts are not synced.
     pub inbox: &'static [ConversationType],

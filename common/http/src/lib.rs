@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 pub use download::{Download, DownloadError};
 pub use error::{HttpError, NoRootCertificates};
 pub use guard::{Guard, SchemePolicy, UrlError};
-pub use reqwest::{RequestBuilder, multipart};
+pub use reqwest::{Body, RequestBuilder, multipart};
 use resolver::GuardedResolver;
 pub use retry::parse_date;
 pub use tls::install as install_tls;
@@ -101,6 +101,11 @@ impl HttpClient {
     /// shorter than the connect timeout of the pool, a timeout during the connect counts as `sent`.)
     pub fn with_limits(&self, timeout: Duration, max_body: usize) -> Self {
         Self { timeout, max_body, ..self.clone() }
+    }
+
+    /// Returns a client with the same connection pool and a longer deadline, for a request with a large body.
+    pub fn with_more_time(&self, more: Duration) -> Self {
+        Self { timeout: self.timeout + more, ..self.clone() }
     }
 
     /// Starts to build a request. Complete it with reqwest's builder, and pass it to [`HttpClient::send`].

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crier_base::disk_reserve::DiskReserve;
 use crier_base::random;
 use crier_config::MediaConfig;
-use crier_domain::media::{AssetType, FileState, ImageType};
+use crier_domain::media::{AssetType, FileState, MediaType};
 use crier_store::files::{self, NewFile, Reserved};
 use crier_store::media::{self, NewAsset};
 use crier_store::{Store, StoreError, Tx};
@@ -54,7 +54,7 @@ pub struct Owner {
 #[derive(Clone, Debug)]
 pub struct IngestedFile {
     file_id: i64,
-    pub kind: ImageType,
+    pub kind: MediaType,
 }
 
 impl IngestedFile {
@@ -160,7 +160,7 @@ impl Library {
     async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
         let (image, _share) = self.examine(spooled).await?;
-        let (row, kind) = (reserve(store, owner, &image).await?, image.kind);
+        let (row, kind) = (reserve(store, owner, &image).await?, image.kind.into());
         let ingested = IngestedFile { file_id: row.id, kind };
         // Also if another upload is writing the same bytes, because that upload may fail.
         if row.state == FileState::Reserved
@@ -177,12 +177,16 @@ impl Library {
     /// find the rest.
     async fn write(&self, store: &Store, row: &Reserved, image: CheckedImage) -> Result<(), IngestError> {
         self.0.storage.put(&row.key, image.bytes).await?;
-        self.0.storage.put(&row.thumbnail_key, image.thumbnail).await?;
+        if let Some(thumbnail) = &row.thumbnail_key {
+            self.0.storage.put(thumbnail, image.thumbnail).await?;
+        }
         if files::is_live(&mut store.read().await?, row.id).await? {
             return Ok(());
         }
         self.0.storage.delete(&row.key).await?;
-        self.0.storage.delete(&row.thumbnail_key).await?;
+        if let Some(thumbnail) = &row.thumbnail_key {
+            self.0.storage.delete(thumbnail).await?;
+        }
         Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
@@ -225,8 +229,8 @@ impl Library {
 }
 
 /// Returns the type of one of our file names, by its extension; `None` for any other name.
-pub fn kind_of(key: &str) -> Option<ImageType> {
-    let kind = ImageType::of_name(key)?;
+pub fn kind_of(key: &str) -> Option<MediaType> {
+    let kind = MediaType::of_name(key)?;
     let name = key.strip_suffix(kind.extension())?.strip_suffix('.')?;
     let name = name.strip_suffix(THUMBNAIL).unwrap_or(name);
     (name.len() == NAME && name.bytes().all(|b| b.is_ascii_alphanumeric())).then_some(kind)
@@ -244,12 +248,13 @@ async fn reserve(store: &Store, owner: &Owner, image: &CheckedImage) -> Result<R
         workspace_id: owner.workspace_id,
         brand_id: owner.brand_id,
         key: format!("{name}.{}", image.kind.extension()),
-        thumbnail_key: format!("{name}{THUMBNAIL}.{}", image.thumbnail_kind.extension()),
+        thumbnail_key: Some(format!("{name}{THUMBNAIL}.{}", image.thumbnail_kind.extension())),
         sha256: Sha256::digest(&image.bytes).into(),
         mime_type: image.kind.as_str(),
         size_bytes: i64::try_from(image.bytes.len()).unwrap_or(i64::MAX),
         width: size(image.width),
         height: size(image.height),
+        video: None,
     };
     let mut tx = store.begin().await?;
     let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
@@ -265,11 +270,11 @@ const MAX_FILENAME_LENGTH: usize = 255;
 
 /// Returns a file name for display, without directories and control characters; if nothing is left, `image` with the
 /// extension of the type.
-pub fn filename(submitted: Option<&str>, kind: ImageType) -> String {
+pub fn filename(submitted: Option<&str>, kind: MediaType) -> String {
     let last = submitted.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.nfc().filter(|c| !c.is_control()).take(MAX_FILENAME_LENGTH).collect();
     match clean.trim() {
-        "" | "." | ".." => format!("image.{}", kind.extension()),
+        "" | "." | ".." => format!("{}.{}", if kind.image().is_some() { "image" } else { "video" }, kind.extension()),
         name => name.to_owned(),
     }
 }
@@ -311,7 +316,7 @@ mod tests {
     #[test]
     fn only_generated_names_are_accepted() {
         let name = "aB3".repeat(13) + "z";
-        for (end, kind) in [(".jpg", ImageType::Jpeg), ("-thumb.png", ImageType::Png), (".webp", ImageType::Webp)] {
+        for (end, kind) in [(".jpg", MediaType::Jpeg), ("-thumb.png", MediaType::Png), (".mp4", MediaType::Mp4)] {
             assert_eq!(kind_of(&format!("{name}{end}")), Some(kind), "{end}");
         }
         let (short, long, odd) = (&name[1..], format!("{name}a"), name.replace('3', "_"));

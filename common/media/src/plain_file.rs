@@ -28,7 +28,7 @@ impl Library {
         let new = NewFile {
             workspace_id: owner.workspace_id,
             brand_id: owner.brand_id,
-            thumbnail_key: key.clone(),
+            thumbnail_key: None,
             // The key is included, so that equal bytes are different files.
             sha256: Sha256::new().chain_update(&key).chain_update(&file.bytes).finalize().into(),
             key,
@@ -36,6 +36,7 @@ impl Library {
             size_bytes: i64::try_from(file.bytes.len()).unwrap_or(i64::MAX),
             width: 0,
             height: 0,
+            video: None,
         };
         let mut tx = store.begin().await?;
         let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {

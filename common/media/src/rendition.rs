@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::secrets::link::{self, LinkError};
 use crier_base::secrets::{Cipher, SecretError, SecretLocation};
 use crier_domain::catalogue;
-use crier_domain::media::{Asset, ImageType};
+use crier_domain::media::{Asset, ImageType, MediaType};
 use crier_domain::platform::{MediaRules, Platform};
 use crier_http::{Guard, SchemePolicy};
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ impl Library {
 
     /// Returns the rendition of a link, and its share of the memory budget.
     pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedImage, MemoryPermit), RenditionError> {
-        let kind = kind_of(&link.key).ok_or(RenditionError::Missing)?;
+        let kind = kind_of(&link.key).and_then(MediaType::image).ok_or(RenditionError::Missing)?;
         let rules = &catalogue::descriptor(link.platform).capabilities.media;
         let mut share = self.budget().share(link.memory).await;
         let image = self.render(&link.key, kind, rules).await?;
@@ -148,7 +148,7 @@ fn fits(asset: &Asset, rules: &MediaRules) -> bool {
     let needs_frames = gif.max_frames.is_some() || gif.max_total_pixels.is_some();
     let fits_gif = !needs_frames && gif.max_pixels.is_none_or(|max| pixels <= max);
     rules.mime_types.contains(&asset.mime_type.as_str())
-        && (asset.mime_type != ImageType::Gif || fits_gif)
+        && (asset.mime_type != MediaType::Gif || fits_gif)
         && rules.max_pixels.is_none_or(|max| pixels <= max)
         && rules.max_bytes.is_none_or(|max| asset.size_bytes.unsigned_abs() <= max)
         && rules.max_sides.is_none_or(|max| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= max)
@@ -167,10 +167,11 @@ pub fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     if fits(asset, rules) {
         return size;
     }
-    let pixel = match asset.mime_type {
-        ImageType::Jpeg => 3,
-        ImageType::Gif | ImageType::Webp => 4,
-        ImageType::Png => 8,
+    let pixel = match asset.mime_type.image() {
+        None => return 0,
+        Some(ImageType::Jpeg) => 3,
+        Some(ImageType::Gif | ImageType::Webp) => 4,
+        Some(ImageType::Png) => 8,
     };
     size + u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs()) * pixel * 2
 }

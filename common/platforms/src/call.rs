@@ -18,6 +18,7 @@ use crier_telemetry::metrics;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::de::DeserializeOwned;
 
+use super::video::transfer_time;
 use super::window::record_platform_clock;
 use super::{AcceptedPost, CallError, ConnectError, Image, Marker};
 
@@ -75,12 +76,32 @@ impl PlatformClient {
 
     /// Sends the request. Any response is `Ok`, whatever its status.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, CallError> {
-        let response = self.http.send(request).await;
+        self.send_with(&self.http, effect, request).await
+    }
+
+    async fn send_with(
+        &self,
+        http: &HttpClient,
+        effect: Effect,
+        request: RequestBuilder,
+    ) -> Result<HttpResponse, CallError> {
+        let response = http.send(request).await;
         metrics::platform_request(self.platform.as_str(), response.as_ref().ok().map(|a| a.status));
         if let Ok(response) = &response {
             record_platform_clock(&response.headers, self.clock.now());
         }
         response.map_err(|error| self.classify_no_response(effect, &error))
+    }
+
+    /// Sends a request whose body has this number of bytes of a video. The deadline is that of other requests, and the
+    /// time of the transfer.
+    pub async fn send_bytes(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+        bytes: u64,
+    ) -> Result<HttpResponse, CallError> {
+        self.send_with(&self.http.with_more_time(transfer_time(bytes)), effect, request).await
     }
 
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.

@@ -42,6 +42,7 @@ mod threads;
 mod tiktok;
 mod tumblr;
 mod twitter;
+pub mod video;
 pub mod warnings;
 mod window;
 mod woocommerce;
@@ -66,6 +67,7 @@ pub use inbox::InboxConnector;
 pub use link_card::LinkCard;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
+pub use video::{Medium, Video, VideoStep, VideoTransfer, VideoUpload};
 
 /// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
 /// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
@@ -247,6 +249,7 @@ pub struct OutgoingPost {
     pub reply_to: Option<ReplyTo>,
     pub text: String,
     pub images: Vec<Image>,
+    pub videos: Vec<Video>,
     /// The link card, for platforms where the client makes it. The worker sets it before it publishes.
     pub card: Option<LinkCard>,
     /// Platform-specific options, by the names in the platform's descriptor.
@@ -468,6 +471,22 @@ pub trait Connector: Send + Sync {
         _image: &Image,
     ) -> Result<Value, CallError> {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept uploads.")))
+    }
+
+    /// Returns how the platform receives videos.
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Fetched
+    }
+
+    /// Takes the next step of handing over a video ([`VideoTransfer::Uploaded`]): begins an upload, sends a part, or
+    /// checks whether the platform has processed it. Nothing becomes visible on the platform.
+    async fn send_video(
+        &self,
+        _account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        _video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept videos.")))
     }
 
     /// Returns whether publishing waits for another host or a timer instead of working in this process. If so, another

@@ -29,7 +29,8 @@ use super::oauth::{
 use super::window::with_platform_clock;
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult, UnpublishPost,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult, UnpublishPost, Video,
+    VideoStep, VideoTransfer, VideoUpload,
 };
 
 /// The maximum size of stored secrets, in bytes of JSON.
@@ -38,6 +39,8 @@ const MAX_SECRETS: usize = 64 * 1024;
 const MAX_REFERENCE: usize = 16 * 1024;
 /// The maximum number of other ids of a post.
 const MAX_OTHER_IDS: usize = 100;
+/// The maximum size of the progress of an upload, in bytes of JSON: the tags of up to a thousand parts.
+const MAX_UPLOAD: usize = 256 * 1024;
 /// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The maximum size of a stream's cursor, in bytes of JSON.
@@ -118,6 +121,29 @@ impl Connector for SanitizingConnector {
     async fn upload(&self, account: &ConnectorAccount, post: &OutgoingPost, image: &Image) -> Result<Value, CallError> {
         let name = self.0.upload(account, post, image).await.map_err(CallError::checked)?;
         if is_storable(&name.to_string()) { Ok(name) } else { Err(unstorable_name()) }
+    }
+
+    fn video_transfer(&self) -> VideoTransfer {
+        self.0.video_transfer()
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        let step = with_platform_clock(self.0.send_video(account, post, video)).await.map_err(CallError::checked)?;
+        let is_storable = match &step {
+            VideoStep::Next(upload) | VideoStep::Pending(upload, _) => is_storable_upload(upload),
+            VideoStep::Ready(reference) => is_storable(&reference.to_string()),
+            VideoStep::Expired => true,
+        };
+        match step {
+            _ if !is_storable => Err(unstorable_name()),
+            VideoStep::Pending(upload, pause) => Ok(VideoStep::Pending(upload, bounded(pause))),
+            step => Ok(step),
+        }
     }
 
     fn has_stages(&self) -> bool {
@@ -522,6 +548,10 @@ fn is_storable(json: &str) -> bool {
 
 fn is_storable_marker(marker: &Marker) -> bool {
     serde_json::to_string(marker).is_ok_and(|json| is_storable(&json))
+}
+
+fn is_storable_upload(upload: &VideoUpload) -> bool {
+    serde_json::to_string(upload).is_ok_and(|json| json.len() <= MAX_UPLOAD && !json.contains("\\u0000"))
 }
 
 /// Returns the parts of a thread. `None` if some are missing.

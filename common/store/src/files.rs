@@ -7,8 +7,9 @@
 //! `doomed` is the stored word for *marked for deletion* ([`FileState::Deleting`]).
 
 use chrono::{DateTime, Utc};
-use crier_domain::media::FileState;
+use crier_domain::media::{FileState, VideoProperties};
 use crier_domain::plan::StorageUsage;
+use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
@@ -22,14 +23,17 @@ pub struct NewFile {
     pub brand_id: i64,
     /// The names of new objects, which are not used if the brand already has these bytes.
     pub key: String,
-    pub thumbnail_key: String,
+    /// `None` if the file has no thumbnail.
+    pub thumbnail_key: Option<String>,
     /// A brand has at most one file with the same hash.
     pub sha256: [u8; 32],
     pub mime_type: &'static str,
     pub size_bytes: i64,
-    /// In pixels. 0 if the file is not an image.
+    /// In pixels. 0 if the file is neither an image nor a video.
     pub width: i32,
     pub height: i32,
+    /// `None` if the file is not a video.
+    pub video: Option<VideoProperties>,
 }
 
 /// A file that has a row.
@@ -37,7 +41,7 @@ pub struct NewFile {
 pub struct Reserved {
     pub id: i64,
     pub key: String,
-    pub thumbnail_key: String,
+    pub thumbnail_key: Option<String>,
     pub state: FileState,
 }
 
@@ -47,9 +51,9 @@ pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Opt
     const SQL: &str = "
         INSERT INTO files (
             workspace_id, brand_id, state, key, thumbnail_key, sha256, mime_type, size_bytes, width, height,
-            takers, touched_at
+            video, takers, touched_at
         )
-        VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, 1, $10)
+        VALUES ($1, $2, 'reserved', $3, $4, $5, $6, $7, $8, $9, $11, 1, $10)
         ON CONFLICT (brand_id, sha256)
         WHERE state <> 'doomed'
         DO UPDATE SET takers = files.takers + 1, touched_at = excluded.touched_at
@@ -57,7 +61,7 @@ pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Opt
     let now = tx.now;
     let row: Reserved = run!(tx, c => sqlx::query_as(SQL).bind(new.workspace_id).bind(new.brand_id).bind(&new.key)
         .bind(&new.thumbnail_key).bind(&new.sha256[..]).bind(new.mime_type).bind(new.size_bytes).bind(new.width)
-        .bind(new.height).bind(now).fetch_one(c))?;
+        .bind(new.height).bind(now).bind(new.video.as_ref().map(Json)).fetch_one(c))?;
     if row.key == new.key && !take_space(tx, new.workspace_id, new.size_bytes, cap).await? {
         return Ok(None);
     }
@@ -261,7 +265,7 @@ async fn release_space(tx: &mut Tx, files: &[(i64, i64)]) -> Result<()> {
 pub struct DeletableFile {
     pub id: i64,
     pub key: String,
-    pub thumbnail_key: String,
+    pub thumbnail_key: Option<String>,
 }
 
 /// Returns files that are marked for deletion, with ids after `after`, in order. Leaves out those that an upload has

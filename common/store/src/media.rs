@@ -9,7 +9,7 @@ use super::{Conn, Page, PageRequest, Result, Tx};
 
 const SELECT: &str = "
     SELECT m.id, m.brand_id, m.asset_type, m.filename, m.alt_text, m.source_url, f.key, f.thumbnail_key,
-        f.mime_type, f.size_bytes, f.width, f.height, m.created_at, m.updated_at
+        f.mime_type, f.size_bytes, f.width, f.height, f.video, m.created_at, m.updated_at
     FROM media m
     JOIN files f ON f.id = m.file_id";
 

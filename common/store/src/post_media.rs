@@ -1,14 +1,19 @@
-//! The images of posts, and the platforms' ids of images that are already uploaded.
+//! The images and videos of posts, the platforms' ids of those that are already uploaded, and the progress of uploads of
+//! videos.
 //!
 //! Writing a post locks its images ([`lock_media`]). Deleting an image locks it and then checks whether a post needs it
 //! ([`in_use`]). So the later of the two transactions sees the other's change.
 
+use crier_base::secrets::{Cipher, SecretLocation, link};
 use serde_json::{Map, Value};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::{Conn, Result, Tx};
+
+/// Not bound to the row: a target is read together with its post.
+const VIDEO_UPLOADS: SecretLocation<'_> = SecretLocation { table: "post_targets", row: "", column: "video_uploads" };
 
 /// Prevents the deletion of the brand's images until the end of the transaction. SQLite needs no lock, because it has
 /// one writer.
@@ -76,5 +81,26 @@ pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Valu
 /// Stores the platform's ids of uploaded images.
 pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Value>) -> Result<()> {
     execute!(tx, "UPDATE post_targets SET uploads = $2 WHERE id = $1", target_id, Json(uploads))?;
+    Ok(())
+}
+
+/// Returns the progress of the uploads of a target's videos, by asset id: what the connector returned last.
+pub async fn video_uploads(conn: &mut Conn, cipher: &Cipher, target_id: i64) -> Result<Map<String, Value>> {
+    const SQL: &str = "SELECT video_uploads FROM post_targets WHERE id = $1";
+    let found: Option<Option<String>> = run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_optional(c))?;
+    let Some(sealed) = found.flatten() else { return Ok(Map::new()) };
+    // Without the key, the uploads begin again.
+    Ok(link::open(cipher, &VIDEO_UPLOADS, &sealed).unwrap_or_default())
+}
+
+/// Stores the progress of the uploads of a target's videos.
+pub async fn set_video_uploads(
+    tx: &mut Tx,
+    cipher: &Cipher,
+    target_id: i64,
+    uploads: &Map<String, Value>,
+) -> Result<()> {
+    let sealed = link::seal(cipher, &VIDEO_UPLOADS, uploads)?;
+    execute!(tx, "UPDATE post_targets SET video_uploads = $2 WHERE id = $1", target_id, sealed)?;
     Ok(())
 }

@@ -84,7 +84,9 @@ async fn delete_bytes(
 ) -> (Vec<i64>, Option<StorageError>) {
     let deletions = futures::stream::iter(marked.to_vec()).map(async |file| {
         storage.delete(&file.key).await?;
-        storage.delete(&file.thumbnail_key).await?;
+        if let Some(thumbnail) = &file.thumbnail_key {
+            storage.delete(thumbnail).await?;
+        }
         Ok(file.id)
     });
     let mut deletions = std::pin::pin!(

@@ -154,7 +154,7 @@ text_enums! {
     EventName in crier_domain::event::EventName,
     Feature in crier_domain::plan::Feature,
     FirstCommentStatus in crier_domain::post::FirstCommentStatus,
-    ImageType in crier_domain::media::ImageType,
+    MediaType in crier_domain::media::MediaType,
     MediaErrorCode in crier_domain::media::MediaErrorCode,
     MediaJobStatus in crier_domain::media::MediaJobStatus,
     FeedStatus in crier_domain::feed::FeedStatus,

@@ -225,7 +225,7 @@ async fn library(
 fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
     let avatar = page.avatar.as_ref().map(|avatar| Image {
         id: avatar.id,
-        src: visit.own_path(&avatar.thumbnail_url),
+        src: avatar.thumbnail_url.as_deref().map(|url| visit.own_path(url)).unwrap_or_default(),
         filename: avatar.filename.clone(),
         alt: avatar.alt_text.clone().unwrap_or_default(),
     });

@@ -133,6 +133,7 @@ pub fn types(chosen: &str) -> Vec<Choice> {
         AssetType::Image => "Image",
         AssetType::Icon => "Icon",
         AssetType::Logo => "Logo",
+        AssetType::Video => "Video",
     };
     AssetType::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
 }
@@ -161,7 +162,7 @@ pub fn src(visit: &Visit, key: &str) -> String {
 fn tile(visit: &Visit, asset: Asset) -> ImageTile {
     ImageTile {
         id: asset.id,
-        src: src(visit, &asset.thumbnail_key),
+        src: asset.thumbnail_key.as_deref().map(|key| src(visit, key)).unwrap_or_default(),
         alt: asset.alt_text.unwrap_or_default(),
         facts: format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes)),
         filename: asset.filename,

@@ -1,7 +1,7 @@
 //! `/brands/{brand}/media/{media}`: an image of the library with its details.
 
 use askama::Template;
-use crier_domain::media::{Asset, ImageType};
+use crier_domain::media::{Asset, MediaType};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::media;
 use crier_endpoints::routes::media::update::MediaChange;
@@ -66,10 +66,13 @@ struct Values {
 
 fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, values: Values) -> Result<PageReply> {
     let kind = match asset.mime_type {
-        ImageType::Jpeg => "JPEG",
-        ImageType::Png => "PNG",
-        ImageType::Gif => "GIF",
-        ImageType::Webp => "WebP",
+        MediaType::Jpeg => "JPEG",
+        MediaType::Png => "PNG",
+        MediaType::Gif => "GIF",
+        MediaType::Webp => "WebP",
+        MediaType::Mp4 => "MP4",
+        MediaType::Mov => "MOV",
+        MediaType::Webm => "WebM",
     };
     let view = MediaItem {
         shell: visit.shell(Section::Media, asset.filename),

@@ -107,6 +107,7 @@ const END_PG: &str = "
             call_started_at = CASE WHEN (value ->> 7)::boolean THEN call_started_at ELSE NULL END,
             marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
             uploads = CASE WHEN value ->> 15 IS NULL THEN uploads ELSE NULL END,
+            video_uploads = CASE WHEN value ->> 15 IS NULL THEN video_uploads ELSE NULL END,
             published_parts = coalesce((value ->> 15)::jsonb, published_parts), updated_at = $2
         FROM runs
         WHERE t.id = runs.target_id
@@ -168,6 +169,7 @@ const END_SQLITE: &str = "
         call_started_at = CASE WHEN value ->> 7 THEN call_started_at ELSE NULL END,
         marker = CASE WHEN value ->> 15 IS NULL THEN marker ELSE NULL END,
         uploads = CASE WHEN value ->> 15 IS NULL THEN uploads ELSE NULL END,
+        video_uploads = CASE WHEN value ->> 15 IS NULL THEN video_uploads ELSE NULL END,
         published_parts = coalesce(nullif(value -> 15, 'null'), published_parts), updated_at = $2
     FROM json_each($1)
     WHERE post_targets.id = value ->> 0;

@@ -194,6 +194,7 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
         reply_to: Some(ReplyTo { kind: ReplyKind::Comment, root: post.clone(), parent: post }),
         text: comment.content.clone(),
         images: Vec::new(),
+        videos: Vec::new(),
         card: None,
         options: target.options.clone(),
         marker,

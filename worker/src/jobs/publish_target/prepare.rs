@@ -267,6 +267,7 @@ impl Preparation {
                 reply_to: reply_to(target),
                 text: text.content.into_owned(),
                 images: self.images(&assets, &descriptor, &uploads)?,
+                videos: Vec::new(),
                 card: None,
                 options,
                 marker: marker.clone(),

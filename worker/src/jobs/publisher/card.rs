@@ -93,7 +93,7 @@ impl Publisher {
     async fn library_image(&self, p: &PublishCall, asset: &Asset) -> Option<FittedImage> {
         let rules = rules_of(p);
         let _permit = self.library.budget().share(estimate_conversion_bytes(asset, &rules)).await;
-        let rendered = self.library.render(&asset.key, asset.mime_type, &rules).await;
+        let rendered = self.library.render(&asset.key, asset.mime_type.image()?, &rules).await;
         rendered.inspect_err(|error| tracing::warn!(%error, media = asset.id, "failed to load an image")).ok()
     }
 

@@ -172,7 +172,10 @@ impl Publisher {
     /// Returns an image with its bytes, converted for the platform.
     async fn load(&self, p: &PublishCall, place: Place) -> Step<Image> {
         let asset = asset_at(p, place);
-        let error = match self.library.render(&asset.key, asset.mime_type, &rules_of(p)).await {
+        let Some(kind) = asset.mime_type.image() else {
+            return Err(self.fail(p, CallError::Permanent(deleted(asset.id))));
+        };
+        let error = match self.library.render(&asset.key, kind, &rules_of(p)).await {
             Ok(fitted) => return Ok(with_bytes(image_at(p, place), fitted)),
             Err(error) => error,
         };

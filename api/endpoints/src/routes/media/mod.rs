@@ -3,7 +3,7 @@
 //! Bytes are stored before the request's transaction begins; the transaction writes the asset that refers to them.
 //! [`crier_media`] explains how no bytes are lost or left behind.
 
-use crier_domain::media::{Asset, AssetType, ImageType};
+use crier_domain::media::{Asset, AssetType, MediaType};
 use crier_media::{IngestError, Library, Owner, Refusal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -48,8 +48,8 @@ pub struct MediaAsset {
     #[schemars(extend("examples" = ["bread.jpg"]))]
     pub filename: String,
     /// The content type, detected from the file.
-    #[schemars(with = "TextEnum<ImageType>")]
-    pub mime_type: ImageType,
+    #[schemars(with = "TextEnum<MediaType>")]
+    pub mime_type: MediaType,
     /// The size of the served file, in bytes.
     #[schemars(extend("examples" = [183204]))]
     pub size_bytes: i64,
@@ -66,7 +66,7 @@ pub struct MediaAsset {
     /// The public URL of a thumbnail of at most 400 × 400 pixels.
     #[schemars(url)]
     #[schemars(extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"]))]
-    pub thumbnail_url: String,
+    pub thumbnail_url: Option<String>,
     /// The URL from which the image was imported. Null if it was not imported.
     #[schemars(extend("examples" = [null]))]
     pub source_url: Option<String>,
@@ -86,7 +86,7 @@ impl MediaAsset {
             height: a.height,
             alt_text: a.alt_text,
             url: library.url(&a.key),
-            thumbnail_url: library.url(&a.thumbnail_key),
+            thumbnail_url: a.thumbnail_key.map(|key| library.url(&key)),
             source_url: a.source_url,
             created_at: a.created_at.into(),
             updated_at: a.updated_at.into(),

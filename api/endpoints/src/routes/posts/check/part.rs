@@ -23,7 +23,7 @@ impl CheckedPart {
         let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
         let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
         let shapes = images::check_shapes(descriptor, &sizes);
-        let types: Vec<_> = media.iter().filter_map(|id| Some(lookup.assets.get(id)?.mime_type)).collect();
+        let types: Vec<_> = media.iter().filter_map(|id| lookup.assets.get(id)?.mime_type.image()).collect();
         let gif = images::check_gif_alone(descriptor, &types);
         let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
         let unreachable = unreachable.and_then(|url| images::check_reachable(descriptor, url));

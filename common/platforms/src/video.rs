@@ -1,0 +1,162 @@
+//! The videos of outgoing posts.
+//!
+//! A video is never in memory as a whole: a connector streams it, or a part of it, from the storage
+//! ([`Video::part`]). It hands the video over in steps ([`Connector::send_video`]), and the worker stores the result of
+//! each step before the next one. So an upload in parts resumes at the part that failed, also in another process, and
+//! the processing at the platform is waited for without a slot.
+//!
+//! No step is visible on the platform. Where the last bytes publish the video, `send_video` ends before them and
+//! [`Connector::publish`] sends them.
+//!
+//! [`Connector::send_video`]: super::Connector::send_video
+//! [`Connector::publish`]: super::Connector::publish
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chrono::TimeDelta;
+use crier_domain::failure::{Category, Failure};
+use crier_domain::media::{VideoProperties, VideoType};
+use crier_http::Body;
+use futures::stream::BoxStream;
+use serde_json::{Map, Value};
+
+use super::{CallError, Image, OutgoingPost};
+
+/// The progress of an upload, as a connector keeps it between its steps: the address of a session, the parts that the
+/// platform has. Encrypted at rest, because it may contain URLs that accept bytes. Empty before the first step.
+pub type VideoUpload = Map<String, Value>;
+
+/// The slowest transfer that is waited for, in bytes per second.
+const SLOWEST: u64 = 64 * 1024;
+
+/// Reads the bytes of a stored file.
+#[async_trait]
+pub trait FileBytes: Send + Sync {
+    /// Streams a range, which is within the file.
+    async fn read(&self, range: Range<u64>) -> std::io::Result<ByteStream>;
+}
+
+pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
+
+/// How a platform receives the videos of a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VideoTransfer {
+    /// In steps before the publishing request ([`Connector::send_video`](super::Connector::send_video)).
+    Uploaded,
+    /// The bytes are part of the publishing request.
+    Inline,
+    /// The platform downloads them from Crier ([`Video::url`]).
+    Fetched,
+}
+
+/// The result of a step ([`Connector::send_video`](super::Connector::send_video)).
+#[derive(Clone, Debug, PartialEq)]
+pub enum VideoStep {
+    /// Store this, then take the next step.
+    Next(VideoUpload),
+    /// The platform is processing the video. Store this, and take the next step after the pause.
+    Pending(VideoUpload, TimeDelta),
+    /// The post can be published with this reference ([`Video::uploaded`]).
+    Ready(Value),
+    /// The platform no longer knows the upload. Begin it again.
+    Expired,
+}
+
+/// A video of an outgoing post.
+#[derive(Clone)]
+pub struct Video {
+    /// The asset's id.
+    pub id: i64,
+    /// Its place among the images and videos of the post, from 0.
+    pub position: usize,
+    pub mime_type: VideoType,
+    pub filename: String,
+    pub alt_text: Option<String>,
+    /// In bytes.
+    pub size: u64,
+    /// Of the picture as it is shown, in pixels.
+    pub width: u32,
+    pub height: u32,
+    pub properties: VideoProperties,
+    /// The URL for platforms that download videos.
+    pub url: String,
+    pub file: Arc<dyn FileBytes>,
+    /// The image that is shown before the video plays, as the platform accepts images. It has bytes where it is used.
+    pub cover: Option<Image>,
+    /// The time of the picture that is shown before the video plays.
+    pub cover_at_ms: Option<u64>,
+    /// The result of the last step.
+    pub upload: VideoUpload,
+    /// The reference of the last step, if the video was handed over.
+    pub uploaded: Option<Value>,
+}
+
+impl std::fmt::Debug for Video {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Video").field("id", &self.id).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+impl Video {
+    /// Returns a range of the bytes as the body of a request. Only a chunk at a time is in memory.
+    pub async fn part(&self, range: Range<u64>) -> Result<Body, CallError> {
+        let stream = self.file.read(range).await.map_err(|error| {
+            tracing::warn!(%error, media = self.id, "failed to read a video");
+            let message = "A video of the post cannot be loaded: the file storage does not respond.";
+            CallError::Transient(Failure::of(Category::Media, message))
+        })?;
+        Ok(Body::wrap_stream(stream))
+    }
+
+    /// Returns the whole video as the part of a form.
+    pub(super) async fn form_part(&self) -> Result<crier_http::multipart::Part, CallError> {
+        let part = crier_http::multipart::Part::stream_with_length(self.part(0..self.size).await?, self.size)
+            .file_name(self.filename.clone())
+            .mime_str(self.mime_type.as_str());
+        part.map_err(|_| CallError::Permanent(Failure::of(Category::Media, "This type of video cannot be sent.")))
+    }
+
+    /// Returns the platform's reference. The worker hands every video over before it publishes.
+    pub(super) fn reference(&self) -> Result<&Value, CallError> {
+        self.uploaded.as_ref().ok_or_else(|| {
+            CallError::Transient(Failure::of(Category::Internal, "A video was not uploaded before its post."))
+        })
+    }
+}
+
+/// Returns the time that the transfer of a number of bytes may take, in addition to that of a request.
+pub fn transfer_time(bytes: u64) -> Duration {
+    Duration::from_secs(bytes / SLOWEST)
+}
+
+/// An image or a video.
+#[derive(Clone, Copy, Debug)]
+pub enum Medium<'a> {
+    Image(&'a Image),
+    Video(&'a Video),
+}
+
+impl OutgoingPost {
+    /// Returns the only video of the post, on platforms that accept no other media with it.
+    pub fn video(&self) -> Option<&Video> {
+        self.videos.first()
+    }
+
+    /// Returns the images and videos in their order.
+    pub fn media(&self) -> Vec<Medium<'_>> {
+        let mut media: Vec<_> = self.images.iter().map(Medium::Image).collect();
+        for video in &self.videos {
+            media.insert(video.position.min(media.len()), Medium::Video(video));
+        }
+        media
+    }
+
+    /// Returns the number of bytes that the publishing request sends, if videos are part of it.
+    pub fn video_bytes(&self) -> u64 {
+        self.videos.iter().map(|video| video.size).sum()
+    }
+}
