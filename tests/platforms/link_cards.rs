@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crier_domain::platform::Platform;
 use crier_http::Guard;
-use crier_platforms::link_card::{CardReader, CardRequest, MAX_TITLE};
+use crier_platforms::link_card::{CardReader, CardRequest, MAX_TITLE, ReadError};
 use serde_json::Map;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -107,7 +107,7 @@ async fn redirects_do_not_lead_to_private_addresses() {
         let server = MockServer::start().await;
         respond(&server, "/", ResponseTemplate::new(302).insert_header("location", target.as_str())).await;
         assert_eq!(reader().page(&server.uri()).await, None, "{target}");
-        assert_eq!(reader().image(&server.uri()).await.map(|image| image.bytes), None, "{target}");
+        assert_eq!(reader().image(&server.uri()).await.err(), Some(ReadError::Failed), "{target}");
     }
     assert_eq!(reader().page(&other.uri()).await, None);
     assert!(other.received_requests().await.unwrap().is_empty());
@@ -125,7 +125,7 @@ async fn endless_redirects_end() {
 async fn only_the_beginning_of_an_endless_page_is_read() {
     let url = endless(HEAD, &[b'x'; 64 << 10], Duration::ZERO).await;
     assert_eq!(reader().page(&url).await.unwrap().title.as_deref(), Some("Endless"));
-    assert!(reader().image(&url).await.is_none(), "an image is read completely or not at all");
+    assert!(reader().image(&url).await.is_err(), "an image is read completely or not at all");
 }
 
 /// Waits for real time, because the deadline is that of the HTTP client.
@@ -135,7 +135,7 @@ async fn a_slow_page_is_abandoned() {
     let reader = CardReader::with_timeout(guard(), Duration::from_millis(400));
     let began = Instant::now();
     assert_eq!(reader.page(&url).await, None);
-    assert!(reader.image(&url).await.is_none());
+    assert_eq!(reader.image(&url).await.err(), Some(ReadError::Failed));
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
 
@@ -157,7 +157,7 @@ async fn large_images_are_not_read() {
     let server = MockServer::start().await;
     let large = vec![0_u8; (5 << 20) + 1];
     respond(&server, "/large.png", ResponseTemplate::new(200).set_body_raw(large, "image/png")).await;
-    assert!(reader().image(&format!("{}/large.png", server.uri())).await.is_none());
+    assert!(reader().image(&format!("{}/large.png", server.uri())).await.is_err());
 }
 
 #[tokio::test]
@@ -169,12 +169,13 @@ async fn the_reads_of_a_workspace_leave_room_for_others() {
     let (own, other) = (reader.of_workspace(1), reader.of_workspace(2));
     // An image counts as a read until it is dropped.
     let mut held = Vec::new();
-    while let Some(image) = own.image(&url).await {
+    while let Ok(image) = own.image(&url).await {
         held.push(image);
     }
     assert_eq!(held.len(), 8);
-    assert!(reader.of_workspace(1).image(&url).await.is_none(), "the workspace has no more reads");
-    assert!(other.image(&url).await.is_some());
+    let no_more = reader.of_workspace(1).image(&url).await.err();
+    assert_eq!(no_more, Some(ReadError::Busy), "the workspace has no more reads");
+    assert!(other.image(&url).await.is_ok());
     held.pop();
-    assert!(own.image(&url).await.is_some());
+    assert!(own.image(&url).await.is_ok());
 }

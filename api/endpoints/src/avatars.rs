@@ -13,7 +13,7 @@ use crier_domain::account::SocialAccount;
 use crier_domain::platform::{GifRules, MediaRules};
 use crier_http::Guard;
 use crier_media::Library;
-use crier_platforms::link_card::CardReader;
+use crier_platforms::link_card::{CardReader, ReadError};
 use crier_store::{Store, StoreError, avatars};
 use tokio::time::timeout;
 
@@ -101,11 +101,13 @@ impl Avatars {
 /// Reads an avatar and stores it, or stores that it could not be read.
 async fn read(turn: ReadTurn, reader: CardReader, store: Store, library: Library, url: String) -> Option<Bytes> {
     let image = match reader.image(&url).await {
-        Some(found) => {
+        Ok(found) => {
             let converted = library.convert(found.bytes.clone(), &RULES).await;
             converted.inspect_err(|error| tracing::debug!(%error, "failed to convert an avatar")).ok()
         }
-        None => None,
+        Err(ReadError::Failed) => None,
+        // The next request tries again.
+        Err(ReadError::Busy) => return None,
     };
     save(&turn, &store, &url, image.map(|image| image.bytes)).await
 }

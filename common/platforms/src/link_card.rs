@@ -19,7 +19,7 @@ use crier_http::{DownloadError, Guard, HttpClient};
 use http::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::bluesky::facets;
 use super::text::cut::at_word;
@@ -119,6 +119,15 @@ pub struct PageImage {
     _permits: ReadPermits,
 }
 
+/// Why nothing was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// Other reads took all the time.
+    Busy,
+    /// The server did not respond in time, or with something else.
+    Failed,
+}
+
 /// The permits of a read: one of the workspace, and one of all workspaces.
 type ReadPermits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
@@ -165,33 +174,35 @@ impl CardReader {
 
     /// Returns the metadata of a page. `None` if it cannot be read or is not HTML.
     pub async fn page(&self, url: &str) -> Option<PageMetadata> {
-        self.limited(self.read_page(url)).await.map(|(page, _)| page)
+        self.limited(self.read_page(url)).await.ok().map(|(page, _)| page)
     }
 
-    /// Returns an image, which is not checked. `None` if it cannot be read.
-    pub async fn image(&self, url: &str) -> Option<PageImage> {
+    /// Returns an image, which is not checked.
+    pub async fn image(&self, url: &str) -> Result<PageImage, ReadError> {
         let (bytes, permits) = self.limited(self.read_image(url)).await?;
-        Some(PageImage { bytes, _permits: permits })
+        Ok(PageImage { bytes, _permits: permits })
     }
 
     /// Returns what was read, and the permits of the read.
     async fn limited<T>(
         &self,
         read: impl Future<Output = Result<Option<T>, DownloadError>>,
-    ) -> Option<(T, ReadPermits)> {
-        let limited = async {
+    ) -> Result<(T, ReadPermits), ReadError> {
+        let deadline = Instant::now() + self.timeout;
+        let permits = async {
             // The semaphores are never closed.
             let of_workspace = self.workspace_permits.clone().acquire_owned().await.ok()?;
-            let permits = (of_workspace, self.permits.clone().acquire_owned().await.ok()?);
-            match read.await {
-                Ok(found) => found.map(|found| (found, permits)),
-                Err(error) => {
-                    tracing::debug!(%error, "failed to read a page or an image");
-                    None
-                }
-            }
+            Some((of_workspace, self.permits.clone().acquire_owned().await.ok()?))
         };
-        timeout(self.timeout, limited).await.ok().flatten()
+        let permits = timeout_at(deadline, permits).await.ok().flatten().ok_or(ReadError::Busy)?;
+        match timeout_at(deadline, read).await {
+            Ok(Ok(Some(found))) => Ok((found, permits)),
+            Ok(Ok(None)) | Err(_) => Err(ReadError::Failed),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "failed to read a page or an image");
+                Err(ReadError::Failed)
+            }
+        }
     }
 
     async fn read_page(&self, url: &str) -> Result<Option<PageMetadata>, DownloadError> {

@@ -76,7 +76,7 @@ pub async fn show_card(visit: &Visit) -> Result<PageReply> {
 
 /// Returns a thumbnail of the page's image as a `data:` URL, because the browser must not load it from the page.
 async fn page_image(visit: &Visit, cards: &CardReader, url: Option<String>) -> Option<String> {
-    let image = cards.image(&url?).await?;
+    let image = cards.image(&url?).await.ok()?;
     let (kind, thumbnail) = visit.app.library.thumbnail_of(image.bytes.clone()).await.ok()?;
     Some(format!("data:{kind};base64,{}", STANDARD.encode(&thumbnail)))
 }

@@ -84,7 +84,7 @@ impl Publisher {
 
     /// Returns the image of the page, within the limits of the platform.
     async fn page_image(&self, p: &PublishCall, cards: &CardReader, url: Option<String>) -> Option<FittedImage> {
-        let image = cards.image(&url?).await?;
+        let image = cards.image(&url?).await.ok()?;
         let converted = self.library.convert(image.bytes.clone(), &rules_of(p)).await;
         converted.inspect_err(|error| tracing::debug!(%error, "failed to convert the image of a link card")).ok()
     }

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::Path;
 
 use bytes::Bytes;
-use crier_domain::media::ImageType;
+use crier_domain::media::{ImageType, MediaType};
 use image::{DynamicImage, GenericImageView, ImageFormat};
 
 use super::{CheckedImage, FittedImage, ImageRules, Limits, Refusal, examine, fit_to_rules, probe};
@@ -43,7 +43,7 @@ pub fn file(name: &str) -> Bytes {
 }
 
 pub fn kind_of(name: &str) -> ImageType {
-    ImageType::of_name(name).unwrap()
+    MediaType::of_name(name).and_then(MediaType::image).unwrap()
 }
 
 pub fn accept(name: &str) -> CheckedImage {
