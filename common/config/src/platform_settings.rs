@@ -24,6 +24,8 @@ pub struct PlatformConfig {
     pub base_url: Option<String>,
     /// Replaces the directory of Bluesky's accounts.
     pub plc_url: Option<String>,
+    /// Replaces Bluesky's video service.
+    pub video_url: Option<String>,
     /// Replaces the host of the authorization page.
     pub auth_url: Option<String>,
     pub api_version: Option<String>,
@@ -121,6 +123,7 @@ impl PlatformsConfig {
             page_client_secret: None,
             base_url: None,
             plc_url: None,
+            video_url: None,
             auth_url: None,
             api_version: None,
             daily_posts: None,
@@ -165,9 +168,12 @@ impl PlatformsConfig {
     /// Checks every URL. Connectors rely on this check.
     pub fn validate(&self) -> Result<(), BadSetting> {
         for (platform, config) in &self.platforms {
-            for (what, value) in
-                [("BASE_URL", &config.base_url), ("AUTH_URL", &config.auth_url), ("PLC_URL", &config.plc_url)]
-            {
+            for (what, value) in [
+                ("BASE_URL", &config.base_url),
+                ("AUTH_URL", &config.auth_url),
+                ("PLC_URL", &config.plc_url),
+                ("VIDEO_URL", &config.video_url),
+            ] {
                 let Some(value) = value else { continue };
                 if base(value).is_none() {
                     let variable = format!("CRIER_{}_{what}", platform.as_str().to_uppercase());
@@ -187,6 +193,11 @@ impl PlatformsConfig {
     /// Returns the URL of Bluesky's directory without a trailing slash; `default` if it is unset or invalid.
     pub fn plc_url(&self, default: &str) -> String {
         self.of(Platform::Bluesky).plc_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
+    }
+
+    /// Returns the URL of Bluesky's video service without a trailing slash; `default` if it is unset or invalid.
+    pub fn video_url(&self, default: &str) -> String {
+        self.of(Platform::Bluesky).video_url.as_deref().and_then(base).unwrap_or_else(|| default.to_owned())
     }
 
     /// Returns the base URL of a platform without a trailing slash; `default` if it is unset or invalid.

@@ -82,6 +82,13 @@ const PLC_URL: PlatformKey = PlatformKey {
     example: "https://plc.example.com",
     secret: false,
 };
+const VIDEO_URL: PlatformKey = PlatformKey {
+    name: "VIDEO_URL",
+    description: "Bluesky only: the URL of the service that processes videos.",
+    default: OF_THE_PLATFORM,
+    example: "https://video.example.com",
+    secret: false,
+};
 const AUTH_URL: PlatformKey = PlatformKey {
     name: "AUTH_URL",
     description: "The base URL of the page on which a person grants access.",
@@ -143,7 +150,7 @@ const PLATFORM_KEYS: &[PlatformKey] =
 const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCOPES];
 
 /// The keys that only Bluesky has.
-const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL];
+const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL, VIDEO_URL];
 
 /// Returns each key once, without a platform, for `--help` and `docs/configuration.md`.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
@@ -179,6 +186,10 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         base_url: reader.optional(&key(platform, &BASE_URL), values::base_url),
         plc_url: match platform {
             Platform::Bluesky => reader.optional(&key(platform, &PLC_URL), values::base_url),
+            _ => None,
+        },
+        video_url: match platform {
+            Platform::Bluesky => reader.optional(&key(platform, &VIDEO_URL), values::base_url),
             _ => None,
         },
         auth_url: reader.optional(&key(platform, &AUTH_URL), values::base_url),

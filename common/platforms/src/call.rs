@@ -104,6 +104,14 @@ impl PlatformClient {
         self.send_with(&self.http.with_more_time(transfer_time(bytes)), effect, request).await
     }
 
+    /// Returns whether a host accepts connections, whatever it returns.
+    pub(super) async fn accepts_connections(&self, url: &str) -> bool {
+        match self.http.send(self.request(Method::GET, url)).await {
+            Ok(_) => true,
+            Err(error) => error.may_have_arrived(),
+        }
+    }
+
     /// Parses the body of a successful response. If that fails, the effect of the call is unknown.
     pub fn read<T: DeserializeOwned>(&self, effect: Effect, response: &HttpResponse) -> Result<T, CallError> {
         let parsed = if response.truncated { None } else { serde_json::from_slice(&response.body).ok() };

@@ -24,7 +24,7 @@ const MAX_DOMAIN: usize = 253;
 /// An account's DID document.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct DidDocument {
+pub(super) struct DidDocument {
     id: String,
     #[serde(default)]
     also_known_as: Vec<String>,
@@ -43,7 +43,7 @@ struct Service {
 
 impl DidDocument {
     /// Returns the URL of the account's personal data server.
-    fn server(&self) -> Option<&str> {
+    pub(super) fn server(&self) -> Option<&str> {
         let is_pds = |id: &str| id.strip_prefix(self.id.as_str()).unwrap_or(id) == "#atproto_pds";
         self.service.iter().find(|service| is_pds(&service.id)).and_then(|service| service.service_endpoint.as_str())
     }

@@ -3,7 +3,7 @@
 //! The key (a [`tid`]) and the time of the post are the marker. `putRecord` with `swapRecord: null` writes only if no
 //! record exists; repeating it with the identical record changes nothing and returns the first response. So a call with
 //! an unknown outcome can be repeated, and `getRecord` returns whether the post exists. [`thread`] writes several posts
-//! in one call.
+//! in one call. [`video`] hands videos over.
 //!
 //! Sources: lexicons `com.atproto.repo.putRecord`, `getRecord`, `deleteRecord` (succeeds without a record),
 //! `uploadBlob`, `com.atproto.identity.resolveHandle`, `app.bsky.feed.post`, `app.bsky.embed.images`,
@@ -18,6 +18,7 @@ mod inbox;
 mod record;
 mod thread;
 mod tid;
+mod video;
 mod xrpc;
 
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind,
-    Revocation, Secrets, UnpublishPost, marker_field,
+    Revocation, Secrets, UnpublishPost, Video, VideoStep, VideoTransfer, marker_field,
 };
 
 const COLLECTION: &str = "app.bsky.feed.post";
@@ -53,6 +54,8 @@ pub(super) struct Bluesky {
     default_service: String,
     /// The directory of `did:plc`.
     directory: String,
+    /// The service that processes videos.
+    video_service: String,
     metrics: Metrics,
 }
 
@@ -66,6 +69,7 @@ impl Bluesky {
             addresses: clients.addresses.clone(),
             default_service: config.base_url(Platform::Bluesky, "https://bsky.social"),
             directory: config.plc_url("https://plc.directory"),
+            video_service: config.video_url("https://video.bsky.app"),
             metrics: Metrics::new(Platform::Bluesky, config, clock),
         }
     }
@@ -249,6 +253,19 @@ impl Connector for Bluesky {
         Ok(server.call::<Uploaded>(Effect::Repeatable, request).await?.blob)
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.take_video_step(account, post, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let server = self.server(&account.secrets);
         let at = marker_field(&post.marker, "created_at")?;
@@ -341,7 +358,7 @@ fn write_error(posts: &[OutgoingPost], failed: XrpcError) -> CallError {
     if !failed.is_blob_gone() || !posts.iter().any(has_uploads) {
         return failed.error;
     }
-    let message = "Bluesky deleted an image that was uploaded earlier. Crier uploads it again.";
+    let message = "Bluesky deleted an image or video that was uploaded earlier. Crier uploads it again.";
     CallError::UploadsMissing(Failure::of(Category::Media, message).from_platform(&failed.name))
 }
 

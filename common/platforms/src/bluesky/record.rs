@@ -1,4 +1,4 @@
-//! The record of a post: its text with facets, and its images or its link card.
+//! The record of a post: its text with facets, and its images, its video or its link card.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::facets::{self, FacetFeature};
 use super::xrpc::Server;
 use super::{Bluesky, COLLECTION, resolve};
-use crate::{CallError, Image, LinkCard, OutgoingPost};
+use crate::{CallError, Image, LinkCard, OutgoingPost, Video};
 
 /// The maximum number of handles resolved per call, also for a thread: each one is a request. Further mentions stay
 /// plain text.
@@ -27,7 +27,9 @@ impl Bluesky {
     ) -> Result<Value, CallError> {
         let images: Vec<Value> = post.images.iter().map(embed).collect::<Result<_, _>>()?;
         let mut record = self.text_record(server, &post.text, at, mentions).await;
-        if !images.is_empty() {
+        if let Some(video) = post.video() {
+            record["embed"] = embed_video(video)?;
+        } else if !images.is_empty() {
             record["embed"] = json!({ "$type": "app.bsky.embed.images", "images": images });
         } else if let Some(card) = &post.card {
             record["embed"] = json!({ "$type": "app.bsky.embed.external", "external": external(card) });
@@ -72,6 +74,18 @@ fn embed(image: &Image) -> Result<Value, CallError> {
     Ok(embedded)
 }
 
+/// Embeds a video, whose blob must be exactly what the server returned.
+fn embed_video(video: &Video) -> Result<Value, CallError> {
+    let mut embedded = json!({ "$type": "app.bsky.embed.video", "video": video.reference()? });
+    if let Some(alt) = video.alt_text.as_deref().filter(|alt| !alt.is_empty()) {
+        embedded["alt"] = Value::from(alt);
+    }
+    if video.width > 0 && video.height > 0 {
+        embedded["aspectRatio"] = json!({ "width": video.width, "height": video.height });
+    }
+    Ok(embedded)
+}
+
 /// Returns a link card in the lexicon's format.
 fn external(card: &LinkCard) -> Value {
     let mut external = json!({ "uri": card.url, "title": card.title, "description": card.description });
@@ -83,5 +97,5 @@ fn external(card: &LinkCard) -> Value {
 
 /// Returns whether the record references uploads.
 pub(super) fn has_uploads(post: &OutgoingPost) -> bool {
-    !post.images.is_empty() || post.card.as_ref().is_some_and(|card| card.image.is_some())
+    !post.images.is_empty() || !post.videos.is_empty() || post.card.as_ref().is_some_and(|card| card.image.is_some())
 }

@@ -68,7 +68,7 @@ impl Bluesky {
             if let Some((root, parent)) = &above {
                 record["reply"] = json!({ "root": root, "parent": parent });
             }
-            let this = json!({ "uri": uri(account, rkey), "cid": cid::cid(&record).ok_or_else(unreadable_image)? });
+            let this = json!({ "uri": uri(account, rkey), "cid": cid::cid(&record).ok_or_else(unreadable_file)? });
             above = Some((above.map_or_else(|| this.clone(), |(root, _)| root), this));
             writes.push(json!({
                 "$type": "com.atproto.repo.applyWrites#create", "collection": COLLECTION, "rkey": rkey, "value": record,
@@ -135,7 +135,7 @@ fn published_parts(account: &ConnectorAccount, keys: &[&str]) -> Vec<Published> 
     keys.iter().map(|rkey| published(account, rkey, uri(account, rkey))).collect()
 }
 
-fn unreadable_image() -> CallError {
-    let message = "Bluesky returned a reference to an image that Crier cannot read.";
+fn unreadable_file() -> CallError {
+    let message = "Bluesky returned a reference to an image or video that Crier cannot read.";
     CallError::Permanent(Failure::of(Category::Media, message))
 }

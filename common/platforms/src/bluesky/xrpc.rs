@@ -39,6 +39,12 @@ impl XrpcError {
         named && matches!(self.error, CallError::Permanent(_))
     }
 
+    /// Returns whether the server does not have the method.
+    pub fn is_method_missing(&self) -> bool {
+        let is_unnamed_404 = self.name.is_empty() && self.error.failure().platform_code.as_deref() == Some("404");
+        is_unnamed_404 || matches!(self.name.as_str(), "MethodNotImplemented" | "XRPCNotSupported")
+    }
+
     /// Returns whether the server has no such record. Servers from before 2024 return `InvalidRequest`, "Could not
     /// locate record".
     pub fn is_record_missing(&self) -> bool {
@@ -106,7 +112,11 @@ impl Server {
 
     /// Sends a request. Older servers return no body for some writes.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, XrpcError> {
-        let response = self.caller.send(effect, request).await?;
+        self.checked(effect, self.caller.send(effect, request).await?)
+    }
+
+    /// Returns a successful response, or the error of another one.
+    pub fn checked(&self, effect: Effect, response: HttpResponse) -> Result<HttpResponse, XrpcError> {
         if response.status.is_success() {
             return Ok(response);
         }

@@ -3,9 +3,10 @@
 //! The same `Idempotency-Key` within an hour returns the first status, so a call with an unknown outcome can be
 //! repeated. Later, the account's newest statuses are compared by their source, which is the text as the server stored
 //! it; the status itself contains rendered HTML. Compatible servers strip texts, ignore keys, and may have no sources.
+//! The hour of a key begins with the first call for the status, when the server has processed the videos.
 //!
-//! A 404 for a new status means that its parent does not exist. Mastodon rejects missing images with a 422, but
-//! compatible servers may also return a 404 for them, so the images are checked first.
+//! A 404 for a new status means that its parent does not exist. Mastodon rejects missing images and videos with a 422,
+//! but compatible servers may also return a 404 for them, so these are checked first.
 //!
 //! Sources: docs.joinmastodon.org, "media" (v2 upload, 206 while it is processed), "statuses" (post, view, delete,
 //! source), "accounts" (verify_credentials, statuses), "Rate limits"; for 4.6 of July 2026.
@@ -15,6 +16,7 @@ mod connect;
 mod inbox;
 mod limits;
 mod rest;
+mod video;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -37,8 +39,8 @@ use super::oauth::OAuthConnector;
 use super::text::comparable::is_same;
 use super::{
     AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker,
-    MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Revocation,
-    UnpublishPost, marker_field, time_marker,
+    MarkerSeed, Medium, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Revocation,
+    UnpublishPost, Video, VideoStep, VideoTransfer, marker_field, time_marker,
 };
 
 /// The name of Crier's applications, which servers show with their posts.
@@ -83,18 +85,22 @@ impl Mastodon {
         }
     }
 
-    /// Returns a more specific error if the images of a rejected post are the cause.
+    /// Returns a more specific error if the images or videos of a rejected post are the cause.
     async fn explain_rejection(&self, instance: &Instance<'_>, post: &OutgoingPost, error: CallError) -> CallError {
-        for image in &post.images {
-            let Some(id) = image.uploaded.as_ref().and_then(|uploaded| uploaded.name.as_str()) else { continue };
+        for medium in post.media() {
+            let (reference, what) = match medium {
+                Medium::Image(image) => (image.uploaded.as_ref().map(|uploaded| &uploaded.name), "an image"),
+                Medium::Video(video) => (video.uploaded.as_ref(), "a video"),
+            };
+            let Some(id) = reference.and_then(Value::as_str) else { continue };
             match instance.media_status(id).await {
                 Ok(StatusCode::OK) => {}
                 Ok(StatusCode::PARTIAL_CONTENT) => {
-                    let message = "Mastodon is still processing an image of this post.";
+                    let message = format!("Mastodon is still processing {what} of this post.");
                     return CallError::Transient(Failure::of(Category::Media, message));
                 }
                 Ok(StatusCode::NOT_FOUND) => {
-                    let message = "Mastodon deleted an image that was uploaded earlier. Crier uploads it again.";
+                    let message = format!("Mastodon deleted {what} that was uploaded earlier. Crier uploads it again.");
                     return CallError::UploadsMissing(Failure::of(Category::Media, message));
                 }
                 // The server's error says more than a failed lookup.
@@ -155,6 +161,19 @@ impl Connector for Mastodon {
         Ok(Value::from(uploaded.id))
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        video::take_step(&self.instance(account)?, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         match self.create_status(&self.instance(account)?, post).await {
             Err(CallError::Permanent(failure)) if post.reply_to.is_some() && is_not_found(&failure) => {
@@ -171,7 +190,7 @@ impl Connector for Mastodon {
         let id = account.secrets.require("account_id")?;
         let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
         let is_candidate = |status: &Status| {
-            status.in_reply_to_id.as_deref() == parent && status.media_attachments.len() == post.images.len()
+            status.in_reply_to_id.as_deref() == parent && status.media_attachments.len() == post.media().len()
         };
         let text_matches = |text: &str| is_same(text, &post.text);
         instance.find(id.expose_secret(), post.called_at, is_candidate, text_matches).await
@@ -227,7 +246,11 @@ fn key_marker(prefix: &str, seed: MarkerSeed) -> Marker {
 }
 
 fn media_ids(post: &OutgoingPost) -> Result<Vec<&Value>, CallError> {
-    post.images.iter().map(Image::name).collect()
+    let id = |medium| match medium {
+        Medium::Image(image) => image.name(),
+        Medium::Video(video) => video.reference(),
+    };
+    post.media().into_iter().map(id).collect()
 }
 
 /// Adds the options of the post: `visibility`, `spoiler_text`, `sensitive`, `language`.

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_http::RequestBuilder;
+use crier_http::{HttpResponse, RequestBuilder};
 use http::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -57,6 +57,11 @@ impl Instance<'_> {
         if response.status.is_success() {
             return self.client.read(effect, &response);
         }
+        Err(self.error_of(effect, &response))
+    }
+
+    /// Returns the error of a failed call.
+    pub(super) fn error_of(&self, effect: Effect, response: &HttpResponse) -> CallError {
         let body: ErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let token = self.token.as_ref().map(|token| token.expose_secret()).unwrap_or_default();
         let text = body.error_description.as_deref().unwrap_or(&body.error);
@@ -68,7 +73,7 @@ impl Instance<'_> {
         };
         let code = response.status.as_str().to_owned();
         let failure = |category, what: &str| Failure::of(category, sentence(what)).from_platform(&code);
-        Err(match response.status {
+        match response.status {
             StatusCode::UNPROCESSABLE_ENTITY => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
@@ -78,8 +83,8 @@ impl Instance<'_> {
             StatusCode::NOT_FOUND if effect == Effect::Publishes => {
                 CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
             }
-            _ => self.client.classify_status(effect, &response, None, detail),
-        })
+            _ => self.client.classify_status(effect, response, None, detail),
+        }
     }
 
     /// Returns the account of the token.
@@ -140,7 +145,8 @@ impl Instance<'_> {
         Ok(window.result(found, window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 
-    /// Returns the status code for an uploaded image: 200, 206 while it is processed, 404 if it no longer exists.
+    /// Returns the status code for an uploaded image or video: 200, 206 while it is processed, 404 if it no longer
+    /// exists.
     pub(super) async fn media_status(&self, id: &str) -> Result<StatusCode, CallError> {
         let request = self.request(Method::GET, &format!("/api/v1/media/{}", segment(id)));
         Ok(self.client.send(Effect::Repeatable, request).await?.status)

@@ -1,8 +1,8 @@
 //! Tumblr, API v2 with the Neue Post Format (NPF).
 //!
 //! Each post has a unique slug, stored before the call. After a call with an unknown outcome, the blog's newest posts
-//! are searched for it, which is exact. Images are parts of the publishing request. An access token lasts 42 minutes,
-//! and a refresh token is replaced at each use.
+//! are searched for it, which is exact. Images and videos are parts of the publishing request. An access token lasts 42
+//! minutes, and a refresh token is replaced at each use.
 //!
 //! Sources: github.com/tumblr/docs (`api.md`: OAuth2, `/user/info`, `/blog/{b}/posts`, `/blog/{b}/post/delete`, errors
 //! and limits; `npf-spec.md`), as of October 2024.
@@ -11,6 +11,7 @@ mod analytics;
 mod connect;
 mod inbox;
 mod rest;
+mod video;
 
 use async_trait::async_trait;
 use chrono::DateTime;
@@ -31,8 +32,8 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::window::CallWindow;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, UnpublishPost, marker_field,
+    CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed, Medium,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, VideoTransfer, marker_field,
 };
 
 /// The maximum length of the text in one block.
@@ -66,12 +67,15 @@ impl Tumblr {
         format!("/v2/blog/{blog}/{part}")
     }
 
-    /// Returns the form of a post: its JSON, and one part per image.
-    fn form(post: &OutgoingPost) -> Result<crier_http::multipart::Form, CallError> {
+    /// Returns the form of a post: its JSON, and one part per image and video.
+    async fn form(post: &OutgoingPost) -> Result<crier_http::multipart::Form, CallError> {
         let mut form = crier_http::multipart::Form::new().part("json", json_part(&body(post)?)?);
         for (index, image) in post.images.iter().enumerate() {
             let file = image_part(image)?;
             form = form.part(identifier(index), file);
+        }
+        for (index, one) in post.videos.iter().enumerate() {
+            form = video::add_parts(form, one, index).await?;
         }
         Ok(form)
     }
@@ -127,6 +131,10 @@ impl Connector for Tumblr {
         ImageTransfer::Inline
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Inline
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         #[derive(Deserialize)]
         struct Created {
@@ -135,13 +143,16 @@ impl Connector for Tumblr {
             #[serde(default)]
             id_string: Option<String>,
         }
+        if let Some(published) = self.find_earlier(account, post).await? {
+            return Ok(published);
+        }
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, &Self::blog_path(account, "posts"), token.expose_secret());
-        let request = match post.images.is_empty() {
+        let request = match post.media().is_empty() {
             true => request.json(&body(post)?),
-            false => request.multipart(Self::form(post)?),
+            false => request.multipart(Self::form(post).await?),
         };
-        let created: Created = self.call(Effect::Publishes, request).await?;
+        let created: Created = self.call_with_bytes(Effect::Publishes, request, post.video_bytes()).await?;
         let id = created.id_string.or_else(|| match created.id {
             Some(Value::String(id)) => Some(id),
             Some(Value::Number(id)) => Some(id.to_string()),
@@ -157,6 +168,27 @@ impl Connector for Tumblr {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
+        let found = self.look_up(account, post).await?;
+        Ok(self.while_transcoding(post, found))
+    }
+
+    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
+        let token = account.secrets.require("access_token")?;
+        let request = self.request(Method::POST, &Self::blog_path(account, "post/delete"), token.expose_secret());
+        let request = request.form(&[("id", post.external_id.as_str())]);
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status {
+            // Tumblr returns this for a deleted post, and for a blog that the user can no longer manage.
+            StatusCode::NOT_FOUND => self.check_access(account, token.expose_secret()).await,
+            status if status.is_success() => Ok(()),
+            _ => Err(self.error_of(Effect::Repeatable, response)),
+        }
+    }
+}
+
+impl Tumblr {
+    /// Searches the blog's newest posts for the post of an earlier call.
+    async fn look_up(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct Newest {
             #[serde(default)]
@@ -182,19 +214,6 @@ impl Connector for Tumblr {
         let window = CallWindow::of(post.called_at);
         Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))
     }
-
-    async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
-        let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::POST, &Self::blog_path(account, "post/delete"), token.expose_secret());
-        let request = request.form(&[("id", post.external_id.as_str())]);
-        let response = self.client.send(Effect::Repeatable, request).await?;
-        match response.status {
-            // Tumblr returns this for a deleted post, and for a blog that the user can no longer manage.
-            StatusCode::NOT_FOUND => self.check_access(account, token.expose_secret()).await,
-            status if status.is_success() => Ok(()),
-            _ => Err(self.error_of(Effect::Repeatable, response)),
-        }
-    }
 }
 
 fn identifier(index: usize) -> String {
@@ -206,24 +225,30 @@ fn json_part(body: &Value) -> Result<crier_http::multipart::Part, CallError> {
     part.map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post could not be sent.")))
 }
 
-/// Returns a post in the Neue Post Format: its images, then its text in blocks.
-fn body(post: &OutgoingPost) -> Result<Value, CallError> {
-    let mut content: Vec<Value> = Vec::new();
-    for (index, image) in post.images.iter().enumerate() {
-        let mut block = json!({
-            "type": "image",
-            "media": [{
-                "type": image.mime_type,
-                "identifier": identifier(index),
-                "width": image.width,
-                "height": image.height,
-            }],
-        });
-        if let Some(alt) = &image.alt_text {
-            block["alt_text"] = Value::from(alt.as_str());
-        }
-        content.push(block);
+fn image_block(image: &Image, index: usize) -> Value {
+    let mut block = json!({
+        "type": "image",
+        "media": [{
+            "type": image.mime_type,
+            "identifier": identifier(index),
+            "width": image.width,
+            "height": image.height,
+        }],
+    });
+    if let Some(alt) = &image.alt_text {
+        block["alt_text"] = Value::from(alt.as_str());
     }
+    block
+}
+
+/// Returns a post in the Neue Post Format: its images and videos, then its text in blocks.
+fn body(post: &OutgoingPost) -> Result<Value, CallError> {
+    let (mut images, mut videos) = (0.., 0..);
+    let block = |medium| match medium {
+        Medium::Image(image) => images.next().map(|index| image_block(image, index)),
+        Medium::Video(one) => videos.next().map(|index| video::block(one, index)),
+    };
+    let mut content: Vec<Value> = post.media().into_iter().filter_map(block).collect();
     content.extend(blocks(&post.text).into_iter().map(|text| json!({ "type": "text", "text": text })));
     let mut body = json!({ "content": content, "state": "published", "slug": marker_field(&post.marker, "slug")? });
     if let Some(tags) = post.options.get("tags") {
@@ -257,12 +282,16 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> Cal
         // An access token lasts 42 minutes.
         (401, _) => CallError::AuthExpired(failure(Category::AuthExpired, "rejected the access token")),
         (_, Some(8001)) => CallError::Permanent(failure(Category::InvalidContent, "does not accept this post")),
-        (_, Some(8005)) => CallError::Permanent(failure(Category::Media, "does not accept an image of this post")),
-        // The daily limit of posts or images is reached. The day is in the server's time zone, so an hour may be
-        // enough.
-        (_, Some(8004 | 8022 | 8023)) => client.rate_limited_for(3_600),
-        // The images did not arrive completely. Nothing was published.
-        (_, Some(8006)) => CallError::Transient(failure(Category::Media, "could not store an image")),
+        (_, Some(8005)) => {
+            CallError::Permanent(failure(Category::Media, "does not accept an image or video of this post"))
+        }
+        // The daily limit of posts, images or videos is reached. The day is in the server's time zone, so an hour may
+        // be enough.
+        (_, Some(8004 | 8011 | 8022 | 8023)) => client.rate_limited_for(3_600),
+        // The blog's last video is not transcoded yet.
+        (_, Some(8010)) => client.rate_limited_for(video::TRANSCODING_PAUSE.num_seconds()),
+        // The images or videos did not arrive completely. Nothing was published.
+        (_, Some(8006 | 8009)) => CallError::Transient(failure(Category::Media, "could not store an image or video")),
         (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
         (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
         // Posting is temporarily disabled. Nothing was published.

@@ -44,7 +44,17 @@ impl Tumblr {
         effect: Effect,
         request: RequestBuilder,
     ) -> Result<T, CallError> {
-        let response = self.client.send(effect, request).await?;
+        self.call_with_bytes(effect, request, 0).await
+    }
+
+    /// Sends a request whose body has this number of bytes of a video.
+    pub(super) async fn call_with_bytes<T: DeserializeOwned>(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+        bytes: u64,
+    ) -> Result<T, CallError> {
+        let response = self.client.send_bytes(effect, request, bytes).await?;
         if response.status.is_success() {
             return Ok(self.client.read::<Envelope<T>>(effect, &response)?.response);
         }

@@ -1,5 +1,5 @@
 //! WordPress, via its REST API with an application password. A text becomes a post of the site. `comments.rs` writes its
-//! first comment.
+//! first comment, and `video.rs` uploads its videos.
 //!
 //! The post's slug is its marker. It is unguessable, stored before the first call, and looked up before every retry,
 //! because WordPress appends `-2` to a slug that is taken and silently publishes a duplicate.
@@ -10,6 +10,7 @@
 
 mod comments;
 mod inbox;
+mod video;
 
 use std::sync::Arc;
 
@@ -24,13 +25,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use self::video::UploadedVideo;
 use super::address::{self, UrlCheck};
 use super::call::{Effect, PlatformClient, connect_error};
 use super::wp::{Rest, RestError, WpBody, host_of, html, site_of, unique, visibility_error};
 use super::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector,
-    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, UnpublishPost,
-    marker_field, time_marker,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets, UnpublishPost, Video,
+    VideoStep, VideoTransfer, marker_field, time_marker,
 };
 
 /// The maximum number of redirects followed from the typed URL (`http://` to `https://`, to `www.`).
@@ -121,31 +123,37 @@ impl Wordpress {
         Ok(found.into_iter().find(|post| post.slug == slug))
     }
 
-    /// Looks up the image of an earlier attempt that crashed before its result was stored.
+    /// Looks up the image or video of an earlier attempt that crashed before its result was stored.
     async fn look_up_media(&self, rest: &Rest<'_>, name: &str) -> Result<Option<Media>, CallError> {
         let query = [("slug", name), ("_fields", "id,source_url,slug")];
         let found: Vec<Media> = rest.call(Effect::Repeatable, Method::GET, "wp/v2/media", &query, WpBody::None).await?;
         Ok(found.into_iter().find(|media| media.slug == name))
     }
 
-    /// Returns the site's media for the post's images. Checks that uploads of earlier attempts still exist, because
-    /// WordPress silently creates a post without a deleted image.
-    async fn media_of(&self, rest: &Rest<'_>, post: &OutgoingPost) -> Result<Vec<Media>, CallError> {
+    /// Returns the site's media for the post's images and for its videos. Checks that uploads of earlier attempts still
+    /// exist, because WordPress silently creates a post without a deleted image.
+    async fn media_of(
+        &self,
+        rest: &Rest<'_>,
+        post: &OutgoingPost,
+    ) -> Result<(Vec<Media>, Vec<UploadedVideo>), CallError> {
         let media: Vec<Media> = post.images.iter().map(Media::of).collect::<Result<_, _>>()?;
-        let earlier: Vec<i64> =
-            media.iter().zip(&post.images).filter(|(_, image)| !is_fresh(image)).map(|(media, _)| media.id).collect();
+        let videos: Vec<UploadedVideo> = post.videos.iter().map(UploadedVideo::of).collect::<Result<_, _>>()?;
+        let images = media.iter().zip(&post.images).filter(|(_, image)| !is_fresh(image)).map(|(media, _)| media.id);
+        // A video may have been uploaded by an earlier attempt too.
+        let earlier: Vec<i64> = images.chain(videos.iter().flat_map(UploadedVideo::ids)).collect();
         if earlier.is_empty() {
-            return Ok(media);
+            return Ok((media, videos));
         }
         let include = earlier.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let query = [("include", include.as_str()), ("per_page", "100"), ("_fields", "id")];
         let found: Vec<MediaId> =
             rest.call(Effect::Repeatable, Method::GET, "wp/v2/media", &query, WpBody::None).await?;
         match earlier.iter().all(|id| found.iter().any(|item| item.id == *id)) {
-            true => Ok(media),
+            true => Ok((media, videos)),
             false => Err(CallError::UploadsMissing(Failure::of(
                 Category::Media,
-                "An image that was uploaded earlier was deleted on the WordPress site. Crier uploads it again.",
+                "An image or video of this post was deleted on the WordPress site. Crier uploads it again.",
             ))),
         }
     }
@@ -257,6 +265,19 @@ impl Connector for Wordpress {
         Ok(json!({ "id": media.id, "source_url": media.source_url, "alt": alt_of(image) }))
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.take_video_step(&self.rest(&account.secrets)?, post, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         if let Some(reply) = &post.reply_to {
             return self.comment_on(account, &reply.parent, &post.text).await;
@@ -268,14 +289,14 @@ impl Connector for Wordpress {
         {
             return found.published();
         }
-        let media = self.media_of(&rest, post).await?;
+        let (media, videos) = self.media_of(&rest, post).await?;
         for (media, image) in media.iter().zip(&post.images) {
             // The alt text has changed since the upload.
             if media.alt != alt_of(image) {
                 set_alt_text(&rest, media, image).await?;
             }
         }
-        let body = post_body(post, slug, &media);
+        let body = post_body(post, slug, &media, &videos);
         let created: Post = rest.call(Effect::Publishes, Method::POST, "wp/v2/posts", &[], WpBody::Json(&body)).await?;
         created.published()
     }
@@ -304,8 +325,9 @@ async fn me(rest: &Rest<'_>) -> Result<Me, RestError> {
     rest.call(Effect::Repeatable, Method::GET, "wp/v2/users/me", &query, WpBody::None).await
 }
 
-/// Builds the post. The first image is the featured one; the others form a gallery below the text.
-fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
+/// Builds the post. The first image is the featured one; the others form a gallery below the text and the videos.
+/// Without images, that of a video is featured.
+fn post_body(post: &OutgoingPost, slug: &str, media: &[Media], videos: &[UploadedVideo]) -> Value {
     let parts = html::split(&post.text);
     // With the option `title`, the whole text becomes the content.
     let title_option = post.options.get("title").and_then(Value::as_str).filter(|title| !title.trim().is_empty());
@@ -316,6 +338,7 @@ fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
     let mut content = html::paragraphs(text);
     // WordPress rejects a post with neither title nor content. Without text, all images go into the content.
     let gallery = if content.is_empty() { 0 } else { 1 };
+    content.extend(videos.iter().map(UploadedVideo::block));
     if media.len() > gallery {
         let figures: String = media.iter().zip(&post.images).skip(gallery).map(|(m, image)| figure(m, image)).collect();
         let class = "wp-block-gallery has-nested-images columns-default is-cropped";
@@ -325,8 +348,9 @@ fn post_body(post: &OutgoingPost, slug: &str, media: &[Media]) -> Value {
     }
     let mut body =
         json!({ "title": html::escape(title), "content": content.trim_start(), "status": "publish", "slug": slug });
-    if let Some(first) = media.first() {
-        body["featured_media"] = Value::from(first.id);
+    let featured = media.first().map(|first| first.id).or_else(|| videos.iter().find_map(UploadedVideo::poster_id));
+    if let Some(id) = featured {
+        body["featured_media"] = Value::from(id);
     }
     body
 }

@@ -9,6 +9,7 @@ pub mod html;
 pub mod oldest_first;
 
 use crier_domain::failure::{Category, Failure};
+use crier_http::RequestBuilder;
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
@@ -71,7 +72,18 @@ impl From<RestError> for CallError {
 pub(super) enum WpBody<'a> {
     None,
     Json(&'a Value),
-    File { bytes: bytes::Bytes, mime_type: &'a str, filename: &'a str },
+    File {
+        bytes: bytes::Bytes,
+        mime_type: &'a str,
+        filename: &'a str,
+    },
+    /// A file of this length, in bytes, that is not in memory.
+    Stream {
+        body: crier_http::Body,
+        length: u64,
+        mime_type: &'a str,
+        filename: &'a str,
+    },
 }
 
 impl Rest<'_> {
@@ -90,15 +102,17 @@ impl Rest<'_> {
         })?;
         let request = self.caller.request(method, url.as_str());
         let request = request.basic_auth(&self.user, Some(self.password.expose_secret()));
+        let mut streamed = 0;
         let request = match body {
             WpBody::None => request,
             WpBody::Json(value) => request.json(value),
-            WpBody::File { bytes, mime_type, filename } => request
-                .header(http::header::CONTENT_TYPE, mime_type)
-                .header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{filename}\""))
-                .body(bytes),
+            WpBody::File { bytes, mime_type, filename } => with_file_headers(request, mime_type, filename).body(bytes),
+            WpBody::Stream { body, length, mime_type, filename } => {
+                streamed = length;
+                with_file_headers(request, mime_type, filename).header(http::header::CONTENT_LENGTH, length).body(body)
+            }
         };
-        let response = self.caller.send(effect, request).await?;
+        let response = self.caller.send_bytes(effect, request, streamed).await?;
         if response.status.is_success() {
             return Ok(self.caller.read(effect, &response)?);
         }
@@ -149,7 +163,7 @@ impl Rest<'_> {
             )),
             // The status is 500, but the same file would be rejected again.
             (_, "rest_upload_sideload_error") => {
-                CallError::Permanent(failure(Category::InvalidContent, "does not accept this image"))
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept this file"))
             }
             (500.., _) => return None,
             // The store could not download an image from Crier. A retry may succeed.
@@ -166,6 +180,12 @@ impl Rest<'_> {
             _ => return None,
         })
     }
+}
+
+fn with_file_headers(request: RequestBuilder, mime_type: &str, filename: &str) -> RequestBuilder {
+    request
+        .header(http::header::CONTENT_TYPE, mime_type)
+        .header(http::header::CONTENT_DISPOSITION, format!("attachment; filename=\"{filename}\""))
 }
 
 /// Returns the error for a post or comment that the site accepted and does not show, by its status: a plugin or the
