@@ -21,7 +21,7 @@ pub(super) async fn start() -> (RunningMastodon, Arc<dyn Connector>, ConnectorAc
     (mastodon, connector(Platform::Mastodon, ""), account)
 }
 
-fn account_at(base: &str) -> ConnectorAccount {
+pub(super) fn account_at(base: &str) -> ConnectorAccount {
     account(
         "ann@example.social",
         json!({

@@ -16,7 +16,7 @@ use super::support::{
 use crate::support::request::assert_fields;
 use crate::support::tumblr::{Tumblr, error};
 
-async fn start() -> (Tumblr, MockServer, Arc<dyn Connector>, ConnectorAccount) {
+pub(super) async fn start() -> (Tumblr, MockServer, Arc<dyn Connector>, ConnectorAccount) {
     let (tumblr, server) = Tumblr::start(&[("ann", "Ann's")]).await;
     tumblr.oauth.add_client("id", "secret");
     tumblr.oauth.add_token("access-0");
@@ -25,7 +25,7 @@ async fn start() -> (Tumblr, MockServer, Arc<dyn Connector>, ConnectorAccount) {
     (tumblr, server, connector, tumblr_account())
 }
 
-fn tumblr_account() -> ConnectorAccount {
+pub(super) fn tumblr_account() -> ConnectorAccount {
     let secrets = json!({
         "access_token": "access-0", "refresh_token": "refresh-0", "client_id": "id", "client_secret": "secret",
     });

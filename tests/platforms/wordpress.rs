@@ -14,12 +14,12 @@ use crate::support::request::assert_fields;
 
 const PASSWORD: &str = "abcd EFGH 1234";
 
-fn wordpress_account(base: &str) -> ConnectorAccount {
+pub(super) fn wordpress_account(base: &str) -> ConnectorAccount {
     let root = format!("{base}/wp-json/");
     account(base, json!({ "username": "ada", "application_password": PASSWORD, "api_root": root, "site_url": base }))
 }
 
-fn rejected(status: u16, code: &str, message: &str) -> ResponseTemplate {
+pub(super) fn rejected(status: u16, code: &str, message: &str) -> ResponseTemplate {
     ResponseTemplate::new(status)
         .set_body_json(json!({ "code": code, "message": message, "data": { "status": status } }))
 }

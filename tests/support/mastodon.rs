@@ -163,6 +163,8 @@ struct State {
     scripted: VecDeque<(String, ResponseTemplate)>,
     /// The status of the response for an uploaded image. Default: 200.
     media_status: Option<u16>,
+    /// The number of lookups after which the uploads are processed.
+    lookups_while_processing: usize,
     /// The visibility of posts that name none. Default: public.
     default_visibility: Option<&'static str>,
     /// The ids of deleted posts, and whether their images were deleted with them.
@@ -249,6 +251,11 @@ impl Mastodon {
     /// Makes the server older than 4.3: it has no server metadata, no PKCE and no scope `profile`.
     pub fn set_older(&self) {
         self.state.lock().unwrap().older = true;
+    }
+
+    /// Makes the server process uploads later: the next lookups find them unfinished.
+    pub fn process_for(&self, lookups: usize) {
+        self.state.lock().unwrap().lookups_while_processing = lookups;
     }
 
     pub fn set_media_status(&self, status: u16) {
@@ -341,6 +348,10 @@ impl Mastodon {
                 state.files.push(part(&request.body, "file").unwrap_or_default().to_vec());
                 let id = format!("{}", 100 + state.media.len());
                 state.media.insert(id.clone(), String::from_utf8_lossy(&request.body).into_owned());
+                if state.lookups_while_processing > 0 {
+                    let body = json!({ "id": id, "type": "video", "url": null });
+                    return Ok(ResponseTemplate::new(202).set_body_json(body));
+                }
                 json(json!({ "id": id, "type": "image", "url": format!("{base}/{id}.png") }))
             }
             ("POST", "/api/v1/statuses") => self.publish(request),
@@ -351,7 +362,12 @@ impl Mastodon {
             }
             (_, path) if path.starts_with("/api/v1/media/") => {
                 self.account(request)?;
-                let status = self.state.lock().unwrap().media_status.unwrap_or(200);
+                let mut state = self.state.lock().unwrap();
+                let status = match state.lookups_while_processing {
+                    0 => state.media_status.unwrap_or(200),
+                    _ => 206,
+                };
+                state.lookups_while_processing = state.lookups_while_processing.saturating_sub(1);
                 Ok(ResponseTemplate::new(status).set_body_json(json!({ "id": "100" })))
             }
             (_, path) if path.ends_with("/source") => {
