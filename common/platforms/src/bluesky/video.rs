@@ -7,8 +7,9 @@
 //! Without the service, the account's own server stores the video, and Bluesky converts it after the post is published.
 //!
 //! Sources: lexicons `com.atproto.server.getServiceAuth`, `getSession`, `app.bsky.video.uploadVideo`, `startUpload`,
-//! `uploadPart`, `finishUpload`, `getUploadStatus`, `getJobStatus`, `defs#jobStatus`, `app.bsky.embed.video`; social-app's `lib/media/video`, which sends `getJobStatus` without a token, and reads the
-//! response of `uploadVideo` without the `jobStatus` around it.
+//! `uploadPart`, `finishUpload`, `getUploadStatus`, `getJobStatus`, `defs#jobStatus`, `app.bsky.embed.video`; social-app's
+//! `lib/media/video`, which sends `getJobStatus` without a token, and reads the response of `uploadVideo` without the
+//! `jobStatus` around it.
 
 use std::collections::BTreeSet;
 
