@@ -3,7 +3,7 @@
 //!
 //! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
 //! decides to send such a post again, LinkedIn's "duplicate" error names the existing post, which becomes the result.
-//! First comments are in `comments.rs`.
+//! First comments are in `comments.rs`, and uploads of videos in `video.rs`.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
 //! handling"), January to August 2026.
@@ -15,6 +15,7 @@ mod delete;
 mod inbox;
 mod pages;
 mod urn;
+mod video;
 
 use async_trait::async_trait;
 use chrono::{Days, NaiveTime};
@@ -36,7 +37,8 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, Video, VideoStep,
+    VideoTransfer, time_marker,
 };
 
 /// The version of the API. A version is supported for about a year (checked in November 2026).
@@ -97,6 +99,10 @@ impl Linkedin {
             StatusCode::UNPROCESSABLE_ENTITY | StatusCode::BAD_REQUEST if is_duplicate => {
                 CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
             }
+            // LinkedIn did not report it, or this application may not get the state of a video.
+            StatusCode::BAD_REQUEST if body.has_code("MEDIA_ASSET_WAITING_UPLOAD") => {
+                CallError::Transient(failure(Category::Media, "does not have the whole video yet"))
+            }
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the token; connect the account again"))
             }
@@ -154,6 +160,9 @@ impl From<LinkedinError> for CallError {
 struct ErrorBody {
     #[serde(default)]
     message: String,
+    /// The name of the error, in some APIs.
+    #[serde(default)]
+    code: Value,
     service_error_code: Option<i64>,
     #[serde(default)]
     error_details: ErrorDetails,
@@ -173,9 +182,12 @@ struct InputError {
 }
 
 impl ErrorBody {
+    fn has_code(&self, code: &str) -> bool {
+        self.code == code || self.error_details.input_errors.iter().any(|error| error.code == code)
+    }
+
     fn is_duplicate(&self) -> bool {
-        let named = self.error_details.input_errors.iter().any(|error| error.code == "DUPLICATE_POST");
-        named || self.message.contains("is a duplicate of")
+        self.has_code("DUPLICATE_POST") || self.message.contains("is a duplicate of")
     }
 
     /// Returns the URN in "Content is a duplicate of urn:li:share:…".
@@ -262,6 +274,19 @@ impl Connector for Linkedin {
             .body(image.bytes.clone());
         self.send(Effect::Repeatable, request).await?;
         Ok(Value::from(urn))
+    }
+
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.send_video_step(account, video).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
@@ -358,6 +383,9 @@ fn published(urn: &str) -> Published {
 }
 
 fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
+    if let Some(video) = post.video() {
+        return video::content(post, video).map(Some);
+    }
     let image_content = |image: &Image| -> Result<Value, CallError> {
         Ok(json!({ "id": image.name()?, "altText": image.alt_text.as_deref().unwrap_or_default() }))
     };

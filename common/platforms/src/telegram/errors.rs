@@ -56,7 +56,7 @@ pub(super) fn classify_error(status: u16, description: &str, quoted: Option<Stri
         _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
             CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
         }
-        _ if has(&["too long", "is empty", "photo", "image", "file", "too big", "too large"]) => {
+        _ if has(&["too long", "is empty", "photo", "image", "video", "file", "too big", "too large"]) => {
             CallError::Permanent(failure(Category::InvalidContent, "Telegram does not accept this post"))
         }
         _ => CallError::Permanent(failure(Category::PlatformRejected, "Telegram rejected this")),

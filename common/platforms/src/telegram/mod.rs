@@ -4,12 +4,13 @@
 //! one. A bot cannot list its own messages, so an unknown outcome is final ([`Connector::can_reconcile`] is false).
 //!
 //! Source: "Telegram Bot API" (core.telegram.org/bots/api), "Making requests", `getMe`, `getChat`, `getChatMember`,
-//! `sendMessage`, `sendPhoto`, `sendMediaGroup`, `ReplyParameters`, `ResponseParameters`.
+//! `sendMessage`, `sendPhoto`, `sendVideo`, `sendMediaGroup`, `ReplyParameters`, `ResponseParameters`.
 
 mod comments;
 mod errors;
 mod inbox;
 mod unpublish;
+mod video;
 
 use async_trait::async_trait;
 use crier_base::clock::Clock;
@@ -33,7 +34,8 @@ use super::call::{Effect, PlatformClient, connect_error, part, sanitize_message}
 use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, Secrets, UnpublishPost,
+    InboxConnector, Medium, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, Secrets,
+    UnpublishPost, VideoTransfer,
 };
 
 /// The characters that are percent-encoded in a token, so that a typed one cannot change the path on the operator's
@@ -66,11 +68,11 @@ impl Telegram {
         let token = token.expose_secret();
         let url = format!("{}/bot{}/{method}", self.base, utf8_percent_encode(token, TOKEN_ENCODED));
         let request = self.caller.request(Method::POST, &url);
-        let request = match body {
-            TelegramBody::Json(value) => request.json(&value),
-            TelegramBody::Form(form) => request.multipart(form),
+        let (request, video_bytes) = match body {
+            TelegramBody::Json(value) => (request.json(&value), 0),
+            TelegramBody::Form(form, video_bytes) => (request.multipart(form), video_bytes),
         };
-        let response = self.caller.send(effect, request).await?;
+        let response = self.caller.send_bytes(effect, request, video_bytes).await?;
         if response.status.is_success() {
             let reply: Reply<T> = self.caller.read(effect, &response)?;
             return Ok(reply.result);
@@ -90,18 +92,17 @@ impl Telegram {
         .into())
     }
 
-    /// Sends the post to `chat` with the method for its number of images. A part of a thread replies to the part before.
+    /// Sends the post to `chat` with the method for its images and videos. A part of a thread replies to the part before.
     async fn send(&self, token: &SecretString, chat: &str, post: &OutgoingPost) -> Result<Published, MethodError> {
         let effect = Effect::Publishes;
         let parent = post.reply_to.as_ref().and_then(|reply| first_message(chat, &reply.parent));
-        let form = || {
-            let form = Form::new().text("chat_id", chat.to_owned());
-            match parent {
-                Some(parent) => form.text("reply_parameters", reply_parameters(parent).to_string()),
-                None => form,
-            }
+        let form = Form::new().text("chat_id", chat.to_owned());
+        let form = match parent {
+            Some(parent) => form.text("reply_parameters", reply_parameters(parent).to_string()),
+            None => form,
         };
-        let messages: Vec<Sent> = match post.images.as_slice() {
+        let media = post.media();
+        let messages: Vec<Sent> = match media.as_slice() {
             [] => {
                 let mut body = json!({ "chat_id": chat, "text": post.text });
                 if let Some(parent) = parent {
@@ -109,26 +110,20 @@ impl Telegram {
                 }
                 vec![self.call(effect, token, "sendMessage", TelegramBody::Json(body)).await?]
             }
-            [image] => {
-                let form = form().text("caption", post.text.clone()).part("photo", file(image, 0)?);
-                vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form)).await?]
+            [Medium::Image(image)] => {
+                let form = form.text("caption", post.text.clone()).part("photo", file(image, 0)?);
+                vec![self.call(effect, token, "sendPhoto", TelegramBody::Form(form, 0)).await?]
             }
-            images => {
-                // Telegram shows the caption of the first image as the album's.
-                let media: Vec<Value> = (0..images.len())
-                    .map(|i| {
-                        let caption = if i == 0 { post.text.as_str() } else { "" };
-                        json!({ "type": "photo", "media": format!("attach://file{i}"), "caption": caption })
-                    })
-                    .collect();
-                let form = form().text("media", Value::from(media).to_string());
-                let form = images.iter().enumerate().try_fold(form, |form, (i, image)| {
-                    Ok::<_, CallError>(form.part(format!("file{i}"), file(image, i)?))
-                })?;
-                self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form)).await?
+            [Medium::Video(video)] => {
+                let form = video::video_form(form, &post.text, video).await?;
+                vec![self.call(effect, token, "sendVideo", TelegramBody::Form(form, video.size)).await?]
+            }
+            media => {
+                let form = video::album_form(form, &post.text, media).await?;
+                self.call(effect, token, "sendMediaGroup", TelegramBody::Form(form, post.video_bytes())).await?
             }
         };
-        // An album has one message per image. Comments name the first one.
+        // An album has one message per image or video. Comments name the first one.
         let mut ids = messages.iter().map(|m| m.message_id.to_string());
         let published = Published::new(ids.next().unwrap_or_default(), messages.first().and_then(Sent::url));
         Ok(Published { other_ids: ids.collect(), ..published })
@@ -232,6 +227,10 @@ impl Connector for Telegram {
         ImageTransfer::Inline
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Inline
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let token = account.secrets.require("bot_token")?;
         let chat = account.secrets.require("chat_id")?;
@@ -260,7 +259,8 @@ impl Connector for Telegram {
 
 enum TelegramBody {
     Json(Value),
-    Form(Form),
+    /// With the number of bytes of its videos.
+    Form(Form, u64),
 }
 
 /// Telegram reports the number of members of a chat, and no metrics of posts.

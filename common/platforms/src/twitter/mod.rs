@@ -2,7 +2,7 @@
 //! (`inbox.rs`), metrics if the operator enables them (`analytics.rs`), and recent posts after a call with an unknown
 //! outcome (`recent.rs`).
 //!
-//! A part of a thread and a first comment are replies.
+//! A part of a thread and a first comment are replies. Videos are uploaded in segments (`video.rs`).
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/tweets/{id}`, `/2/users/{id}/tweets`, "Response codes and errors").
@@ -10,6 +10,7 @@
 mod analytics;
 mod inbox;
 mod recent;
+mod video;
 
 use async_trait::async_trait;
 use crier_base::clock::Clock;
@@ -32,8 +33,8 @@ use super::oauth::{
 use super::window::{CallWindow, Listed, find};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
-    InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation,
-    UnpublishPost, time_marker,
+    InboxConnector, Marker, MarkerSeed, Medium, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation,
+    UnpublishPost, Video, VideoStep, VideoTransfer, time_marker,
 };
 use analytics::is_of_type;
 use recent::{MAX_RECENT_POSTS, comparable_reply, without_links};
@@ -76,15 +77,20 @@ impl Twitter {
 
     /// Sends a request and returns `data` of its response.
     async fn call<T: DeserializeOwned>(&self, effect: Effect, request: RequestBuilder) -> Result<T, CallError> {
+        let response = self.client.send(effect, request).await?;
+        self.data(effect, &response)
+    }
+
+    /// Returns `data` of a response.
+    fn data<T: DeserializeOwned>(&self, effect: Effect, response: &HttpResponse) -> Result<T, CallError> {
         #[derive(Deserialize)]
         struct Envelope<T> {
             data: T,
         }
-        let response = self.client.send(effect, request).await?;
         if response.status.is_success() {
-            return Ok(self.client.read::<Envelope<T>>(effect, &response)?.data);
+            return Ok(self.client.read::<Envelope<T>>(effect, response)?.data);
         }
-        Err(self.classify(effect, &response))
+        Err(self.classify(effect, response))
     }
 
     fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
@@ -114,6 +120,10 @@ impl Twitter {
             }
             StatusCode::FORBIDDEN if text.contains("duplicate content") => {
                 CallError::Permanent(failure(Category::DuplicateContent, "already has this post"))
+            }
+            // "This user is not allowed to post a video longer than 2 minutes". X knows the account's limit.
+            StatusCode::FORBIDDEN if text.contains("video longer than") => {
+                CallError::Permanent(failure(Category::InvalidContent, "does not accept a video of this length"))
             }
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::PlatformRejected, "does not allow this")),
             StatusCode::BAD_REQUEST => {
@@ -251,9 +261,26 @@ impl Connector for Twitter {
         Ok(Value::from(media.id))
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.send_video_step(account, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let mut body = json!({ "text": post.text });
-        let media = post.images.iter().map(Image::name).collect::<Result<Vec<_>, _>>()?;
+        let media = post.media().into_iter().map(|medium| match medium {
+            Medium::Image(image) => image.name(),
+            Medium::Video(video) => video.reference(),
+        });
+        let media = media.collect::<Result<Vec<_>, _>>()?;
         if !media.is_empty() {
             body["media"] = json!({ "media_ids": media });
         }
@@ -264,8 +291,8 @@ impl Connector for Twitter {
         let request = self.request(Method::POST, "/tweets", token.expose_secret()).json(&body);
         match self.call::<Created>(Effect::Publishes, request).await {
             Ok(created) => Ok(published(account, &created.id)),
-            Err(error) if post.reply_to.is_some() => Err(reply_error(error)),
-            Err(error) => Err(error),
+            Err(error) if post.reply_to.is_some() => Err(reply_error(self.media_error(error, post))),
+            Err(error) => Err(self.media_error(error, post)),
         }
     }
 
