@@ -174,7 +174,7 @@ impl Linkedin {
         if !is_video(&session.video) {
             return Err(strange("an invalid ID"));
         }
-        let cover_url = session.thumbnail_upload_url.filter(|_| video.cover.is_some());
+        let cover_url = session.thumbnail_upload_url.filter(|url| video.cover.is_some() && !url.is_empty());
         let mut urls = session.upload_instructions.iter().map(|instruction| &instruction.upload_url).chain(&cover_url);
         if !urls.all(|url| url.len() <= MAX_URL && self.is_linkedin(url)) {
             return Err(strange("an upload URL that does not belong to LinkedIn"));
@@ -202,7 +202,7 @@ impl Linkedin {
             return self.expired_or_error(&response);
         }
         let id = response.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(|tag| tag.trim().trim_matches('"'));
-        let id = id.filter(|id| !id.is_empty() && id.len() <= MAX_PART_ID).ok_or_else(|| strange("no ID of a part"))?;
+        let id = id.filter(|id| !id.is_empty() && id.len() <= MAX_PART_ID).ok_or_else(|| strange("no part ID"))?;
         upload.part_ids.push(id.to_owned());
         upload.parts.remove(0);
         upload.sent = end;
