@@ -96,7 +96,7 @@ impl Respond for LinkedinVideos {
         if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
             return state.rejected.pop_front().unwrap().1;
         }
-        let response = state.respond(request, &call);
+        let response = state.handle(request, &call);
         if state.lost.front().is_some_and(|part| call.contains(part)) {
             state.lost.pop_front();
             return error(504, "GATEWAY_TIMEOUT", "Gateway timeout");
@@ -110,7 +110,7 @@ fn etag(number: usize) -> String {
 }
 
 impl State {
-    fn respond(&mut self, request: &Request, call: &str) -> ResponseTemplate {
+    fn handle(&mut self, request: &Request, call: &str) -> ResponseTemplate {
         let value = |value: Value| ResponseTemplate::new(200).set_body_json(value);
         match call {
             "POST /rest/videos?action=initializeUpload" => {

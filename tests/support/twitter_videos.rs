@@ -101,7 +101,7 @@ impl Respond for TwitterVideos {
         if state.rejected.front().is_some_and(|(end, _)| path.ends_with(end)) {
             return state.rejected.pop_front().unwrap().1;
         }
-        let response = state.respond(request);
+        let response = state.handle(request);
         if state.lost.front().is_some_and(|end| path.ends_with(end)) {
             state.lost.pop_front();
             return problem(504, "Gateway Timeout");
@@ -115,7 +115,7 @@ fn segment_index(request: &Request) -> String {
 }
 
 impl State {
-    fn respond(&mut self, request: &Request) -> ResponseTemplate {
+    fn handle(&mut self, request: &Request) -> ResponseTemplate {
         let path = request.url.path().strip_prefix("/2").unwrap();
         let steps: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (request.method.as_str(), steps.as_slice()) {
