@@ -86,6 +86,10 @@ async fn limits_are_read_when_an_account_is_looked_at_and_once_a_day(s: TestStor
         max_image_bytes: Some(16 << 20),
         max_image_pixels: Some(33_177_600),
         mime_types: ["image/jpeg", "image/png", "image/gif", "image/webp"].map(str::to_owned).to_vec(),
+        max_video_bytes: Some(103_809_024),
+        max_video_pixels: Some(8_294_400),
+        max_frame_rate: Some(120),
+        video_types: Some(vec!["video/mp4".to_owned()]),
     };
     assert_eq!(first, expected);
 
@@ -286,7 +290,8 @@ async fn absurd_limits_are_ignored_or_reduced() {
                 },
                 "media_attachments": {
                     "description_limit": value, "image_size_limit": value, "image_matrix_limit": value,
-                    "supported_mime_types": value,
+                    "supported_mime_types": value, "video_size_limit": value, "video_matrix_limit": value,
+                    "video_frame_rate_limit": value,
                 },
             },
         });
@@ -307,6 +312,9 @@ async fn absurd_limits_are_ignored_or_reduced() {
             max_alt_text: Some(1_000_000),
             max_image_bytes: Some(1 << 40),
             max_image_pixels: Some(1 << 40),
+            max_video_bytes: Some(1 << 40),
+            max_video_pixels: Some(1 << 40),
+            max_frame_rate: Some(1_000),
             ..nothing.clone()
         };
         assert_eq!(read(&value).await, expected, "{value}");
@@ -315,6 +323,7 @@ async fn absurd_limits_are_ignored_or_reduced() {
     let smallest = read(&json!(1)).await;
     assert_eq!((smallest.max_characters, smallest.max_images), (Some(1), Some(1)));
     assert_eq!((smallest.max_image_bytes, smallest.max_image_pixels), (None, None));
+    assert_eq!((smallest.max_video_bytes, smallest.max_video_pixels, smallest.max_frame_rate), (None, None, Some(1)));
 }
 
 #[tokio::test]

@@ -93,6 +93,7 @@ impl Limits {
             "media_attachments": {
                 "supported_mime_types": self.mime_types, "description_limit": self.max_alt_text,
                 "image_size_limit": self.max_image_bytes, "image_matrix_limit": self.max_image_pixels,
+                "video_size_limit": 103_809_024, "video_matrix_limit": 8_294_400, "video_frame_rate_limit": 120,
             },
         })
     }

@@ -1,7 +1,7 @@
 //! The data about each platform that API clients see: one [`Descriptor`] each, in the order of [`Platform::ALL`].
 //!
 //! The numbers come from the documentation of the platforms, which is named at each. If servers or sites set a limit
-//! themselves, the default of the software is used.
+//! themselves, the default of the software is used. The limits of videos are in [`video`].
 //!
 //! **To add a platform:** add its row to [`CATALOGUE`], at the position of its variant in [`Platform`].
 
@@ -11,6 +11,8 @@ use crate::platform::{
     Capabilities, CommentRules, ConnectMethod, ConversationType, CredentialField, Descriptor, FieldType, GifRules,
     MediaRules, Mode, Platform, Ratio, RatioRules, TextRules, TextUnit, ThreadRules,
 };
+
+pub mod video;
 
 /// Returns the descriptor of a platform.
 pub fn descriptor(platform: Platform) -> &'static Descriptor {
@@ -142,7 +144,7 @@ const TELEGRAM: Descriptor = by_credentials(
             max_sides: Some(10_000),
             ..shaped(images(10, &[JPEG, PNG, WEBP], Some(10 * MB)), Ratio(1, 20), Ratio(20, 1))
         },
-        video: None,
+        video: Some(video::TELEGRAM),
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
@@ -166,7 +168,7 @@ const BLUESKY: Descriptor = by_credentials(
     Capabilities {
         text: TextRules { max_bytes: Some(3000), ..text(300, TextUnit::Graphemes) },
         media: with_alt_text(2_000, images(4, &[JPEG, PNG, WEBP], Some(MB))),
-        video: None,
+        video: Some(video::BLUESKY),
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -189,7 +191,7 @@ const WORDPRESS: Descriptor = by_credentials(
     Capabilities {
         text: text(100_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF, WEBP], None),
-        video: None,
+        video: Some(video::WORDPRESS),
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -230,7 +232,7 @@ const SANDBOX: Descriptor = by_credentials(
     Capabilities {
         text: text(5000, TextUnit::Characters),
         media: images(10, &[JPEG, PNG, GIF, WEBP], None),
-        video: None,
+        video: Some(video::SANDBOX),
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -254,7 +256,7 @@ const MASTODON: Descriptor = by_page(
             gif: GifRules { max_pixels: Some(1280 * 720), max_frames: None, max_total_pixels: None },
             ..with_alt_text(1_500, images(4, &[JPEG, PNG, GIF, WEBP], Some(16 << 20)))
         },
-        video: None,
+        video: Some(video::MASTODON),
         required_options: &[],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -292,7 +294,7 @@ const FACEBOOK: Descriptor = by_page(
     Capabilities {
         text: text(63_206, TextUnit::Characters),
         media: images(10, &[JPEG, PNG, GIF], Some(4 * MB)),
-        video: None,
+        video: Some(video::FACEBOOK),
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Dm, Comment],
@@ -315,7 +317,7 @@ const INSTAGRAM: Descriptor = by_page(
             1_000,
             shaped(downloaded(required(images(10, &[JPEG], Some(8 * MB)))), Ratio(4, 5), Ratio(191, 100)),
         ),
-        video: None,
+        video: Some(video::INSTAGRAM),
         required_options: &[],
         inbox: &[Dm, Comment],
         replies: &[Comment],
@@ -334,7 +336,7 @@ const THREADS: Descriptor = by_page(
     Capabilities {
         text: text(500, TextUnit::Weighted),
         media: with_alt_text(1_000, downloaded(images(20, &[JPEG, PNG], Some(8 * MB)))),
-        video: None,
+        video: Some(video::THREADS),
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[Comment, Mention],
@@ -357,7 +359,7 @@ const TWITTER: Descriptor = by_page(
             gif: GifRules { max_pixels: Some(1280 * 1080), max_frames: Some(350), max_total_pixels: Some(300_000_000) },
             ..with_alt_text(1_000, images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)))
         },
-        video: None,
+        video: Some(video::TWITTER),
         required_options: &[],
         inbox: &[Mention],
         replies: &[Mention],
@@ -382,7 +384,7 @@ const LINKEDIN: Descriptor = by_page(
             gif: GifRules { max_pixels: None, max_frames: Some(250), max_total_pixels: None },
             ..with_alt_text(4_086, images(20, &[JPEG, PNG, GIF], None))
         },
-        video: None,
+        video: Some(video::LINKEDIN),
         required_options: &[],
         inbox: &[Comment],
         replies: &[Comment],
@@ -402,7 +404,7 @@ const PINTEREST: Descriptor = by_page(
     Capabilities {
         text: text(800, TextUnit::Characters),
         media: with_alt_text(500, required(images(5, &[JPEG, PNG], Some(10 * MB)))),
-        video: None,
+        video: Some(video::PINTEREST),
         required_options: &["board"],
         inbox: &[],
         replies: &[],
@@ -421,7 +423,7 @@ const TIKTOK: Descriptor = by_page(
     Capabilities {
         text: text(4000, TextUnit::Utf16),
         media: downloaded(required(images(35, &[JPEG, WEBP], Some(20 * MB)))),
-        video: None,
+        video: Some(video::TIKTOK),
         required_options: &["visibility"],
         inbox: &[],
         replies: &[],
@@ -459,7 +461,7 @@ const REDDIT: Descriptor = by_page(
     Capabilities {
         text: text(40_000, TextUnit::Characters),
         media: images(20, &[JPEG, PNG, GIF], Some(20 * MB)),
-        video: None,
+        video: Some(video::REDDIT),
         required_options: &["subreddit", "title"],
         inbox: &[Dm, Comment, Mention],
         replies: &[Dm, Comment, Mention],
@@ -478,7 +480,7 @@ const TUMBLR: Descriptor = by_page(
     Capabilities {
         text: text(4096, TextUnit::Characters),
         media: with_alt_text(4_096, images(30, &[JPEG, PNG, GIF, WEBP], None)),
-        video: None,
+        video: Some(video::TUMBLR),
         required_options: &[],
         inbox: &[Comment, Mention],
         replies: &[],

@@ -7,18 +7,28 @@ use std::sync::LazyLock;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::platform::{Capabilities, CommentRules, Descriptor, MediaRules, TextRules, TextUnit};
+use super::platform::{Capabilities, CommentRules, Descriptor, MediaRules, TextRules, TextUnit, VideoRules};
 
 /// How often a server's limits are read.
 const INTERVAL: TimeDelta = TimeDelta::days(1);
 
 /// The types of images that Crier sends.
 pub const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-/// All sets of these types. The bits of a set's index are the positions of its types.
-static TYPE_SETS: LazyLock<[Vec<&str>; 1 << IMAGE_TYPES.len()]> = LazyLock::new(|| {
+/// The types of videos that Crier sends.
+pub const VIDEO_TYPES: [&str; 3] = ["video/mp4", "video/quicktime", "video/webm"];
+static IMAGE_TYPE_SETS: LazyLock<[Vec<&str>; 1 << IMAGE_TYPES.len()]> = LazyLock::new(|| subsets(&IMAGE_TYPES));
+static VIDEO_TYPE_SETS: LazyLock<[Vec<&str>; 1 << VIDEO_TYPES.len()]> = LazyLock::new(|| subsets(&VIDEO_TYPES));
+
+/// Returns all sets of types. The bits of a set's index are the positions of its types.
+fn subsets<const SETS: usize>(types: &[&'static str]) -> [Vec<&'static str>; SETS] {
     let has = |set: usize, position: usize| (set >> position) & 1 == 1;
-    array::from_fn(|set| (0..IMAGE_TYPES.len()).filter(|at| has(set, *at)).map(|at| IMAGE_TYPES[at]).collect())
-});
+    array::from_fn(|set| types.iter().enumerate().filter(|(at, _)| has(set, *at)).map(|(_, kind)| *kind).collect())
+}
+
+/// Returns the index of the set of accepted types.
+fn accepted(types: &[&str], is_accepted: impl Fn(&str) -> bool) -> usize {
+    types.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_accepted(kind)))
+}
 
 /// The limits that an account's server states. If one is `None`, the platform's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,8 +47,15 @@ pub struct AccountLimits {
     pub max_image_bytes: Option<u64>,
     /// The maximum of width times height.
     pub max_image_pixels: Option<u64>,
-    /// The types of files that the server accepts; empty if it does not state them.
+    /// The types of images that the server accepts; empty if it does not state them.
     pub mime_types: Vec<String>,
+    pub max_video_bytes: Option<u64>,
+    /// The maximum of width times height.
+    pub max_video_pixels: Option<u64>,
+    /// The maximum number of frames per second.
+    pub max_frame_rate: Option<u32>,
+    /// The types of videos that the server accepts, which may be none; `None` if it does not state them.
+    pub video_types: Option<Vec<String>>,
 }
 
 impl AccountLimits {
@@ -67,16 +84,34 @@ impl AccountLimits {
     fn media(&self, rules: &MediaRules) -> MediaRules {
         let is_accepted =
             |kind: &str| rules.mime_types.contains(&kind) && self.mime_types.iter().any(|accepted| accepted == kind);
-        let accepted = IMAGE_TYPES.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_accepted(kind)));
+        let accepted = accepted(&IMAGE_TYPES, is_accepted);
         MediaRules {
             max_images: self.max_images.unwrap_or(rules.max_images),
             // A list without any of them does not mean that no image is accepted: Pleroma's are like this.
-            mime_types: if accepted == 0 { rules.mime_types } else { &TYPE_SETS[accepted] },
+            mime_types: if accepted == 0 { rules.mime_types } else { &IMAGE_TYPE_SETS[accepted] },
             max_bytes: self.max_image_bytes.or(rules.max_bytes),
             max_pixels: self.max_image_pixels.or(rules.max_pixels),
             max_alt_text: self.max_alt_text.or(rules.max_alt_text),
             ..rules.clone()
         }
+    }
+
+    /// Returns the rules of videos. `None` if the server accepts none.
+    fn video(&self, rules: VideoRules) -> Option<VideoRules> {
+        let containers = match &self.video_types {
+            None => rules.containers,
+            Some(types) => {
+                let accepted = accepted(&VIDEO_TYPES, |kind| types.iter().any(|accepted| accepted == kind));
+                VIDEO_TYPE_SETS.get(accepted).filter(|types| !types.is_empty())?.as_slice()
+            }
+        };
+        Some(VideoRules {
+            containers,
+            max_bytes: self.max_video_bytes.or(rules.max_bytes),
+            max_pixels: self.max_video_pixels.or(rules.max_pixels),
+            frame_rate: self.max_frame_rate.map(|max| (0, max)).or(rules.frame_rate),
+            ..rules
+        })
     }
 }
 
@@ -88,6 +123,7 @@ impl Descriptor {
         let capabilities = Capabilities {
             text,
             media: limits.media(&self.capabilities.media),
+            video: self.capabilities.video.and_then(|rules| limits.video(rules)),
             // A comment is a post.
             first_comment: Some(CommentRules { max: text.max, unit: text.unit }),
             ..self.capabilities.clone()
@@ -135,6 +171,26 @@ mod tests {
         };
         assert_eq!(accepted(&["image/png", "video/mp4", "image/jpeg"]), ["image/jpeg", "image/png"]);
         assert_eq!(accepted(&["video/mp4"]), mastodon.capabilities.media.mime_types);
+    }
+
+    #[test]
+    fn a_server_states_the_videos_that_it_accepts() {
+        let mastodon = descriptor(Platform::Mastodon);
+        let rules = |limits: &AccountLimits| mastodon.with_limits(Some(limits)).capabilities.video;
+        let of_types = |types: &[&str]| {
+            let video_types = Some(types.iter().map(|&kind| kind.to_owned()).collect());
+            rules(&AccountLimits { video_types, ..AccountLimits::default() }).map(|rules| rules.containers)
+        };
+        assert_eq!(of_types(&["video/webm", "video/ogg", "video/mp4"]), Some(&["video/mp4", "video/webm"][..]));
+        assert_eq!(of_types(&[]), None, "Pixelfed states only images if it takes no videos");
+        let stated = AccountLimits {
+            max_video_bytes: Some(40 << 20),
+            max_video_pixels: Some(921_600),
+            max_frame_rate: Some(60),
+            ..AccountLimits::default()
+        };
+        let found = rules(&stated).map(|rules| (rules.max_bytes, rules.max_pixels, rules.frame_rate));
+        assert_eq!(found, Some((Some(40 << 20), Some(921_600), Some((0, 60)))));
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub struct MediaRules {
 }
 
 /// The limits of a platform's videos. `None` is no limit, or an unknown one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct VideoRules {
     pub max_bytes: Option<u64>,
     pub min_duration_ms: Option<u32>,
@@ -142,7 +142,13 @@ pub struct VideoRules {
     /// Maximum width and height, in pixels.
     #[serde(skip)]
     pub max_side: Option<u32>,
-    /// Minimum and maximum number of frames per second.
+    /// Maximum width, in pixels.
+    #[serde(skip)]
+    pub max_width: Option<u32>,
+    /// Maximum of width times height.
+    #[serde(skip)]
+    pub max_pixels: Option<u64>,
+    /// Minimum and maximum number of frames per second. The minimum is 0 if there is none.
     #[serde(skip)]
     pub frame_rate: Option<(u32, u32)>,
     /// Whether the platform downloads the file from this installation, which must be reachable from the internet for
@@ -152,6 +158,28 @@ pub struct VideoRules {
     /// Whether the platform refuses a file whose index comes after its pictures.
     #[serde(skip)]
     pub index_first: bool,
+    /// Whether the platform rejects a video without an image that is shown before it plays.
+    #[serde(skip)]
+    pub requires_cover: bool,
+}
+
+/// The limits of videos that an operator has set in place of the platform's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VideoLimits {
+    pub max_bytes: Option<u64>,
+    pub max_duration_ms: Option<u32>,
+}
+
+impl VideoRules {
+    /// Returns the rules with the limits that an operator has set.
+    #[must_use]
+    pub fn with_operator_limits(self, limits: VideoLimits) -> Self {
+        Self {
+            max_bytes: limits.max_bytes.or(self.max_bytes),
+            max_duration_ms: limits.max_duration_ms.or(self.max_duration_ms),
+            ..self
+        }
+    }
 }
 
 /// The limits of a GIF, in addition to those of every image.
@@ -245,6 +273,12 @@ impl Platform {
     /// target.
     pub const fn has_page_application(self) -> bool {
         matches!(self, Self::Linkedin | Self::Instagram)
+    }
+
+    /// Returns whether the platform documents the limits of its videos in contradictory ways, so that an operator can
+    /// set them.
+    pub const fn has_uncertain_video_limits(self) -> bool {
+        matches!(self, Self::Facebook | Self::Instagram | Self::Twitter | Self::Linkedin)
     }
 
     /// Returns whether each server sets its own limits.

@@ -418,6 +418,9 @@ impl Target {
     }
 }
 
+/// The option for the image that is shown before a video plays.
+pub const COVER_OPTION: &str = "cover_media_id";
+
 /// The part of a post that applies to one account only: the overrides submitted with the post, and the signature.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetOverride {
@@ -434,11 +437,13 @@ pub struct TargetOverride {
 }
 
 impl TargetOverride {
-    /// Returns the images of the override, those of its thread, and that of its link card.
+    /// Returns the images and videos of the override, those of its thread, the image of its link card, and the cover of
+    /// its video.
     pub fn all_media(&self) -> impl Iterator<Item = i64> {
+        let cover = self.options.get(COVER_OPTION).and_then(Value::as_i64);
         let card = self.options.get("link_card").and_then(|card| card.get("media_id")?.as_i64());
         let thread = self.thread.iter().flatten().flat_map(|part| &part.media);
-        self.media.iter().flatten().chain(thread).copied().chain(card)
+        self.media.iter().flatten().chain(thread).copied().chain(card).chain(cover)
     }
 }
 

@@ -8,7 +8,7 @@
 
 use std::ops::RangeInclusive;
 
-use crier_domain::limits::{AccountLimits, IMAGE_TYPES};
+use crier_domain::limits::{AccountLimits, IMAGE_TYPES, VIDEO_TYPES};
 use http::{Method, StatusCode};
 use serde_json::Value;
 
@@ -27,8 +27,9 @@ const CHARACTERS: RangeInclusive<u64> = 1..=1_000_000;
 /// lengths must be small.
 const URL_CHARACTERS: RangeInclusive<u64> = 1..=32;
 const IMAGES: RangeInclusive<u64> = 1..=1_000;
-const IMAGE_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 40;
-const IMAGE_PIXELS: RangeInclusive<u64> = 16 * 16..=1 << 40;
+const FILE_BYTES: RangeInclusive<u64> = 1 << 10..=1 << 40;
+const PIXELS: RangeInclusive<u64> = 16 * 16..=1 << 40;
+const FRAME_RATE: RangeInclusive<u64> = 1..=1_000;
 
 /// Reads the limits of a server. Fails if the server does not describe itself.
 pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallError> {
@@ -42,6 +43,13 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
     let media = |name: &str| format!("/configuration/media_attachments/{name}");
     let alt_text =
         count(&[&media("description_limit"), "/pleroma/metadata/description_limit", "/description_limit"], CHARACTERS);
+    let listed = |types: &[&str]| {
+        let path = media("supported_mime_types");
+        documents.iter().find_map(|one| stated_types(one.pointer(&path)?, types)).unwrap_or_default()
+    };
+    let (image_types, video_types) = (listed(&IMAGE_TYPES), listed(&VIDEO_TYPES));
+    // A list of images without videos means that the server takes none. A list without both says nothing.
+    let video_types = (!image_types.is_empty() || !video_types.is_empty()).then_some(video_types);
     let is_pixelfed = software.as_deref() == Some("pixelfed");
     Ok(AccountLimits {
         read_at: instance.client.now(),
@@ -49,21 +57,22 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
         url_length: count(&["/configuration/statuses/characters_reserved_per_url"], URL_CHARACTERS),
         max_images: count(&["/configuration/statuses/max_media_attachments"], IMAGES),
         max_alt_text: alt_text.or(is_pixelfed.then_some(PIXELFED_ALT_TEXT)),
-        max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"], IMAGE_BYTES),
-        max_image_pixels: number(&[&media("image_matrix_limit")], IMAGE_PIXELS),
-        mime_types: documents
-            .iter()
-            .find_map(|one| image_types(one.pointer(&media("supported_mime_types"))?))
-            .unwrap_or_default(),
+        max_image_bytes: number(&[&media("image_size_limit"), "/upload_limit"], FILE_BYTES),
+        max_image_pixels: number(&[&media("image_matrix_limit")], PIXELS),
+        mime_types: image_types,
+        max_video_bytes: number(&[&media("video_size_limit"), "/upload_limit"], FILE_BYTES),
+        max_video_pixels: number(&[&media("video_matrix_limit")], PIXELS),
+        max_frame_rate: count(&[&media("video_frame_rate_limit")], FRAME_RATE),
+        video_types,
         software,
     })
 }
 
-/// Returns the supported types that are in a server's list. `None` if it is not a list.
-fn image_types(list: &Value) -> Option<Vec<String>> {
+/// Returns the types that are in a server's list. `None` if it is not a list.
+fn stated_types(list: &Value, types: &[&str]) -> Option<Vec<String>> {
     let list = list.as_array()?;
-    let is_named = |kind: &&str| list.iter().any(|named| named.as_str() == Some(kind));
-    Some(IMAGE_TYPES.into_iter().filter(is_named).map(str::to_owned).collect())
+    let is_named = |kind: &&&str| list.iter().any(|named| named.as_str() == Some(**kind));
+    Some(types.iter().filter(is_named).map(|kind| (*kind).to_owned()).collect())
 }
 
 /// Returns the server's instance documents: v2, and v1 if v2 lacks the maximum length of posts. A server with neither
