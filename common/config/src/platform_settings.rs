@@ -6,7 +6,7 @@ use std::time::Duration;
 use crier_domain::analytics::Metric;
 use crier_domain::application::Application;
 use crier_domain::catalogue::{self, daily_posts};
-use crier_domain::platform::{ConnectTarget, Platform};
+use crier_domain::platform::{ConnectTarget, Platform, VideoLimits};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use url::Url;
@@ -41,6 +41,10 @@ pub struct PlatformConfig {
     pub no_inbox: bool,
     /// Whether metrics are read; `None`: if reading them is free.
     pub analytics: Option<bool>,
+    /// The maximum size of a video, in bytes; it replaces the built-in one.
+    pub video_max_bytes: Option<u64>,
+    /// The maximum duration of a video, in milliseconds; it replaces the built-in one.
+    pub video_max_ms: Option<u32>,
 }
 
 /// The settings of all platforms.
@@ -132,6 +136,8 @@ impl PlatformsConfig {
             metrics: Vec::new(),
             no_inbox: false,
             analytics: None,
+            video_max_bytes: None,
+            video_max_ms: None,
         };
         self.platforms.get(&platform).unwrap_or(&DEFAULT)
     }
@@ -139,6 +145,12 @@ impl PlatformsConfig {
     /// Returns the daily limit of posts per account; `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.of(platform).daily_posts.or(daily_posts(platform)).filter(|cap| *cap > 0)
+    }
+
+    /// Returns the limits of videos that the operator has set for a platform.
+    pub fn video_limits(&self, platform: Platform) -> VideoLimits {
+        let config = self.of(platform);
+        VideoLimits { max_bytes: config.video_max_bytes, max_duration_ms: config.video_max_ms }
     }
 
     /// Returns whether the metrics of a platform are read. If reading them costs money (X), it must be enabled

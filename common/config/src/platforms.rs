@@ -143,6 +143,22 @@ const ANALYTICS: PlatformKey = PlatformKey {
     example: "true",
     secret: false,
 };
+const VIDEO_MAX_MIB: PlatformKey = PlatformKey {
+    name: "VIDEO_MAX_MIB",
+    description: "Facebook, Instagram, LinkedIn and X only: the maximum size of a video, in MiB. It does not apply to \
+              stories on Instagram.",
+    default: DefaultValue::Text("Facebook 2 GB, Instagram 300 MB, LinkedIn 5 GB, X 8 GB"),
+    example: "1024",
+    secret: false,
+};
+const VIDEO_MAX_SECONDS: PlatformKey = PlatformKey {
+    name: "VIDEO_MAX_SECONDS",
+    description: "Facebook, Instagram, LinkedIn and X only: the maximum duration of a video, in seconds. It does not \
+              apply to stories and to reels on Facebook.",
+    default: DefaultValue::Text("Facebook unlimited, Instagram 900, LinkedIn 1800, X 1200"),
+    example: "7500",
+    secret: false,
+};
 const PLATFORM_KEYS: &[PlatformKey] =
     &[CLIENT_ID, CLIENT_SECRET, BASE_URL, AUTH_URL, API_VERSION, DAILY_POSTS, SCOPES, METRICS, INBOX, ANALYTICS];
 
@@ -152,9 +168,12 @@ const PAGE_KEYS: &[PlatformKey] = &[PAGE_CLIENT_ID, PAGE_CLIENT_SECRET, PAGE_SCO
 /// The keys that only Bluesky has.
 const BLUESKY_KEYS: &[PlatformKey] = &[PLC_URL, VIDEO_URL];
 
+/// The keys of the platforms whose documentation is contradictory about videos.
+const VIDEO_KEYS: &[PlatformKey] = &[VIDEO_MAX_MIB, VIDEO_MAX_SECONDS];
+
 /// Returns each key once, without a platform, for `--help` and `docs/configuration.md`.
 pub(super) fn parts() -> impl Iterator<Item = &'static PlatformKey> {
-    PLATFORM_KEYS.iter().chain(PAGE_KEYS).chain(BLUESKY_KEYS)
+    PLATFORM_KEYS.iter().chain(PAGE_KEYS).chain(BLUESKY_KEYS).chain(VIDEO_KEYS)
 }
 
 fn key(platform: Platform, part: &PlatformKey) -> Key {
@@ -172,7 +191,8 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
     let of = |platform: &'static Platform| {
         let page = if platform.has_page_application() { PAGE_KEYS } else { &[] };
         let own = if *platform == Platform::Bluesky { BLUESKY_KEYS } else { &[] };
-        PLATFORM_KEYS.iter().chain(page).chain(own).map(|part| key(*platform, part))
+        let video = if platform.has_uncertain_video_limits() { VIDEO_KEYS } else { &[] };
+        PLATFORM_KEYS.iter().chain(page).chain(own).chain(video).map(|part| key(*platform, part))
     };
     Platform::ALL.iter().flat_map(of)
 }
@@ -200,6 +220,8 @@ pub(super) fn read(reader: &mut Reader) -> BTreeMap<Platform, PlatformConfig> {
         metrics: reader.optional(&key(platform, &METRICS), metrics).unwrap_or_default(),
         no_inbox: !reader.parse(&key(platform, &INBOX), values::boolean),
         analytics: reader.optional(&key(platform, &ANALYTICS), values::boolean),
+        video_max_bytes: read_video_key(reader, platform, &VIDEO_MAX_MIB, mebibytes),
+        video_max_ms: read_video_key(reader, platform, &VIDEO_MAX_SECONDS, seconds),
     };
     Platform::ALL.iter().map(|platform| (*platform, read_platform(*platform))).collect()
 }
@@ -212,6 +234,26 @@ fn read_page_key<T>(
     parse: impl Fn(&str) -> Result<T, String>,
 ) -> Option<T> {
     platform.has_page_application().then(|| reader.optional(&key(platform, part), parse)).flatten()
+}
+
+/// Reads a key that only platforms with contradictory documentation of videos have.
+fn read_video_key<T>(
+    reader: &mut Reader,
+    platform: Platform,
+    part: &PlatformKey,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Option<T> {
+    platform.has_uncertain_video_limits().then(|| reader.optional(&key(platform, part), parse)).flatten()
+}
+
+/// Parses a number of MiB into bytes.
+fn mebibytes(text: &str) -> Result<u64, String> {
+    values::number(text, 1, 1 << 20).map(|number| (number as u64) << 20)
+}
+
+/// Parses a number of seconds, at most a day, into milliseconds.
+fn seconds(text: &str) -> Result<u32, String> {
+    values::number(text, 1, 86_400).map(|number| u32::try_from(number * 1_000).unwrap_or(u32::MAX))
 }
 
 fn version(text: &str) -> Result<String, String> {

@@ -296,6 +296,20 @@ fn a_daily_cap_falls_back_to_the_platform_default() {
 }
 
 #[test]
+fn the_limits_of_videos_can_be_set_where_they_are_uncertain() {
+    let limits = |env: &[(&str, &str)], platform| {
+        let platforms = load(env, ProcessRole::Crier).unwrap().platforms;
+        let limits = PlatformsConfig { platforms, ..PlatformsConfig::default() }.video_limits(platform);
+        (limits.max_bytes, limits.max_duration_ms)
+    };
+    let set = [("CRIER_TWITTER_VIDEO_MAX_MIB", "512"), ("CRIER_TWITTER_VIDEO_MAX_SECONDS", "140")];
+    assert_eq!(limits(&set, Platform::Twitter), (Some(512 << 20), Some(140_000)));
+    assert_eq!(limits(&set, Platform::Instagram), (None, None));
+    let error = problem_lines(load(&[("CRIER_FACEBOOK_VIDEO_MAX_MIB", "0")], ProcessRole::Crier));
+    assert!(error.starts_with("CRIER_FACEBOOK_VIDEO_MAX_MIB: `0` is not a number from 1 to"), "{error}");
+}
+
+#[test]
 fn metrics_and_permissions_are_lists() {
     let env = [("CRIER_THREADS_METRICS", "shares = reposts + quotes, reach="), ("CRIER_THREADS_SCOPES", "a_b, c:d e")];
     let config = load(&env, ProcessRole::Crier).unwrap();

@@ -10,7 +10,7 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::application::Application;
 use crier_domain::catalogue;
-use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform};
+use crier_domain::platform::{ConnectTarget, Descriptor, Mode, Platform, VideoLimits};
 use crier_http::HttpClient;
 
 use super::address::UrlCheck;
@@ -124,6 +124,11 @@ impl ConnectorRegistry {
     /// Returns the daily limit of posts per account. `None` means unlimited.
     pub fn daily_posts(&self, platform: Platform) -> Option<u32> {
         self.config.daily_posts(platform)
+    }
+
+    /// Returns the limits of videos that the operator has set for a platform.
+    pub fn video_limits(&self, platform: Platform) -> VideoLimits {
+        self.config.video_limits(platform)
     }
 
     /// Returns whether the inbox of a platform is enabled. Its descriptor lists what it supports.
