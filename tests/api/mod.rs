@@ -46,5 +46,6 @@ mod threads;
 mod typos;
 mod unpublish;
 mod unread;
+mod video_checks;
 mod warnings;
 mod webhooks;

@@ -223,7 +223,7 @@ async fn validation_and_publishing_agree_for_each_software() {
             mastodon.fake.set_limits(Limits { software, ..Limits::default() });
             let rules = descriptor(Platform::Mastodon).with_limits(connector.limits(&ann).await.unwrap().as_ref());
             let measured = text::measure(&rules, text).with_warning(&rules, warning);
-            let length = text::check_measured(&rules, &measured, 0).length;
+            let length = text::check_measured(&rules, &measured, text::MediaCount::NONE).length;
             for (max_characters, is_taken) in [(length, true), (length - 1, false)] {
                 mastodon.fake.set_limits(Limits {
                     software,
@@ -232,7 +232,7 @@ async fn validation_and_publishing_agree_for_each_software() {
                 });
                 let limits = connector.limits(&ann).await.unwrap();
                 let rules = descriptor(Platform::Mastodon).with_limits(limits.as_ref());
-                let checked = text::check_measured(&rules, &measured, 0);
+                let checked = text::check_measured(&rules, &measured, text::MediaCount::NONE);
                 assert_eq!((checked.limit, checked.problems.is_empty()), (Some(max_characters), is_taken), "{text}");
                 let mut outgoing = post(connector.as_ref(), text);
                 let key = format!("{number}-{max_characters}");

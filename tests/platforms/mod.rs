@@ -54,6 +54,7 @@ mod twitter;
 mod twitter_inbox;
 mod twitter_metrics;
 mod twitter_video;
+mod video_rules;
 mod woocommerce;
 mod wordpress;
 mod wordpress_comments;

@@ -5,7 +5,7 @@ use crier_domain::media::ImageType;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
 use crier_domain::snippet::parts_with;
 use crier_platforms::images::{alt_text_warnings, check_gif_alone, check_shapes};
-use crier_platforms::text::{ContentProblem, check, check_measured, length, measure};
+use crier_platforms::text::{ContentProblem, MediaCount, check, check_measured, length, measure};
 use proptest::prelude::*;
 
 fn count(platform: Platform, text: &str) -> u32 {
@@ -160,7 +160,7 @@ fn threads_limits_different_links() {
     assert_eq!(found, [ContentProblem { field: "content", code: "too_many_links", message: message.to_owned() }]);
     let threads = descriptor(Platform::Threads);
     let signed = measure(threads, &links(5)).with_signature(measure(threads, "\n\nhttps://b.example"));
-    assert_eq!(check_measured(threads, &signed, 0).problems[0].code, "too_many_links");
+    assert_eq!(check_measured(threads, &signed, MediaCount::NONE).problems[0].code, "too_many_links");
     // File names look like links.
     assert!(problems(Platform::Threads, "a.rs b.rs c.rs d.rs e.rs f.rs", 0).is_empty());
     assert!(problems(Platform::Twitter, &links(9), 0).is_empty());
@@ -170,7 +170,7 @@ fn threads_limits_different_links() {
 fn a_content_warning_shares_the_limit_of_the_text() {
     let mastodon = descriptor(Platform::Mastodon);
     let warned = |warning: &str, text: &str| {
-        check_measured(mastodon, &measure(mastodon, text).with_warning(mastodon, warning), 0)
+        check_measured(mastodon, &measure(mastodon, text).with_warning(mastodon, warning), MediaCount::NONE)
     };
     let link = "https://example.com/a/very/long/path";
     assert_eq!(warned(link, link).length as usize, link.len() + 23);
@@ -190,7 +190,8 @@ fn a_text_and_its_signature_are_counted_like_one_text() {
             {
                 let [text, separator, signature] = parts_with(Some(signature), text);
                 let end = measure(descriptor, &[separator, signature].concat());
-                let parts = check_measured(descriptor, &measure(descriptor, text).with_signature(end), 0);
+                let parts =
+                    check_measured(descriptor, &measure(descriptor, text).with_signature(end), MediaCount::NONE);
                 let whole = check(descriptor, &[text, separator, signature].concat(), 0);
                 assert_eq!(parts.length, whole.length, "{platform}: {text:?} and {signature:?}");
             }
@@ -198,7 +199,7 @@ fn a_text_and_its_signature_are_counted_like_one_text() {
     }
     let mastodon = descriptor(Platform::Mastodon);
     let signed = measure(mastodon, &"a".repeat(494)).with_signature(measure(mastodon, "\n\n— Ann"));
-    let problem = check_measured(mastodon, &signed, 0).problems.pop().unwrap();
+    let problem = check_measured(mastodon, &signed, MediaCount::NONE).problems.pop().unwrap();
     let message = "Mastodon accepts at most 500 characters; this text and the account's signature count 501.";
     assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
 }

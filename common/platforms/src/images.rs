@@ -53,13 +53,13 @@ pub fn alt_text_warnings(descriptor: &Descriptor, alt_texts: &[Option<&str>]) ->
     long.map(warning).collect()
 }
 
-/// Returns the problem of a platform that downloads images from this installation although its URL is private.
-pub fn check_reachable(descriptor: &Descriptor, private_url: &str) -> Option<ContentProblem> {
+/// Returns the problem of a platform that downloads images or videos (`files`) from this installation although its URL
+/// is private.
+pub fn unreachable(descriptor: &Descriptor, files: &str, private_url: &str) -> ContentProblem {
     let message = format!(
-        "{} downloads images from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \
+        "{} downloads {files} from Crier but cannot reach {private_url}. Set CRIER_PUBLIC_URL to the public https URL \
          of Crier.",
         descriptor.name
     );
-    let problem = ContentProblem { field: "media", code: "pictures_unreachable", message };
-    descriptor.capabilities.media.downloaded.then_some(problem)
+    ContentProblem { field: "media", code: "pictures_unreachable", message }
 }

@@ -43,6 +43,7 @@ mod tiktok;
 mod tumblr;
 mod twitter;
 pub mod video;
+pub mod video_checks;
 pub mod warnings;
 mod window;
 mod woocommerce;

@@ -3,6 +3,7 @@
 //! **To add an option:** add it to its platform in [`of`], and read it in the connector with [`text`] or [`flag`]. If a
 //! post cannot be published without it, also add it to the descriptor's `required_options`.
 
+use crier_domain::catalogue::video::{REEL, STORY, VideoFormat};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use serde_json::{Map, Value};
@@ -30,6 +31,10 @@ pub enum OptionKind {
     Subreddit,
     OneOf(&'static [&'static str]),
     Boolean,
+    /// A time in a video, in milliseconds from its start.
+    Milliseconds,
+    /// The id of an image of the brand.
+    Image,
     /// Whether the first link becomes a card, or an object with the fields of the card ([`link_card`]).
     LinkCard,
 }
@@ -54,6 +59,17 @@ const fn boolean(name: &'static str) -> PostOption {
 const LANGUAGE: PostOption = PostOption { name: "language", kind: OptionKind::Language };
 const LINK_CARD: PostOption = PostOption { name: link_card::OPTION, kind: OptionKind::LinkCard };
 const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
+const COVER_TIME: PostOption = PostOption { name: COVER_AT_MS, kind: OptionKind::Milliseconds };
+const COVER_IMAGE: PostOption = PostOption { name: COVER_MEDIA_ID, kind: OptionKind::Image };
+
+/// The option for the time of the picture that is shown before a video plays.
+pub const COVER_AT_MS: &str = "cover_at_ms";
+/// The option for the image that is shown before a video plays.
+pub const COVER_MEDIA_ID: &str = crier_domain::post::COVER_OPTION;
+/// The option for the format in which a video is published.
+pub const FORMAT: &str = "format";
+/// The format of a video in the feed.
+pub const FEED: &str = "feed";
 
 /// Crier's names for who may see a TikTok post.
 pub const TIKTOK_VISIBILITIES: [&str; 4] = ["public", "friends", "followers", "private"];
@@ -66,7 +82,7 @@ pub const THREADS_REPLIES: [&str; 5] =
 /// Returns the options of a platform.
 pub const fn of(platform: Platform) -> &'static [PostOption] {
     match platform {
-        Platform::Wordpress => &[const { text_of("title", 500) }],
+        Platform::Wordpress => const { &[text_of("title", 500), COVER_IMAGE] },
         Platform::Mastodon => {
             const {
                 &[
@@ -75,13 +91,18 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                     text_of("spoiler_text", MAX_CONTENT_WARNING),
                     LANGUAGE,
                     boolean("sensitive"),
+                    COVER_IMAGE,
                 ]
             }
         }
-        Platform::Facebook => &[LINK],
-        Platform::Linkedin => const { &[LINK, text_of("title", 400)] },
-        Platform::Pinterest => const { &[text_of("board", 100), text_of("title", 100), LINK] },
-        Platform::Tumblr => const { &[text_of("tags", 4_000)] },
+        Platform::Facebook => {
+            const { &[LINK, one_of(FORMAT, &[FEED, REEL, STORY]), text_of("title", 255), COVER_IMAGE] }
+        }
+        Platform::Instagram => const { &[one_of(FORMAT, &[REEL, STORY]), COVER_TIME, COVER_IMAGE] },
+        Platform::Linkedin => const { &[LINK, text_of("title", 400), COVER_IMAGE] },
+        Platform::Pinterest => const { &[text_of("board", 100), text_of("title", 100), LINK, COVER_TIME, COVER_IMAGE] },
+        Platform::Telegram => &[COVER_IMAGE],
+        Platform::Tumblr => const { &[text_of("tags", 4_000), COVER_IMAGE] },
         Platform::Threads => const { &[LINK, one_of("reply_control", &THREADS_REPLIES), text_of("topic_tag", 50)] },
         Platform::Tiktok => {
             const {
@@ -92,6 +113,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                     boolean("auto_add_music"),
                     boolean("brand_content"),
                     boolean("brand_organic"),
+                    COVER_TIME,
                 ]
             }
         }
@@ -109,12 +131,23 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
                     text_of("flair_text", 64),
                     boolean("nsfw"),
                     boolean("spoiler"),
+                    COVER_IMAGE,
                 ]
             }
         }
         Platform::Bluesky => &[LINK_CARD],
-        Platform::Telegram | Platform::Woocommerce | Platform::Sandbox | Platform::Instagram | Platform::Twitter => &[],
+        Platform::Woocommerce | Platform::Sandbox | Platform::Twitter => &[],
     }
+}
+
+/// Returns whether a platform has an option.
+pub fn has(platform: Platform, name: &str) -> bool {
+    of(platform).iter().any(|option| option.name == name)
+}
+
+/// Returns the format of a post's video. `None` for the platform's default.
+pub fn video_format(platform: Platform, options: &Map<String, Value>) -> Option<VideoFormat> {
+    options.get(FORMAT).and_then(Value::as_str).and_then(|format| VideoFormat::of(platform, format))
 }
 
 /// Returns the content warning of a post, which counts together with its text.
@@ -140,6 +173,8 @@ impl OptionKind {
     fn takes(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Boolean, value) => value.is_boolean(),
+            (Self::Milliseconds, value) => value.is_u64(),
+            (Self::Image, value) => is_id(value),
             (Self::LinkCard, Value::Bool(_)) => true,
             (Self::LinkCard, Value::Object(card)) => card.iter().all(|(name, value)| is_card_field(name, value)),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
@@ -165,6 +200,8 @@ impl OptionKind {
             Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
             Self::OneOf(values) => format!("one of {}", values.join(", ")),
             Self::Boolean => "true or false".to_owned(),
+            Self::Milliseconds => "a number of milliseconds from 0".to_owned(),
+            Self::Image => "the ID of an image".to_owned(),
             Self::LinkCard => format!(
                 "true, false, or an object with `url` (an http or https URL of at most {MAX_LINK} characters), `title` \
                  and `description` (texts of at most {} and {} characters) and `media_id` (the ID of an image)",
@@ -175,6 +212,10 @@ impl OptionKind {
     }
 }
 
+fn is_id(value: &Value) -> bool {
+    value.as_i64().is_some_and(|id| id > 0)
+}
+
 /// Returns whether a link card may have this field. Unknown fields are ignored.
 fn is_card_field(name: &str, value: &Value) -> bool {
     value.is_null()
@@ -182,7 +223,7 @@ fn is_card_field(name: &str, value: &Value) -> bool {
             "url" => OptionKind::Link.takes(value),
             "title" => OptionKind::Text(link_card::MAX_TITLE).takes(value),
             "description" => OptionKind::Text(link_card::MAX_DESCRIPTION).takes(value),
-            "media_id" => value.as_i64().is_some_and(|id| id > 0),
+            "media_id" => is_id(value),
             _ => true,
         }
 }
@@ -297,6 +338,35 @@ mod tests {
         ] {
             assert_eq!(card(wrong.clone()), ["link_card"], "{wrong}");
         }
+    }
+
+    #[test]
+    fn the_cover_and_the_format_of_a_video_have_a_form() {
+        let right = json!({ "format": "story", "cover_at_ms": 0, "cover_media_id": 7 });
+        assert!(rejected(Platform::Instagram, right).is_empty());
+        assert!(rejected(Platform::Instagram, json!({ "cover_at_ms": null, "cover_media_id": null })).is_empty());
+        for wrong in [json!(-1), json!(1.5), json!("100"), json!(true)] {
+            let options = json!({ "format": "feed", "cover_at_ms": wrong, "cover_media_id": wrong });
+            let expected = ["format", "cover_at_ms", "cover_media_id"];
+            assert_eq!(rejected(Platform::Instagram, options), expected, "{wrong}");
+        }
+        assert_eq!(rejected(Platform::Reddit, json!({ "cover_media_id": 0 })), ["cover_media_id"]);
+        let wrong = json!({ "title": "x".repeat(256), "format": "short" });
+        assert_eq!(rejected(Platform::Facebook, wrong), ["format", "title"]);
+        assert!(rejected(Platform::Bluesky, json!({ "cover_media_id": "x" })).is_empty(), "it has no such option");
+    }
+
+    #[test]
+    fn only_another_format_than_the_default_has_rules_of_its_own() {
+        let format = |platform, value: Value| {
+            video_format(platform, &Map::from_iter([(FORMAT.to_owned(), value)])).map(VideoFormat::noun)
+        };
+        assert_eq!(format(Platform::Facebook, json!("reel")), Some("reels"));
+        assert_eq!(format(Platform::Instagram, json!("story")), Some("stories"));
+        for value in [json!("feed"), json!("reel"), json!(null), json!(7)] {
+            assert_eq!(format(Platform::Instagram, value.clone()), None, "{value}");
+        }
+        assert_eq!(format(Platform::Tiktok, json!("story")), None);
     }
 
     #[test]

@@ -433,6 +433,11 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
             _ if value.is_empty() => {
                 options.remove(option.name);
             }
+            OptionKind::Milliseconds | OptionKind::Image => {
+                // The API reports what is not a number.
+                let number = value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number));
+                options.insert(option.name.to_owned(), number);
+            }
             _ => {
                 options.insert(option.name.to_owned(), json!(value));
             }

@@ -211,6 +211,7 @@ impl ComposerAccount {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
                 OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
+                OptionKind::Milliseconds | OptionKind::Image => OptionValue::Text { value, max: 20 },
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::LinkCard => OptionValue::LinkCard(LinkCardFields::new(account_override, offered)),

@@ -31,11 +31,31 @@ pub struct ContentProblem {
     /// `content` or `media`; of a missing permission, `thread` or `first_comment`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
-    /// `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`; of a
-    /// warning: `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
+    /// `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`, and
+    /// those of videos ([`video_checks`](super::video_checks)); of a warning: `link_costs_more`,
+    /// `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
     pub code: &'static str,
     /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
+}
+
+/// The number of images and videos of a post.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaCount {
+    pub images: usize,
+    pub videos: usize,
+}
+
+impl MediaCount {
+    pub const NONE: Self = Self { images: 0, videos: 0 };
+
+    pub const fn of_images(images: usize) -> Self {
+        Self { images, videos: 0 }
+    }
+
+    pub const fn total(self) -> usize {
+        self.images + self.videos
+    }
 }
 
 /// The result of checking a text against a platform's limits.
@@ -97,6 +117,10 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
 }
 
 impl TextMeasurements {
+    pub fn is_empty(&self) -> bool {
+        self.is_empty
+    }
+
     /// Adds the content warning of a post, which shares the limit of the text. Links and mentions in it count in full.
     #[must_use]
     pub fn with_warning(self, descriptor: &Descriptor, warning: &str) -> Self {
@@ -125,22 +149,26 @@ impl TextMeasurements {
 
 /// Checks a post with `images` images against a platform's rules.
 pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
-    check_measured(descriptor, &measure(descriptor, text), images)
+    check_measured(descriptor, &measure(descriptor, text), MediaCount::of_images(images))
 }
 
-/// Checks a text that was already measured for this platform.
-pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: usize) -> TextCheck {
+/// Checks a text that was already measured for this platform, and the number of images and videos. Only
+/// [`video_checks`](super::video_checks) reports too many videos.
+pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, media: MediaCount) -> TextCheck {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
     let length = text.length;
-    let limit = if images > 0 { rules.max_with_media.or(rules.max) } else { rules.max };
+    let has_media = media.total() > 0;
+    let limit = if has_media { rules.max_with_media.or(rules.max) } else { rules.max };
     let mut problems = Vec::new();
     let mut content = |code, message| problems.push(ContentProblem { field: "content", code, message });
 
-    if text.is_empty && images == 0 && !descriptor.capabilities.media.required {
-        content("empty", format!("{name} requires text or an image."));
+    if text.is_empty && !has_media && !descriptor.capabilities.media.required {
+        let required =
+            if descriptor.capabilities.video.is_some() { "text, an image or a video" } else { "text or an image" };
+        content("empty", format!("{name} requires {required}."));
     }
     if let Some(limit) = limit.filter(|&limit| length > limit) {
-        let with = if images > 0 && rules.max_with_media.is_some() { " with media" } else { "" };
+        let with = if has_media && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
         let counts = match (text.has_warning, text.has_signature) {
             (false, false) => "this text counts",
@@ -163,19 +191,24 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, images: 
             content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
         }
     }
-    problems.extend(check_images(descriptor, images));
+    problems.extend(check_images(descriptor, media));
     TextCheck { length, limit, problems }
 }
 
-fn check_images(descriptor: &Descriptor, images: usize) -> Option<ContentProblem> {
+fn check_images(descriptor: &Descriptor, media: MediaCount) -> Option<ContentProblem> {
     let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
-    let max = rules.max_images;
+    let (images, max) = (media.images, rules.max_images);
     let (code, message) = if images > max as usize {
         let noun = if max == 1 { "image" } else { "images" };
         let allowed = if max == 0 { "no images".to_owned() } else { format!("at most {max} {noun}") };
         ("too_many_images", format!("{name} accepts {allowed}; this post has {images}."))
-    } else if rules.required && images == 0 {
-        ("image_required", format!("{name} requires at least 1 image; this post has 0."))
+    } else if rules.required && media.total() == 0 {
+        let message = if descriptor.capabilities.video.is_some() {
+            format!("{name} requires an image or a video; this post has neither.")
+        } else {
+            format!("{name} requires at least 1 image; this post has 0.")
+        };
+        ("image_required", message)
     } else {
         return None;
     };

@@ -46,6 +46,52 @@ pub struct MediaRules {
     pub max_bytes: Option<u64>,
 }
 
+/// A platform's limits for videos. A limit is null if the platform does not have it, or if it is not known.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct VideoRules {
+    pub max_bytes: Option<u64>,
+    pub min_duration_ms: Option<u32>,
+    pub max_duration_ms: Option<u32>,
+    /// The content types of the files that the platform accepts.
+    pub containers: Vec<&'static str>,
+    /// The codecs that the platform accepts. Empty if it accepts all, or if they are not known.
+    pub video_codecs: Vec<&'static str>,
+    /// The range of width to height. Null if the platform accepts every shape.
+    pub aspect_ratios: Option<AspectRatios>,
+    /// The maximum number of videos in a post.
+    pub max_count: u32,
+    /// Whether a post can have videos and images.
+    pub mixes_with_images: bool,
+}
+
+/// A range of aspect ratios, width to height.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AspectRatios {
+    #[schemars(extend("examples" = ["9:16"]))]
+    pub min: String,
+    #[schemars(extend("examples" = ["16:9"]))]
+    pub max: String,
+}
+
+impl From<platform::VideoRules> for VideoRules {
+    fn from(rules: platform::VideoRules) -> Self {
+        let ratios = |ratio: platform::RatioRules| AspectRatios {
+            min: ratio.narrowest.to_string(),
+            max: ratio.widest.to_string(),
+        };
+        Self {
+            max_bytes: rules.max_bytes,
+            min_duration_ms: rules.min_duration_ms,
+            max_duration_ms: rules.max_duration_ms,
+            containers: rules.containers.to_vec(),
+            video_codecs: rules.video_codecs.to_vec(),
+            aspect_ratios: rules.ratio.map(ratios),
+            max_count: rules.max_count,
+            mixes_with_images: rules.mixes_with_images,
+        }
+    }
+}
+
 /// The threads of a platform.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ThreadRules {
@@ -67,6 +113,8 @@ pub struct FirstCommentRules {
 pub struct Capabilities {
     pub text: TextRules,
     pub media: MediaRules,
+    /// The limits of videos in the platform's default format. Null if Crier cannot publish videos on the platform.
+    pub video: Option<VideoRules>,
     /// The options that a post requires, in `overrides[].options`.
     pub required_options: Vec<&'static str>,
     /// The types of conversations in the inbox. Empty if this installation has disabled the inbox of the platform.
@@ -114,6 +162,7 @@ impl PlatformDescriptor {
         let (text, media) = (&d.capabilities.text, &d.capabilities.media);
         let thread = d.capabilities.thread.map(|rules| ThreadRules { max_parts: rules.max_parts });
         let first_comment = d.capabilities.first_comment;
+        let video_limits = registry.video_limits(d.platform);
         Self {
             platform: d.platform,
             name: d.name,
@@ -135,6 +184,7 @@ impl PlatformDescriptor {
                     mime_types: media.mime_types.to_vec(),
                     max_bytes: media.max_bytes,
                 },
+                video: d.capabilities.video.map(|rules| rules.with_operator_limits(video_limits).into()),
                 required_options: d.capabilities.required_options.to_vec(),
                 inbox: if inbox { d.capabilities.inbox.to_vec() } else { Vec::new() },
                 replies: if inbox { d.capabilities.replies.to_vec() } else { Vec::new() },

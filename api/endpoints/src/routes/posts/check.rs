@@ -6,7 +6,7 @@ use chrono::{DateTime, Months, Utc};
 use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
-use crier_domain::platform::{Descriptor, Platform};
+use crier_domain::platform::{Descriptor, Platform, VideoLimits};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_platforms::options::OptionKind;
 use crier_platforms::{link_card, options, text};
@@ -17,6 +17,7 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::fields::{PatchField, Problems, steps};
 
+mod covers;
 mod lengths;
 mod part;
 mod permissions;
@@ -53,10 +54,12 @@ pub async fn validate(
 /// The records that the checks look up.
 pub struct LookupContext {
     pub accounts: Accounts,
-    /// The desired images that belong to the brand, by id.
+    /// The desired images and videos that belong to the brand, by id.
     pub assets: HashMap<i64, Asset>,
+    /// The limits of videos that the operator has set.
+    pub video_limits: HashMap<Platform, VideoLimits>,
     pub now: DateTime<Utc>,
-    /// The URL of this installation, if no platform can download images from it.
+    /// The URL of this installation, if no platform can download images and videos from it.
     pub private_url: Option<String>,
 }
 
@@ -83,6 +86,7 @@ impl LookupContext {
         Ok(Self {
             accounts,
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
+            video_limits: Platform::ALL.iter().map(|p| (*p, cx.app.platforms.video_limits(*p))).collect(),
             now: cx.now,
             private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),
         })
@@ -163,7 +167,7 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
 
 fn check_content(desired: &DesiredPost, problems: &Problems) {
     if desired.content.is_empty() && desired.media.is_empty() && !problems.has("content") {
-        problems.add("content", "Add text or at least one image.");
+        problems.add("content", "Add text, an image or a video.");
     }
 }
 
@@ -332,7 +336,8 @@ pub fn check_target(
     let descriptor: &Descriptor = &descriptor;
     let warning = options::content_warning(account.platform, &target.target_override.options);
     let measured = measures.of(desired, target, descriptor).with_warning(descriptor, warning);
-    let found = CheckedPart::of(descriptor, &measured, desired.media_of(&target.target_override), lookup);
+    let own = &target.target_override;
+    let found = CheckedPart::of(descriptor, &measured, desired.media_of(own), &own.options, lookup);
     let problem = |problem: text::ContentProblem| {
         let message = format!("Account {} ({}): {}", account.id, account.name, problem.message);
         TargetProblem::new(target, text::ContentProblem { message, ..problem })
@@ -346,7 +351,7 @@ pub fn check_target(
         problems: found.problems.into_iter().map(problem).collect(),
         warnings: found.warnings.into_iter().map(|warning| TargetProblem::new(target, warning)).collect(),
     };
-    checked.problems.extend(check_options(account, target, lookup));
+    checked.problems.extend(check_options(account, desired, target, lookup));
     let subject = thread::Subject { desired, target, account, descriptor, lookup };
     subject.check_thread(measures, &mut checked);
     subject.check_comment(measures, &mut checked);
@@ -368,7 +373,12 @@ fn missing_permissions(desired: &DesiredPost, target: &DesiredTarget, account: &
 }
 
 /// Checks the options of a target: whether the required ones are set, and the values of those that the platform knows.
-fn check_options(account: &AccountSummary, target: &DesiredTarget, lookup: &LookupContext) -> Vec<TargetProblem> {
+fn check_options(
+    account: &AccountSummary,
+    desired: &DesiredPost,
+    target: &DesiredTarget,
+    lookup: &LookupContext,
+) -> Vec<TargetProblem> {
     let (descriptor, options) = (descriptor(account.platform), &target.target_override.options);
     let problem = |option: &str, code, message: String| {
         let field =
@@ -383,11 +393,20 @@ fn check_options(account: &AccountSummary, target: &DesiredTarget, lookup: &Look
     let invalid = options::check(account.platform, options).into_iter().map(|(option, accepted)| {
         problem(option, "option_invalid", format!("The option `{option}` of {} must be {accepted}.", descriptor.name))
     });
-    let card_image = card_image(account.platform, target).filter(|id| !lookup.assets.contains_key(id)).map(|id| {
-        let message = format!("Media asset {id} of the link card does not exist in this brand.");
-        problem(link_card::OPTION, "option_invalid", message)
-    });
-    missing.chain(invalid).chain(card_image).collect()
+    let card_image = card_image(account.platform, target)
+        .and_then(|id| image_problem(id, "the link card", lookup))
+        .map(|message| problem(link_card::OPTION, "option_invalid", message));
+    let covers = covers::check(descriptor, desired, target, lookup);
+    let covers = covers.into_iter().map(|found| problem(found.option, found.code, found.message));
+    missing.chain(invalid).chain(card_image).chain(covers).collect()
+}
+
+/// Returns the problem of an asset that must be an image. `of`: what it is the image of.
+fn image_problem(id: i64, of: &str, lookup: &LookupContext) -> Option<String> {
+    match lookup.assets.get(&id) {
+        None => Some(format!("Media asset {id} of {of} does not exist in this brand.")),
+        Some(asset) => asset.mime_type.image().is_none().then(|| format!("Media asset {id} of {of} must be an image.")),
+    }
 }
 
 /// Returns the image that the option `link_card` sets. `None` if the text is published: its image may be deleted.

@@ -111,6 +111,8 @@ impl JsonSchema for PostOptions {
 fn schema_of(kind: OptionKind) -> Value {
     match kind {
         OptionKind::Boolean => json!({ "type": "boolean" }),
+        OptionKind::Milliseconds => json!({ "type": "integer", "minimum": 0 }),
+        OptionKind::Image => json!({ "type": "integer" }),
         OptionKind::Link => json!({ "type": "string", "format": "uri" }),
         OptionKind::Text(_) | OptionKind::OneOf(_) | OptionKind::Language | OptionKind::Subreddit => {
             json!({ "type": "string" })

@@ -2,12 +2,14 @@
 
 use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
-use crier_platforms::images;
-use crier_platforms::text::{ContentProblem, TextMeasurements, check_measured};
+use crier_platforms::text::{ContentProblem, MediaCount, TextMeasurements, check_measured};
+use crier_platforms::video_checks::{PostVideoRules, VideoFacts};
+use crier_platforms::{images, options};
+use serde_json::{Map, Value};
 
 use super::LookupContext;
 
-/// The result of checking the text and the images of a part of a target.
+/// The result of checking the text, the images and the videos of a part of a target.
 pub(super) struct CheckedPart {
     pub length: u32,
     pub limit: Option<u32>,
@@ -15,24 +17,79 @@ pub(super) struct CheckedPart {
     pub warnings: Vec<ContentProblem>,
 }
 
-impl CheckedPart {
-    pub fn of(descriptor: &Descriptor, text: &TextMeasurements, media: &[i64], lookup: &LookupContext) -> Self {
-        let found = check_measured(descriptor, text, media.len());
-        let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
-        // Images beyond the platform's maximum are already reported.
-        let checked_media = media.iter().take(descriptor.capabilities.media.max_images as usize);
-        let sizes: Vec<_> = checked_media.map(|id| lookup.assets.get(id).map(size)).collect();
-        let shapes = images::check_shapes(descriptor, &sizes);
-        let types: Vec<_> = media.iter().filter_map(|id| lookup.assets.get(id)?.mime_type.image()).collect();
-        let gif = images::check_gif_alone(descriptor, &types);
-        let unreachable = lookup.private_url.as_deref().filter(|_| !media.is_empty());
-        let unreachable = unreachable.and_then(|url| images::check_reachable(descriptor, url));
-        let alt_texts: Vec<_> = media.iter().map(|id| lookup.assets.get(id)?.alt_text.as_deref()).collect();
-        Self {
-            length: found.length,
-            limit: found.limit,
-            problems: found.problems.into_iter().chain(shapes).chain(gif).chain(unreachable).collect(),
-            warnings: images::alt_text_warnings(descriptor, &alt_texts),
+/// The media of a part.
+struct PartMedia<'a> {
+    /// In their order; `None` if it does not exist, which is reported elsewhere.
+    images: Vec<Option<&'a Asset>>,
+    videos: Vec<VideoFacts<'a>>,
+}
+
+impl<'a> PartMedia<'a> {
+    fn of(media: &[i64], lookup: &'a LookupContext) -> Self {
+        let (mut images, mut videos) = (Vec::new(), Vec::new());
+        for asset in media.iter().map(|id| lookup.assets.get(id)) {
+            match asset.and_then(VideoFacts::of) {
+                Some(video) => videos.push(video),
+                None => images.push(asset),
+            }
         }
+        Self { images, videos }
     }
+
+    fn count(&self) -> MediaCount {
+        MediaCount { images: self.images.len(), videos: self.videos.len() }
+    }
+}
+
+impl CheckedPart {
+    pub fn of(
+        descriptor: &Descriptor,
+        text: &TextMeasurements,
+        media: &[i64],
+        options: &Map<String, Value>,
+        lookup: &LookupContext,
+    ) -> Self {
+        let media = PartMedia::of(media, lookup);
+        let found = check_measured(descriptor, text, media.count());
+        let limits = lookup.video_limits.get(&descriptor.platform).copied().unwrap_or_default();
+        let format = options::video_format(descriptor.platform, options);
+        let video_rules = PostVideoRules::new(descriptor, limits, format);
+        let mut problems = found.problems;
+        problems.extend(check_images(descriptor, &media.images));
+        problems.extend(video_rules.check(&media.videos, media.images.len()));
+        problems.extend(check_reachable(descriptor, &video_rules, media.count(), lookup));
+        let alt_texts: Vec<_> = media.images.iter().map(|asset| asset.and_then(|a| a.alt_text.as_deref())).collect();
+        let mut warnings = images::alt_text_warnings(descriptor, &alt_texts);
+        warnings.extend(video_rules.warnings(&media.videos, !text.is_empty()));
+        Self { length: found.length, limit: found.limit, problems, warnings }
+    }
+}
+
+fn check_images(descriptor: &Descriptor, images: &[Option<&Asset>]) -> Vec<ContentProblem> {
+    let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
+    // Images beyond the platform's maximum are already reported.
+    let checked = images.iter().take(descriptor.capabilities.media.max_images as usize);
+    let sizes: Vec<_> = checked.map(|asset| asset.map(size)).collect();
+    let types: Vec<_> = images.iter().filter_map(|asset| (*asset)?.mime_type.image()).collect();
+    let mut problems = images::check_shapes(descriptor, &sizes);
+    problems.extend(images::check_gif_alone(descriptor, &types));
+    problems
+}
+
+/// Returns the problem of a platform that cannot download the images or the videos.
+fn check_reachable(
+    descriptor: &Descriptor,
+    video_rules: &PostVideoRules<'_>,
+    media: MediaCount,
+    lookup: &LookupContext,
+) -> Option<ContentProblem> {
+    let url = lookup.private_url.as_deref()?;
+    let files = if media.images > 0 && descriptor.capabilities.media.downloaded {
+        "images"
+    } else if media.videos > 0 && video_rules.is_downloaded() {
+        "videos"
+    } else {
+        return None;
+    };
+    Some(images::unreachable(descriptor, files, url))
 }

@@ -125,6 +125,7 @@ proptest! {
         let lookup = LookupContext {
             accounts: (1..=MAX_ACCOUNTS as i64).filter(|_| connected).map(|id| (id, account(id))).collect(),
             assets: HashMap::new(),
+            video_limits: HashMap::new(),
             now: now(),
             private_url: None,
         };

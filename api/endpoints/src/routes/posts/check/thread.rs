@@ -3,7 +3,7 @@
 use crier_domain::account::AccountSummary;
 use crier_domain::platform::{Capabilities, CommentRules, Descriptor, MediaRules, TextRules};
 use crier_platforms::options;
-use crier_platforms::text;
+use crier_platforms::text::{self, MediaCount};
 
 use super::super::edit::{DesiredPost, DesiredTarget};
 use super::lengths::{SharedText, TextLengthCache};
@@ -64,7 +64,7 @@ impl Subject<'_> {
             let shared = (!is_own).then_some(SharedText::Part(n));
             let measured = measures.measure(self.descriptor, shared, &part.content);
             let measured = measured.with_warning(self.descriptor, self.content_warning());
-            let found = CheckedPart::of(self.descriptor, &measured, &part.media, self.lookup);
+            let found = CheckedPart::of(self.descriptor, &measured, &part.media, &own.options, self.lookup);
             checked.parts.push(PartLength { position, length: found.length, limit: found.limit });
             let path = |field: &str| self.target.path(is_own, &format!("thread.{n}.{field}"));
             let of = format!(", part {position}");
@@ -101,7 +101,7 @@ impl Subject<'_> {
         let shared = (!is_own).then_some(SharedText::Comment);
         let measured = measures.measure(&descriptor, shared, &comment.content);
         let measured = measured.with_warning(&descriptor, self.content_warning());
-        let found = text::check_measured(&descriptor, &measured, 0);
+        let found = text::check_measured(&descriptor, &measured, MediaCount::NONE);
         let problem = |p: text::ContentProblem| {
             self.problem(path("first_comment.content"), p.code, ", first comment", &p.message)
         };

@@ -6,13 +6,13 @@ use super::{MAX_CONTENT_CHARS, MAX_MEDIA};
 use crate::fields::Fields;
 use crate::request::Request;
 
-/// A part of a thread. Text or an image is required.
+/// A part of a thread. Text, an image or a video is required.
 #[derive(Clone, Debug, Default, Request)]
 #[request(name = "ThreadPart", check = check_part)]
 pub struct ThreadPartRequest {
     #[field(text(0..=MAX_CONTENT_CHARS), example = "We open at 7 o'clock.")]
     pub content: Option<String>,
-    /// The ids of the images of this part.
+    /// The ids of the images and videos of this part.
     #[field(ids(MAX_MEDIA))]
     pub media: Option<Vec<i64>>,
 }
@@ -33,7 +33,7 @@ fn check_part(part: &ThreadPartRequest, fields: &Fields<'_>) {
     let has_image = part.media.as_ref().is_some_and(|media| !media.is_empty());
     let is_reported = |field: &str| fields.problems.has(&fields.path(field));
     if !has_text && !has_image && !is_reported("content") && !is_reported("media") {
-        fields.problem("content", "Add text or at least one image.");
+        fields.problem("content", "Add text, an image or a video.");
     }
 }
 
