@@ -36,7 +36,8 @@ const SLOWEST: u64 = 64 * 1024;
 /// Reads the bytes of a stored file.
 #[async_trait]
 pub trait FileBytes: Send + Sync {
-    /// Streams a range, which is within the file.
+    /// Streams a range, which is within the file. The error of a file that does not exist is
+    /// [`std::io::ErrorKind::NotFound`].
     async fn read(&self, range: Range<u64>) -> std::io::Result<ByteStream>;
 }
 
@@ -105,6 +106,9 @@ impl Video {
     /// Returns a range of the bytes as the body of a request. Only a chunk at a time is in memory.
     pub async fn part(&self, range: Range<u64>) -> Result<Body, CallError> {
         let stream = self.file.read(range).await.map_err(|error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                return CallError::Permanent(deleted(self.id));
+            }
             tracing::warn!(%error, media = self.id, "failed to read a video");
             let message = "A video of the post cannot be loaded: the file storage does not respond.";
             CallError::Transient(Failure::of(Category::Media, message))
@@ -126,6 +130,12 @@ impl Video {
             CallError::Transient(Failure::of(Category::Internal, "A video was not uploaded before its post."))
         })
     }
+}
+
+fn deleted(id: i64) -> Failure {
+    let message =
+        format!("Media asset {id} is no longer in the media library. Choose another one, then publish the post again.");
+    Failure::with_code(Category::InvalidContent, "media_deleted", message)
 }
 
 /// Returns the time that the transfer of a number of bytes may take, in addition to that of a request.

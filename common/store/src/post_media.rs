@@ -70,7 +70,7 @@ pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
-/// Returns the platform's ids of the images that were uploaded for a target, by asset id.
+/// Returns the platform's ids of the images and videos that were uploaded for a target, by asset id.
 pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT uploads FROM post_targets WHERE id = $1";
     let found: Option<Option<Json<Map<String, Value>>>> =
@@ -78,19 +78,20 @@ pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Valu
     Ok(found.flatten().map(|Json(uploads)| uploads).unwrap_or_default())
 }
 
-/// Stores the platform's ids of uploaded images.
+/// Stores the platform's ids of uploaded images and videos.
 pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Value>) -> Result<()> {
     execute!(tx, "UPDATE post_targets SET uploads = $2 WHERE id = $1", target_id, Json(uploads))?;
     Ok(())
 }
 
-/// Returns the progress of the uploads of a target's videos, by asset id: what the connector returned last.
+/// Returns the progress of the uploads of a target's videos: what the connector returned last, by asset id, and the time
+/// at which the worker began.
 pub async fn video_uploads(conn: &mut Conn, cipher: &Cipher, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT video_uploads FROM post_targets WHERE id = $1";
     let found: Option<Option<String>> = run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_optional(c))?;
     let Some(sealed) = found.flatten() else { return Ok(Map::new()) };
     // Without the key, the uploads begin again.
-    Ok(link::open(cipher, &VIDEO_UPLOADS, &sealed).unwrap_or_default())
+    Ok(link::open_stored(cipher, &VIDEO_UPLOADS, &sealed).unwrap_or_default())
 }
 
 /// Stores the progress of the uploads of a target's videos.

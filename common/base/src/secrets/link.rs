@@ -26,8 +26,19 @@ pub fn seal(cipher: &Cipher, location: &SecretLocation<'_>, value: &impl Seriali
 
 /// Returns the value in a token.
 pub fn open<T: DeserializeOwned>(cipher: &Cipher, location: &SecretLocation<'_>, token: &str) -> Result<T, LinkError> {
-    let sealed = Some(token).filter(|token| token.len() <= MAX_TOKEN);
-    let sealed = sealed.and_then(|token| URL_SAFE_NO_PAD.decode(token).ok()).ok_or(LinkError::Invalid)?;
+    if token.len() > MAX_TOKEN {
+        return Err(LinkError::Invalid);
+    }
+    open_stored(cipher, location, token)
+}
+
+/// Returns the value in a token of any length. The token is not from a request: this installation stored it.
+pub fn open_stored<T: DeserializeOwned>(
+    cipher: &Cipher,
+    location: &SecretLocation<'_>,
+    token: &str,
+) -> Result<T, LinkError> {
+    let sealed = URL_SAFE_NO_PAD.decode(token).map_err(|_| LinkError::Invalid)?;
     let plain = cipher.open(location, &sealed).map_err(|_| LinkError::Invalid)?;
     serde_json::from_slice(&plain).map_err(|_| LinkError::Invalid)
 }

@@ -115,8 +115,10 @@ impl PublishComment {
             subject: subject_of(&target, &comment),
             action: ACTION,
             session,
-            parts: vec![OutgoingPart { post: outgoing, assets: Vec::new(), card: None, card_image: None }],
+            parts: vec![OutgoingPart { post: outgoing, assets: Vec::new(), cover: None, card: None, card_image: None }],
             memory: None,
+            transfer_time: TimeDelta::zero(),
+            videos_began_at: None,
             has_open_call,
             skip_reason,
         };

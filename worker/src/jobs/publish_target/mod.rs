@@ -58,7 +58,8 @@ impl PublishTarget {
     async fn publish_target(&self, run: &Run) -> Step<PublishRunResult> {
         let mut p = self.prepare(run).await?;
         let ending = self.publisher.run(run, &mut p.call).await?;
-        Ok(PublishRunResult::of(p, ending, self.publisher.timeout))
+        let timeout = self.publisher.call_duration(&p.call);
+        Ok(PublishRunResult::of(p, ending, timeout))
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::ClaimedJob;
@@ -12,7 +12,7 @@ use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_platforms::link_card::{self, CardRequest};
-use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo};
+use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo, Video};
 use crier_store::jobs::holds;
 use crier_store::targets::{self, RunTarget, StartingCall};
 use crier_store::{Batcher, StoreError, Tx, accounts, media, post_media, posts};
@@ -21,8 +21,9 @@ use serde_json::{Map, Value};
 
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
+use super::super::publisher::videos::{VideoProgress, VideoSource};
 use super::super::publisher::{
-    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images,
+    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images, videos,
 };
 use super::run_result::{PublishRunResult, TargetResult};
 use super::{ACTION, Prepared, PublishTarget, Step, Stop};
@@ -34,6 +35,9 @@ use crate::jobs::account_session::{AccountSession, disconnected, expired};
 const MAX_BATCH: usize = 32;
 /// The maximum number of concurrent transactions.
 const CONCURRENCY: usize = 2;
+/// The options with the cover of a video: an image of the media library, and the time of the picture in the video.
+const COVER_OPTION: &str = "cover_media_id";
+const COVER_AT_OPTION: &str = "cover_at_ms";
 
 /// An account, its credentials and its connector.
 type AccountAccess = (SocialAccount, SecretString, Arc<dyn Connector>);
@@ -67,8 +71,8 @@ struct Starts {
 /// A run that may make its call.
 struct Ready {
     prepared: Prepared,
-    /// Whether the call begins now. Otherwise images must be uploaded or a link card made first, or an earlier call is
-    /// open.
+    /// Whether the call begins now. Otherwise images or videos must be uploaded or a link card made first, or an earlier
+    /// call is open.
     is_marked: bool,
 }
 
@@ -207,10 +211,12 @@ impl Preparation {
             let result = TargetResult::without_call(target, outcome, self.publisher.store.now());
             return Err(Stop::Ended(result.into()));
         }
-        let (assets, skip_reason) = match load_assets(tx, post.brand_id, &texts).await? {
-            Ok(assets) => (assets, missed),
-            Err(deleted) => (vec![Vec::new(); texts.len()], missed.or(Some(deleted))),
+        let (media, deleted) = match load_media(tx, post.brand_id, &texts).await? {
+            Ok(media) => (media, None),
+            Err(deleted) => (texts.iter().map(|_| PartMedia::default()).collect(), Some(deleted)),
         };
+        let is_complete = deleted.is_none();
+        let skip_reason = missed.or(deleted);
         let skip_reason = skip_reason.or_else(|| unknown_parent(&target));
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
             Ok(access) => access,
@@ -224,32 +230,57 @@ impl Preparation {
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.publisher.store, account, &secrets, connector, self.publisher.timeout);
-        let parts = self.build_parts(tx, post, &target, &session, texts.into_iter().zip(assets).collect()).await?;
-        // The call begins now only if no images must be uploaded and no page must be read first.
-        let (connector, transfer) = (&session.connector, session.connector.image_transfer());
+        let BuiltParts { parts, videos_began_at } =
+            self.build_parts(tx, post, &target, &session, texts.into_iter().zip(media).collect()).await?;
+        // The call begins now only if no images or videos must be uploaded and no page must be read first.
+        let connector = &session.connector;
+        let (transfer, video_transfer) = (connector.image_transfer(), connector.video_transfer());
         let is_ready = |part: &OutgoingPart| {
-            part.card.is_none() && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
+            part.card.is_none()
+                && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
+                && !part.post.videos.iter().any(|video| videos::needs_preparation(video_transfer, video))
+        };
+        let transfer_time = match is_complete {
+            true => videos::time_of_call(video_transfer, &parts),
+            false => videos::time_of_call_without_media(video_transfer),
         };
         let begins = !connector.has_stages() && parts.iter().all(is_ready);
         let mut subject = subject_of(&target);
         let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;
-        let call = PublishCall { subject, action: ACTION, session, parts, memory: None, has_open_call, skip_reason };
+        let call = PublishCall {
+            subject,
+            action: ACTION,
+            session,
+            parts,
+            memory: None,
+            transfer_time,
+            videos_began_at,
+            has_open_call,
+            skip_reason,
+        };
         let started_at = self.publisher.store.now();
         Ok(Ready { prepared: Prepared { target, started_at, call }, is_marked })
     }
 
-    /// Returns the posts of the call with their images, with the target's marker if it has one, otherwise with a new
-    /// one.
+    /// Returns the posts of the call with their images and videos, with the target's marker if it has one, otherwise with
+    /// a new one.
     async fn build_parts(
         &self,
         tx: &mut Tx,
         post: &Post,
         target: &Target,
         session: &AccountSession,
-        texts: Vec<(PartText<'_>, Vec<Asset>)>,
-    ) -> Step<Vec<OutgoingPart>> {
-        let has_images = texts.iter().any(|(_, assets)| !assets.is_empty());
-        let uploads = if has_images { post_media::uploads(tx, target.id).await? } else { Map::new() };
+        texts: Vec<(PartText<'_>, PartMedia)>,
+    ) -> Step<BuiltParts> {
+        let has_media = texts.iter().any(|(_, media)| !media.assets.is_empty());
+        let uploads = if has_media { post_media::uploads(tx, target.id).await? } else { Map::new() };
+        let progress = match texts.iter().any(|(_, media)| media.has_video()) {
+            true => {
+                let stored = post_media::video_uploads(tx, self.publisher.store.cipher(), target.id).await?;
+                VideoProgress::parse(stored, tx.now)
+            }
+            false => VideoProgress::default(),
+        };
         let marker = target.marker.clone().unwrap_or_else(|| {
             let (random, reply) = (crier_base::random::u64(), reply_to(target).map(|reply| reply.kind));
             let seed = MarkerSeed { target_id: target.id, at: tx.now, random, reply, parts: texts.len() };
@@ -257,17 +288,23 @@ impl Preparation {
         });
         let descriptor = session.descriptor();
         let mut parts = Vec::with_capacity(texts.len());
-        for (text, assets) in texts {
+        for (text, PartMedia { assets, cover }) in texts {
             let options = options_of(target, text.position);
             let card = CardRequest::of(session.account.platform, &text.content, !assets.is_empty(), &options);
             let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
             let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
+            let mut videos = self.videos(&assets, &descriptor, &uploads, &progress);
+            if let Some(first) = videos.first_mut().filter(|_| text.position == 0) {
+                first.cover = self.images(cover.as_slice(), &descriptor, &Map::new())?.pop();
+                first.cover_at_ms = options.get(COVER_AT_OPTION).and_then(Value::as_u64);
+            }
+            let assets: Vec<Asset> = assets.into_iter().filter(|asset| asset.mime_type.image().is_some()).collect();
             let post = OutgoingPost {
                 target_id: target.id,
                 reply_to: reply_to(target),
                 text: text.content.into_owned(),
                 images: self.images(&assets, &descriptor, &uploads)?,
-                videos: Vec::new(),
+                videos,
                 card: None,
                 options,
                 marker: marker.clone(),
@@ -275,42 +312,76 @@ impl Preparation {
                 has_earlier_attempt: target.marker.is_some(),
                 called_at: adopt::call_time(target.call_started_at, tx.now),
             };
-            parts.push(OutgoingPart { post, assets, card, card_image });
+            parts.push(OutgoingPart { post, assets, cover, card, card_image });
         }
-        Ok(parts)
+        Ok(BuiltParts { parts, videos_began_at: progress.began_at })
     }
 }
 
-/// The text and the images of a part of a thread, or of the whole post if it has no thread.
+/// The posts of a call.
+struct BuiltParts {
+    parts: Vec<OutgoingPart>,
+    /// The time of the first step of the video that is being handed over.
+    videos_began_at: Option<DateTime<Utc>>,
+}
+
+/// The text and the media of a part of a thread, or of the whole post if it has no thread.
 struct PartText<'a> {
     /// 0 for the post itself.
     position: usize,
     content: Cow<'a, str>,
     media: &'a [i64],
+    /// The cover of its first video.
+    cover: Option<i64>,
+}
+
+/// The images and videos of a part, and the cover of its first video.
+#[derive(Default)]
+struct PartMedia {
+    assets: Vec<Asset>,
+    cover: Option<Asset>,
+}
+
+impl PartMedia {
+    fn has_video(&self) -> bool {
+        self.assets.iter().any(|asset| asset.video.is_some())
+    }
 }
 
 /// Returns what the next call publishes: the next part, or all parts if the platform publishes them `at_once`.
 fn next_texts<'a>(post: &'a Post, target: &'a Target, at_once: bool) -> Vec<PartText<'a>> {
     let media = target.media.as_deref().unwrap_or(&post.media);
-    let own = PartText { position: 0, content: target.text(post).into(), media };
+    // A cover that a user chose belongs to the post itself.
+    let cover = target.options.get(COVER_OPTION).and_then(Value::as_i64);
+    let own = PartText { position: 0, content: target.text(post).into(), media, cover };
     let following = target.thread(post).iter().zip(1..);
     let following = following.map(|(part, position)| {
         let content = Cow::Borrowed(part.content.as_str());
-        PartText { position, content, media: &part.media }
+        PartText { position, content, media: &part.media, cover: None }
     });
     let rest = std::iter::once(own).chain(following).skip(target.published_parts.len());
     rest.take(if at_once { usize::MAX } else { 1 }).collect()
 }
 
-/// Returns the images of each part. Fails if one was deleted.
-async fn load_assets(
+/// Returns the images, videos and covers of each part. Fails if one was deleted.
+async fn load_media(
     tx: &mut Tx,
     brand_id: i64,
     texts: &[PartText<'_>],
-) -> Result<Result<Vec<Vec<Asset>>, Failure>, StoreError> {
-    let ids: Vec<i64> = texts.iter().flat_map(|text| text.media).copied().collect();
+) -> Result<Result<Vec<PartMedia>, Failure>, StoreError> {
+    let ids: Vec<i64> = texts.iter().flat_map(|text| text.media.iter().copied().chain(text.cover)).collect();
     let found = media::find_many(tx, brand_id, &ids).await?;
-    Ok(texts.iter().map(|text| images::in_order(&found, text.media)).collect())
+    Ok(texts.iter().map(|text| text.select_media(&found)).collect())
+}
+
+impl PartText<'_> {
+    fn select_media(&self, found: &[Asset]) -> Result<PartMedia, Failure> {
+        let media = PartMedia { assets: images::in_order(found, self.media)?, cover: None };
+        // Without a video, the cover is not used.
+        let cover = self.cover.filter(|_| media.has_video());
+        let cover = images::in_order(found, cover.as_slice())?.pop();
+        Ok(PartMedia { cover, ..media })
+    }
 }
 
 /// Returns what the next part replies to. `None` for the post itself.
@@ -444,6 +515,18 @@ impl Preparation {
             false => Ok(self.publisher.library.url(&asset.key)),
         };
         assets.iter().map(|asset| Ok(images::image(asset, url(asset)?, uploads, rules))).collect()
+    }
+
+    /// Returns the videos without their covers.
+    fn videos(
+        &self,
+        assets: &[Asset],
+        descriptor: &Descriptor,
+        uploads: &Map<String, Value>,
+        progress: &VideoProgress,
+    ) -> Vec<Video> {
+        let (library, rules) = (&self.publisher.library, &descriptor.capabilities.media);
+        VideoSource { library, rules, uploads, progress }.videos(assets)
     }
 
     /// Stores the start of the run, and the start of the call if it `begins` now. Returns whether the call begins.

@@ -55,7 +55,7 @@ impl Publisher {
             // The earlier call may still be in progress, and its deadline is unknown.
             return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
         }
-        let deadline = p.subject.call_started_at.map(|began| self.call_deadline(began));
+        let deadline = p.subject.call_started_at.map(|began| began + self.call_duration(p));
         if let Some(deadline) = deadline.filter(|deadline| self.store.now() < *deadline) {
             let message = "Waiting until the earlier call to the platform must have ended.";
             let failure = Failure::of(Category::Network, message);
@@ -123,7 +123,7 @@ impl Publisher {
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
                 Err(CallError::UploadsMissing(_)) if !uploaded_again => {
                     uploaded_again = true;
-                    self.upload_images_again(run, p).await?;
+                    self.upload_again(run, p).await?;
                 }
                 Err(CallError::Accepted { post, .. }) => {
                     p.set_marker(&post.marker);
@@ -142,8 +142,8 @@ impl Publisher {
     /// frozen before the call must not call any more.
     async fn call(&self, run: &Run, p: &PublishCall) -> Result<Vec<Published>, CallError> {
         let now = self.store.now();
-        let remaining =
-            (self.call_deadline(p.subject.call_started_at.unwrap_or(now)) - now).to_std().unwrap_or_default();
+        let deadline = p.subject.call_started_at.unwrap_or(now) + self.call_duration(p);
+        let remaining = (deadline - now).to_std().unwrap_or_default();
         if remaining.is_zero() {
             return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }

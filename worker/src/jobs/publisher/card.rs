@@ -69,6 +69,10 @@ impl Publisher {
         let cards = self.cards.of_workspace(p.session.account.workspace_id);
         let page = if request.needs_page() { cards.page(&request.url).await } else { None };
         let card = request.card(page.as_ref())?;
+        if p.memory.is_some() {
+            // A run that holds memory must not wait for more.
+            return Some((card, None));
+        }
         let image = match request.media_id {
             Some(_) => match &p.parts[part].card_image {
                 Some(asset) => self.library_image(p, asset).await,

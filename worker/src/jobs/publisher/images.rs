@@ -1,10 +1,12 @@
-//! The images of a post: selecting them, converting them for the platform, and uploading them before the call.
+//! The images of a post: selecting them, converting them for the platform, and uploading them before the call. Also the
+//! covers of videos.
 //!
 //! The platform's name of an image is stored before the next image is uploaded, so that a retry, or another worker,
 //! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
-//! One image at a time is in memory, or all images of a post if they are part of the publish call, always within the
-//! library's memory budget. A run acquires all its memory in one step, which prevents deadlocks.
+//! One image at a time is in memory, or all images of a post if they are part of the publish call, and the covers of its
+//! videos, always within the library's memory budget. A run acquires all its memory in one step, which prevents
+//! deadlocks.
 
 use std::time::Duration;
 
@@ -15,24 +17,27 @@ use crier_media::images::FittedImage;
 use crier_media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
 use crier_platforms::text::cut::at_word;
 use crier_platforms::{CallError, Image, ImageTransfer, UploadedImage};
-use crier_store::post_media;
+use crier_store::{Result as StoreResult, Tx, post_media};
 use serde_json::{Map, Value};
 
 use super::super::account_session::unknown_to_transient;
+use super::videos::{needs_cover, progress};
 use super::{OutgoingPart, PublishCall, Publisher, Step, SubjectKind};
 use crate::engine::Run;
 
-/// Returns the images in the order of `ids`. Fails if one was deleted.
+/// Returns the images and videos in the order of `ids`. Fails if one was deleted.
 pub(in crate::jobs) fn in_order(found: &[Asset], ids: &[i64]) -> Result<Vec<Asset>, Failure> {
-    let find = |id: &i64| found.iter().find(|asset| asset.id == *id).cloned().ok_or_else(|| deleted(*id));
-    ids.iter().map(find).collect()
+    // A video without its properties, which every video has, is not published as something else.
+    let is_usable = |asset: &&Asset| asset.mime_type.video().is_some() == asset.video.is_some();
+    let find = |id: &i64| found.iter().find(|asset| asset.id == *id).filter(is_usable).cloned();
+    ids.iter().map(|id| find(id).ok_or_else(|| deleted(*id))).collect()
 }
 
 fn deleted(id: i64) -> Failure {
     Failure::with_code(
         Category::InvalidContent,
         "media_deleted",
-        format!("Image {id} is no longer in the media library. Choose another image, then publish the post again."),
+        format!("Media asset {id} is no longer in the media library. Choose another one, then publish the post again."),
     )
 }
 
@@ -48,14 +53,13 @@ pub(in crate::jobs) fn needs_bytes(transfer: ImageTransfer, image: &Image) -> bo
 /// Returns an image without its bytes, with the URL from which the platform may download it. Its alt text is cut to the
 /// platform's maximum length.
 pub(in crate::jobs) fn image(asset: &Asset, url: String, uploads: &Map<String, Value>, rules: &MediaRules) -> Image {
-    let max = rules.max_alt_text.map_or(usize::MAX, |max| max as usize);
     let uploaded = uploads.get(&asset.id.to_string());
     Image {
         id: asset.id,
         bytes: Default::default(),
         mime_type: asset.mime_type.to_string(),
         filename: asset.filename.clone(),
-        alt_text: asset.alt_text.as_deref().map(|alt| at_word(alt, max).into_owned()),
+        alt_text: alt_text(asset, rules),
         width: asset.width.unsigned_abs(),
         height: asset.height.unsigned_abs(),
         url,
@@ -63,23 +67,35 @@ pub(in crate::jobs) fn image(asset: &Asset, url: String, uploads: &Map<String, V
     }
 }
 
+/// Returns the alt text of an asset, cut to the platform's maximum length.
+pub(super) fn alt_text(asset: &Asset, rules: &MediaRules) -> Option<String> {
+    let max = rules.max_alt_text.map_or(usize::MAX, |max| max as usize);
+    asset.alt_text.as_deref().map(|alt| at_word(alt, max).into_owned())
+}
+
 impl Publisher {
-    /// Transfers the images in the way that the platform requires.
+    /// Transfers the images in the way that the platform requires, and loads those that are part of a later call.
     pub(super) async fn prepare_images(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
-        match p.session.connector.image_transfer() {
-            ImageTransfer::Uploaded => self.upload_all(run, p).await,
-            ImageTransfer::Inline => self.load_all(p).await,
-            ImageTransfer::Fetched => Ok(()),
+        if p.session.connector.image_transfer() == ImageTransfer::Uploaded {
+            self.upload_all(run, p).await?;
         }
+        self.load_all(p).await
     }
 
-    /// Transfers the images again, also that of the link card, after the platform reported that the uploads no longer
-    /// exist.
-    pub(super) async fn upload_images_again(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
-        let images = p.parts.iter_mut().flat_map(|part| &mut part.post.images);
-        images.for_each(|image| image.uploaded = None);
+    /// Transfers the images and videos again, also the image of the link card, after the platform reported that the
+    /// uploads no longer exist.
+    pub(super) async fn upload_again(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        for part in &mut p.parts {
+            part.post.images.iter_mut().for_each(|image| image.uploaded = None);
+            for video in &mut part.post.videos {
+                video.uploaded = None;
+                video.upload.clear();
+            }
+        }
+        p.videos_began_at = None;
         self.store_uploads(run, p).await?;
         self.prepare_images(run, p).await?;
+        self.send_videos(run, p).await?;
         self.prepare_cards(run, p).await
     }
 
@@ -90,7 +106,7 @@ impl Publisher {
             }
             let memory = estimate_conversion_bytes(asset_at(p, place), &rules_of(p));
             let mut permit = self.library.budget().share(memory).await;
-            let image = self.load(p, place).await?;
+            let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
             permit.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
             image_at_mut(p, place).uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
@@ -137,46 +153,70 @@ impl Publisher {
         }
     }
 
-    /// Stores the platform's names of the images.
-    async fn store_uploads(&self, run: &Run, p: &PublishCall) -> Step<()> {
+    /// Stores the platform's names of the images and videos, and the progress of videos.
+    pub(super) async fn store_uploads(&self, run: &Run, p: &PublishCall) -> Step<()> {
         if p.subject.kind == SubjectKind::FirstComment {
             return Ok(());
         }
-        let named = p.parts.iter().flat_map(|part| &part.post.images).filter_map(|image| {
-            let uploaded = image.uploaded.as_ref()?;
-            Some((image.id.to_string(), uploaded.name.clone()))
-        });
         let mut tx = self.begin_held(run).await?;
-        post_media::set_uploads(&mut tx, p.subject.target_id, &named.collect()).await?;
+        self.write_uploads(&mut tx, p).await?;
         Ok(tx.commit().await?)
     }
 
-    /// Loads the bytes of all images. Their memory permit is held until the run ends.
+    /// Does what [`Publisher::store_uploads`] does, in the caller's transaction.
+    pub(super) async fn write_uploads(&self, tx: &mut Tx, p: &PublishCall) -> StoreResult<()> {
+        let images = p.parts.iter().flat_map(|part| &part.post.images);
+        let images = images.filter_map(|image| Some((image.id, image.uploaded.as_ref()?.name.clone())));
+        let videos = p.parts.iter().flat_map(|part| &part.post.videos);
+        let videos = videos.filter_map(|video| Some((video.id, video.uploaded.clone()?)));
+        let named: Map<String, Value> = images.chain(videos).map(|(id, name)| (id.to_string(), name)).collect();
+        post_media::set_uploads(tx, p.subject.target_id, &named).await?;
+        if p.parts.iter().any(|part| !part.post.videos.is_empty()) {
+            post_media::set_video_uploads(tx, self.store.cipher(), p.subject.target_id, &progress(p)).await?;
+        }
+        Ok(())
+    }
+
+    /// Loads the bytes of all images that are part of the call, and of covers. Their memory permit is held until the run
+    /// ends.
     async fn load_all(&self, p: &mut PublishCall) -> Step<()> {
-        let rules = rules_of(p);
-        let assets = || p.parts.iter().flat_map(|part| &part.assets);
-        let output: u64 = assets().map(|asset| estimate_output_bytes(asset, &rules)).sum();
-        let conversion = assets().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
+        let (rules, images, covers) = (rules_of(p), unloaded_places(p), unloaded_covers(p));
+        let covers_of = |part: &usize| p.parts[*part].cover.as_ref();
+        let assets: Vec<&Asset> =
+            images.iter().map(|place| asset_at(p, *place)).chain(covers.iter().filter_map(covers_of)).collect();
+        let output: u64 = assets.iter().map(|asset| estimate_output_bytes(asset, &rules)).sum();
+        let conversion = assets.iter().map(|asset| estimate_conversion_bytes(asset, &rules)).max().unwrap_or_default();
         if conversion == 0 {
             return Ok(());
         }
         let mut permit = self.library.budget().share(output + conversion).await;
-        for place in places(p) {
-            *image_at_mut(p, place) = self.load(p, place).await?;
+        let mut loaded = 0;
+        for place in images {
+            let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
+            loaded += image.bytes.len() as u64;
+            *image_at_mut(p, place) = image;
         }
-        permit.shrink_to(places(p).into_iter().map(|place| image_at(p, place).bytes.len() as u64).sum());
+        for part in covers {
+            let cover = p.parts[part].cover.as_ref().zip(cover_of(&p.parts[part]));
+            let Some((asset, image)) = cover else { continue };
+            let image = self.load(p, asset, image).await?;
+            loaded += image.bytes.len() as u64;
+            if let Some(video) = p.parts[part].post.videos.first_mut() {
+                video.cover = Some(image);
+            }
+        }
+        permit.shrink_to(loaded);
         p.memory = Some(permit);
         Ok(())
     }
 
     /// Returns an image with its bytes, converted for the platform.
-    async fn load(&self, p: &PublishCall, place: Place) -> Step<Image> {
-        let asset = asset_at(p, place);
+    async fn load(&self, p: &PublishCall, asset: &Asset, image: &Image) -> Step<Image> {
         let Some(kind) = asset.mime_type.image() else {
             return Err(self.fail(p, CallError::Permanent(deleted(asset.id))));
         };
         let error = match self.library.render(&asset.key, kind, &rules_of(p)).await {
-            Ok(fitted) => return Ok(with_bytes(image_at(p, place), fitted)),
+            Ok(fitted) => return Ok(with_bytes(image, fitted)),
             Err(error) => error,
         };
         let transient = |category, message| CallError::Transient(Failure::of(category, message));
@@ -204,6 +244,24 @@ type Place = (usize, usize);
 fn places(p: &PublishCall) -> Vec<Place> {
     let of_part = |(part, outgoing): (usize, &OutgoingPart)| (0..outgoing.assets.len()).map(move |image| (part, image));
     p.parts.iter().enumerate().flat_map(of_part).collect()
+}
+
+/// Returns the places of the images that are part of the call and have no bytes yet.
+fn unloaded_places(p: &PublishCall) -> Vec<Place> {
+    let transfer = p.session.connector.image_transfer();
+    let is_unloaded = |place: &Place| transfer == ImageTransfer::Inline && needs_bytes(transfer, image_at(p, *place));
+    places(p).into_iter().filter(is_unloaded).collect()
+}
+
+/// Returns the parts whose first video has a cover without bytes.
+fn unloaded_covers(p: &PublishCall) -> Vec<usize> {
+    let transfer = p.session.connector.video_transfer();
+    let is_unloaded = |part: &usize| p.parts[*part].post.videos.first().is_some_and(|v| needs_cover(transfer, v));
+    (0..p.parts.len()).filter(is_unloaded).collect()
+}
+
+fn cover_of(part: &OutgoingPart) -> Option<&Image> {
+    part.post.videos.first()?.cover.as_ref()
 }
 
 fn asset_at(p: &PublishCall, (part, image): Place) -> &Asset {

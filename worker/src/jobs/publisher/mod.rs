@@ -6,8 +6,8 @@
 //! 1. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
 //!    platform first. If the post exists, it is published. If it does not exist, and the earlier call's deadline has
 //!    passed, calls again. If the platform cannot tell, the outcome is unknown and a user decides.
-//! 2. *Stage.* Loads and uploads images that the platform does not have yet, makes the link card (`card.rs`), and
-//!    creates other objects that the platform needs before the call (`stage.rs`).
+//! 2. *Stage.* Loads and uploads images and videos that the platform does not have yet (`images.rs`, `videos.rs`), makes
+//!    the link card (`card.rs`), and creates other objects that the platform needs before the call (`stage.rs`).
 //! 3. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries
 //!    the platform as after an unknown outcome.
 //!
@@ -41,6 +41,7 @@ mod card;
 mod daily_cap;
 pub(super) mod images;
 mod stage;
+pub(super) mod videos;
 
 pub(super) use daily_cap::check_daily_cap;
 
@@ -57,7 +58,8 @@ pub(super) struct Publisher {
     pub platforms: Arc<ConnectorRegistry>,
     pub library: Library,
     cards: CardReader,
-    /// The maximum duration of all requests of a call. A post that does not exist after that will not be published.
+    /// The maximum duration of all requests of a call, without the transfer of videos
+    /// ([`Publisher::call_duration`]).
     pub timeout: TimeDelta,
 }
 
@@ -68,8 +70,12 @@ pub(super) struct PublishCall {
     pub session: AccountSession,
     /// The posts that the call publishes: one, or all parts of a thread if the platform publishes them at once.
     pub parts: Vec<OutgoingPart>,
-    /// The permit for the memory of the images, if they are part of the call.
+    /// The permit for the memory of the images, if they are part of the call, and of the covers of videos.
     pub memory: Option<MemoryPermit>,
+    /// The time that the videos add to the deadline of the call.
+    pub transfer_time: TimeDelta,
+    /// The time of the first step of the video that is being handed over.
+    pub videos_began_at: Option<DateTime<Utc>>,
     /// Whether the outcome of an earlier call is unknown.
     pub has_open_call: bool,
     /// Why the post must not be published any more: the result of the run unless the earlier call succeeded.
@@ -79,8 +85,9 @@ pub(super) struct PublishCall {
 /// A post of a call.
 pub(super) struct OutgoingPart {
     pub post: OutgoingPost,
-    /// Its images in the media library.
+    /// Its images in the media library, and the cover of its first video.
     pub assets: Vec<Asset>,
+    pub cover: Option<Asset>,
     /// The link card to make, and its image if that is from the media library.
     pub card: Option<CardRequest>,
     pub card_image: Option<Asset>,
@@ -95,8 +102,8 @@ pub(super) struct Subject {
     pub platform: Platform,
     /// The number of attempts, including this run.
     pub attempts: i32,
-    /// The start of the current call, or of a call that an earlier run left open; `None` if images must be uploaded or
-    /// a link card made first.
+    /// The start of the current call, or of a call that an earlier run left open; `None` if images or videos must be
+    /// uploaded or a link card made first.
     pub call_started_at: Option<DateTime<Utc>>,
 }
 
@@ -150,6 +157,7 @@ impl Publisher {
         }
         if p.subject.call_started_at.is_none() {
             self.prepare_images(run, p).await?;
+            self.send_videos(run, p).await?;
             self.prepare_cards(run, p).await?;
             self.stage(run, p).await?;
             self.store_call_marker(run, p, true).await?;
@@ -207,9 +215,10 @@ impl Publisher {
         if rows::still_held(&mut tx, &run.job).await? { Ok(tx) } else { Err(RunError::lease_lost().into()) }
     }
 
-    /// Returns the deadline of a call that started at `began`, whatever its outcome.
-    fn call_deadline(&self, began: DateTime<Utc>) -> DateTime<Utc> {
-        began + self.timeout
+    /// Returns the maximum duration of a call, whatever its outcome. A post that does not exist after that will not be
+    /// published.
+    pub fn call_duration(&self, p: &PublishCall) -> TimeDelta {
+        self.timeout + p.transfer_time
     }
 }
 

@@ -14,7 +14,7 @@ use super::super::call_outcome::CallOutcome;
 use super::{Ending, PublishCall, Publisher, Step, Stop, published, stop};
 use crate::engine::Run;
 
-/// The maximum number of steps in one run: the images of the largest post, and the post.
+/// The maximum number of steps in one run: the images and videos of the largest post (20, on Threads), and the post.
 const MAX_STEPS: usize = 50;
 /// The maximum time for which a platform may process a post that it has accepted.
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);

@@ -1,0 +1,292 @@
+//! The videos of a post: selecting them, and handing them over to the platform before the call, step by step.
+//!
+//! The result of each step is stored before the next one, so that a retry, or another worker, continues where the last
+//! one stopped. A step publishes nothing, so its failure never leaves an unknown outcome. A step runs without a slot. If
+//! the platform is processing a video, or after [`MAX_STEPS`] or [`MAX_RUN`], the run is postponed, which uses no
+//! attempt. This ends when the platform has all videos, at the latest after [`MAX_WAIT`].
+//!
+//! A video is never in memory as a whole. Its cover is, within the library's memory budget (`images.rs`).
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::failure::{Category, Failure};
+use crier_domain::media::Asset;
+use crier_domain::platform::MediaRules;
+use crier_media::storage::{ByteRange, ObjectLookup};
+use crier_media::{Library, Storage};
+use crier_platforms::video::{ByteStream, FileBytes, transfer_time};
+use crier_platforms::{CallError, Video, VideoStep, VideoTransfer, VideoUpload};
+use crier_store::targets;
+use futures::{StreamExt, TryStreamExt};
+use serde_json::{Map, Value};
+
+use super::super::account_session::unknown_to_transient;
+use super::super::call_outcome::CallOutcome;
+use super::images::alt_text;
+use super::{Ending, OutgoingPart, PublishCall, Publisher, Step, Stop, stop};
+use crate::engine::Run;
+
+/// The maximum number of steps in one run.
+const MAX_STEPS: usize = 100;
+/// The maximum time for the steps of one run. In a longer run, an access token might expire twice, which counts as
+/// rejected credentials.
+const MAX_RUN: TimeDelta = TimeDelta::minutes(15);
+/// The maximum number of times that a run begins uploads again that the platform no longer knows.
+const MAX_RESTARTS: usize = 3;
+/// The maximum time from the first step of a video to its last one.
+const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
+/// The pause before the next steps, and the minimum one while the platform is processing.
+const MIN_PAUSE: TimeDelta = TimeDelta::seconds(1);
+/// The maximum number of bytes that a step sends.
+const MAX_STEP_BYTES: u64 = 64 << 20;
+/// The maximum time that videos add to the deadline of a call.
+const MAX_TRANSFER: Duration = Duration::from_hours(24);
+/// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the slowest rate.
+const UNKNOWN_TRANSFER: TimeDelta = TimeDelta::hours(5);
+/// The key of the time in the stored progress. All other keys are ids of assets.
+const BEGAN_AT: &str = "began_at";
+
+/// The progress of the uploads of a target's videos, as it was stored.
+#[derive(Default)]
+pub(in crate::jobs) struct VideoProgress {
+    /// What the connector returned last, by asset id.
+    uploads: Map<String, Value>,
+    /// The time of the first step of the video that is being handed over.
+    pub began_at: Option<DateTime<Utc>>,
+    /// Whether that time is too long ago. Then the video is handed over again: a user has retried the post.
+    is_stale: bool,
+}
+
+impl VideoProgress {
+    pub fn parse(mut stored: Map<String, Value>, now: DateTime<Utc>) -> Self {
+        let began_at: Option<DateTime<Utc>> = stored.remove(BEGAN_AT).and_then(|at| at.as_str()?.parse().ok());
+        let is_stale = began_at.is_some_and(|began_at| now - began_at > MAX_WAIT);
+        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), is_stale }
+    }
+
+    fn of(&self, key: &str, is_uploaded: bool) -> VideoUpload {
+        let found = self.uploads.get(key).and_then(Value::as_object).cloned();
+        found.filter(|_| is_uploaded || !self.is_stale).unwrap_or_default()
+    }
+}
+
+/// Returns the progress to store.
+pub(super) fn progress(p: &PublishCall) -> Map<String, Value> {
+    let videos = p.parts.iter().flat_map(|part| &part.post.videos).filter(|video| !video.upload.is_empty());
+    let uploads = videos.map(|video| (video.id.to_string(), Value::Object(video.upload.clone())));
+    let began_at = p.videos_began_at.map(|at| (BEGAN_AT.to_owned(), Value::from(at.to_rfc3339())));
+    uploads.chain(began_at).collect()
+}
+
+/// What the videos of a target have in common.
+pub(in crate::jobs) struct VideoSource<'a> {
+    pub library: &'a Library,
+    pub rules: &'a MediaRules,
+    /// The platform's references, by asset id.
+    pub uploads: &'a Map<String, Value>,
+    pub progress: &'a VideoProgress,
+}
+
+impl VideoSource<'_> {
+    /// Returns the videos among the images and videos of a part.
+    pub fn videos(&self, assets: &[Asset]) -> Vec<Video> {
+        assets.iter().enumerate().filter_map(|(position, asset)| self.video(asset, position)).collect()
+    }
+
+    fn video(&self, asset: &Asset, position: usize) -> Option<Video> {
+        let (mime_type, properties) = asset.mime_type.video().zip(asset.video.clone())?;
+        let key = asset.id.to_string();
+        let uploaded = self.uploads.get(&key).cloned();
+        let file = StoredVideo { storage: self.library.storage().clone(), key: asset.key.clone() };
+        Some(Video {
+            id: asset.id,
+            position,
+            mime_type,
+            filename: asset.filename.clone(),
+            alt_text: alt_text(asset, self.rules),
+            size: asset.size_bytes.unsigned_abs(),
+            width: asset.width.unsigned_abs(),
+            height: asset.height.unsigned_abs(),
+            properties,
+            url: self.library.url(&asset.key),
+            file: Arc::new(file),
+            cover: None,
+            cover_at_ms: None,
+            upload: self.progress.of(&key, uploaded.is_some()),
+            uploaded,
+        })
+    }
+}
+
+/// A video in the storage of the media library.
+struct StoredVideo {
+    storage: Storage,
+    key: String,
+}
+
+#[async_trait]
+impl FileBytes for StoredVideo {
+    async fn read(&self, range: Range<u64>) -> io::Result<ByteStream> {
+        let found = self.storage.get(&self.key, &ByteRange::Between(range.clone())).await;
+        match found.map_err(io::Error::other)? {
+            ObjectLookup::Found(object) if object.range == range => Ok(object.body.map_err(io::Error::other).boxed()),
+            ObjectLookup::Found(_) | ObjectLookup::OutOfRange { .. } => {
+                Err(io::Error::other("the file is shorter than its row says"))
+            }
+            ObjectLookup::Missing => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+/// Returns whether something must be done with the video before the call.
+pub(in crate::jobs) fn needs_preparation(transfer: VideoTransfer, video: &Video) -> bool {
+    transfer == VideoTransfer::Uploaded && video.uploaded.is_none() || needs_cover(transfer, video)
+}
+
+/// Returns whether the bytes of the cover must be loaded. Platforms that download videos also download their covers.
+pub(super) fn needs_cover(transfer: VideoTransfer, video: &Video) -> bool {
+    transfer != VideoTransfer::Fetched && video.cover.as_ref().is_some_and(|cover| cover.bytes.is_empty())
+}
+
+/// Returns the time that the videos add to the deadline of the call, which depends only on what is stored: another
+/// process must calculate the same. If a platform publishes a video with its last bytes, the call sends as many bytes
+/// as a step.
+pub(in crate::jobs) fn time_of_call(transfer: VideoTransfer, parts: &[OutgoingPart]) -> TimeDelta {
+    let videos = || parts.iter().flat_map(|part| &part.post.videos);
+    let bytes: u64 = match transfer {
+        VideoTransfer::Inline => videos().map(|video| video.size).sum(),
+        VideoTransfer::Uploaded => videos().map(|video| video.size.min(MAX_STEP_BYTES)).max().unwrap_or_default(),
+        VideoTransfer::Fetched => 0,
+    };
+    TimeDelta::from_std(transfer_time(bytes).min(MAX_TRANSFER)).unwrap_or(UNKNOWN_TRANSFER)
+}
+
+/// Returns what [`time_of_call`] returns, if an image or a video of the call was deleted.
+pub(in crate::jobs) fn time_of_call_without_media(transfer: VideoTransfer) -> TimeDelta {
+    match transfer {
+        VideoTransfer::Inline => UNKNOWN_TRANSFER,
+        VideoTransfer::Uploaded => TimeDelta::from_std(transfer_time(MAX_STEP_BYTES)).unwrap_or(UNKNOWN_TRANSFER),
+        VideoTransfer::Fetched => TimeDelta::zero(),
+    }
+}
+
+impl Publisher {
+    /// Hands the videos over to the platform. Stops while the platform is processing one.
+    pub(super) async fn send_videos(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        if p.session.connector.video_transfer() != VideoTransfer::Uploaded {
+            return Ok(());
+        }
+        let began = self.store.now();
+        let (mut steps, mut restarts) = (0, 0);
+        while let Some(video) = next_video(p).cloned() {
+            if steps == MAX_STEPS || self.store.now() - began > MAX_RUN {
+                return self.postpone_videos(run, p, MIN_PAUSE, "The video is being sent to the platform.").await;
+            }
+            steps += 1;
+            match self.next_step(run, p, &video).await? {
+                VideoStep::Next(upload) => {
+                    self.set_upload(p, video.id, upload);
+                    self.store_uploads(run, p).await?;
+                }
+                VideoStep::Pending(upload, pause) => {
+                    self.set_upload(p, video.id, upload);
+                    let name = p.session.connector.descriptor().name;
+                    return self.postpone_videos(run, p, pause, &format!("{name} is processing the video.")).await;
+                }
+                VideoStep::Ready(reference) => {
+                    same_videos(p, video.id).for_each(|same| same.uploaded = Some(reference.clone()));
+                    p.videos_began_at = None;
+                    self.store_uploads(run, p).await?;
+                }
+                VideoStep::Expired => {
+                    restarts += 1;
+                    same_videos(p, video.id).for_each(|same| same.upload.clear());
+                    self.store_uploads(run, p).await?;
+                    if restarts > MAX_RESTARTS {
+                        let message = "The platform lost the upload of a video several times.";
+                        let failure = Failure::of(Category::PlatformError, message);
+                        return Err(self.fail(p, CallError::Transient(failure)));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next step of a video. Refreshes an expired access token once.
+    async fn next_step(&self, run: &Run, p: &mut PublishCall, video: &Video) -> Step<VideoStep> {
+        let mut step = self.step_once(run, p, video).await;
+        if let Err(CallError::AuthExpired(failure)) = step {
+            self.refresh(run, p, failure).await?;
+            step = self.step_once(run, p, video).await;
+        }
+        match step {
+            Ok(step) => Ok(step),
+            Err(error) => {
+                if matches!(error, CallError::Permanent(_)) {
+                    self.forget_unfinished(run, p).await?;
+                }
+                Err(self.fail(p, unknown_to_transient(error)))
+            }
+        }
+    }
+
+    async fn step_once(&self, run: &Run, p: &PublishCall, video: &Video) -> Result<VideoStep, CallError> {
+        // A step may be several requests, each with the platform's timeout, and sends a part of the video.
+        let deadline = self.timeout.to_std().unwrap_or_default() + transfer_time(video.size.min(MAX_STEP_BYTES));
+        let post = p.parts.iter().map(|part| &part.post).find(|post| post.videos.iter().any(|v| v.id == video.id));
+        let step =
+            p.session.connector.send_video(&p.session.connector_account, post.unwrap_or_else(|| p.post()), video);
+        match run.wait_without_slot(tokio::time::timeout(deadline, step)).await {
+            Ok(result) => result,
+            Err(_) => Err(CallError::network("The platform did not accept a video in time.")),
+        }
+    }
+
+    fn set_upload(&self, p: &mut PublishCall, video_id: i64, upload: VideoUpload) {
+        same_videos(p, video_id).for_each(|same| same.upload.clone_from(&upload));
+        p.videos_began_at.get_or_insert(self.store.now());
+    }
+
+    /// Forgets the progress of the videos that were not handed over, so that they are handed over from the beginning if
+    /// a user retries the post.
+    async fn forget_unfinished(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        let videos = p.parts.iter_mut().flat_map(|part| &mut part.post.videos);
+        videos.filter(|video| video.uploaded.is_none()).for_each(|video| video.upload.clear());
+        p.videos_began_at = None;
+        self.store_uploads(run, p).await
+    }
+
+    /// Stores the progress, and postpones the run. Always stops.
+    async fn postpone_videos(&self, run: &Run, p: &mut PublishCall, pause: TimeDelta, message: &str) -> Step<()> {
+        let pause = pause.max(MIN_PAUSE);
+        let until = self.store.now() + pause;
+        if p.videos_began_at.is_some_and(|began_at| until - began_at > MAX_WAIT) {
+            self.forget_unfinished(run, p).await?;
+            let name = p.session.connector.descriptor().name;
+            let message = format!("{name} has not processed the video within a day. Publish the post again.");
+            return Err(stop(CallOutcome::Failed(Failure::of(Category::PlatformError, message))));
+        }
+        let mut tx = self.begin_held(run).await?;
+        self.write_uploads(&mut tx, p).await?;
+        let (until, failure) = (tx.now + pause, Failure::of(Category::PlatformError, message));
+        targets::postpone(&mut tx, p.subject.target_id, p.subject.attempts - 1, &failure, until).await?;
+        tx.commit().await?;
+        Err(Stop::Ended(Ending::Postponed { until, why: failure.message }))
+    }
+}
+
+/// Returns the first video that was not handed over.
+fn next_video(p: &PublishCall) -> Option<&Video> {
+    p.parts.iter().flat_map(|part| &part.post.videos).find(|video| video.uploaded.is_none())
+}
+
+/// Returns the video in each part that contains it: it is handed over once.
+fn same_videos(p: &mut PublishCall, video_id: i64) -> impl Iterator<Item = &mut Video> {
+    p.parts.iter_mut().flat_map(|part| &mut part.post.videos).filter(move |video| video.id == video_id)
+}
