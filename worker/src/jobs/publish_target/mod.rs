@@ -27,6 +27,7 @@ use super::{Deps, FinishedRun, Job, RunError, Stop};
 use crate::engine::Run;
 
 mod outcome;
+mod parts;
 mod prepare;
 mod run_result;
 
