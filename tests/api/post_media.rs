@@ -1,7 +1,7 @@
 //! Images of posts: which are accepted, which are in use, and the rules of the platforms.
 
 use crier_domain::platform::Platform;
-use crier_domain::sandbox::SandboxImage;
+use crier_domain::sandbox::SandboxMedia;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::{media, post_media, sandbox};
 use serde_json::{Value, json};
@@ -285,7 +285,7 @@ async fn platform_image_limits_are_enforced(t: Tenant<'_>) {
 }
 
 async fn the_sandbox_shows_images_with_alt_texts(t: Tenant<'_>) {
-    let image = |n: i32, alt: &str| SandboxImage { url: format!("/media/{n}.png"), alt: alt.to_owned() };
+    let image = |n: i32, alt: &str| SandboxMedia::image(format!("/media/{n}.png"), alt);
     let images = [image(1, "A \"red\" <door>"), image(2, "")];
     t.app
         .write(async |tx| {

@@ -1,7 +1,7 @@
 //! The public pages of the sandbox, which anyone can read and comment on.
 
 use chrono::TimeDelta;
-use crier_domain::sandbox::{NewSandboxPost, SandboxImage, SandboxReply};
+use crier_domain::sandbox::{NewSandboxPost, SandboxMedia, SandboxReply};
 use crier_store::sandbox::{self, MAX_COMMENTS};
 use serde_json::json;
 
@@ -16,6 +16,7 @@ on_one_app!(
     comments_are_rate_limited_by_address,
     comments_per_post_are_capped_and_newest_are_shown,
     page_size_is_bounded_despite_long_comments,
+    videos_are_played,
 );
 on_one_app!("unlimited" => unstorable_path_segments_return_404, links_are_rendered_and_failed_posts_show_the_reason);
 
@@ -107,7 +108,7 @@ async fn reply(app: &TestApp, parent: i64, is_comment: bool, text: &str) -> i64 
         handle: "demo".to_owned(),
         key: format!("{parent} {text}"),
         content: text.to_owned(),
-        media: vec![SandboxImage { url: "/media/door.png".to_owned(), alt: "A door".to_owned() }],
+        media: vec![SandboxMedia::image("/media/door.png", "A door")],
         reply_to: Some(SandboxReply { parent_id: parent, is_comment }),
     };
     app.write(async |tx| sandbox::publish(tx, &post).await).await.unwrap()
@@ -281,4 +282,33 @@ async fn links_are_rendered_and_failed_posts_show_the_reason(t: Tenant<'_>) {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+}
+
+async fn videos_are_played(app: TestApp) {
+    let media = [
+        SandboxMedia::video("/media/a.mp4", "A \"loaf\"", Some("/media/cover.jpg".to_owned())),
+        SandboxMedia::image("/media/b.png", "A door"),
+        SandboxMedia::video("/media/c.webm", "", None),
+    ];
+    let workspace = app.workspace().await;
+    app.write(async |tx| {
+        sandbox::claim_handle(tx, workspace, "demo").await?;
+        publish_to_sandbox(tx, workspace, "demo", "key", "Look", &media).await
+    })
+    .await;
+    let reply = app.page("/sandbox/demo").await;
+    let policy = reply.header("content-security-policy").unwrap().to_owned();
+    assert!(policy.contains("media-src 'self';") && policy.contains("default-src 'none';"), "{policy}");
+    let text = String::from_utf8(reply.body).unwrap();
+    let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text}"));
+    let places = [
+        place("<div class=\"pictures of-3\">"),
+        place(
+            "<video src=\"/media/a.mp4\" poster=\"/media/cover.jpg\" controls preload=\"metadata\" aria-label=\"A \
+             &#34;loaf&#34;\"></video>",
+        ),
+        place("<img src=\"/media/b.png\" alt=\"A door\""),
+        place("<video src=\"/media/c.webm\" controls preload=\"metadata\" aria-label=\"Video 3\"></video>"),
+    ];
+    assert!(places.is_sorted(), "{places:?}: {text}");
 }

@@ -10,7 +10,7 @@ use crier_domain::platform::{AccountKind, Descriptor, Platform};
 use crier_platforms::sandbox::Sandbox;
 use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, OutgoingPost, Published,
-    ReconcileResult, RefreshedTokens, Revocation, Secrets,
+    ReconcileResult, RefreshedTokens, Revocation, Secrets, Video, VideoStep, VideoTransfer,
 };
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -116,6 +116,22 @@ impl Connector for FakeConnector {
 
     fn can_reconcile(&self) -> bool {
         false
+    }
+
+    fn video_transfer(&self) -> VideoTransfer {
+        self.real.get().map_or(VideoTransfer::Fetched, Connector::video_transfer)
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        match self.real.get() {
+            Some(real) => real.send_video(account, post, video).await,
+            None => Err(CallError::Permanent(failure("This platform takes no videos."))),
+        }
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

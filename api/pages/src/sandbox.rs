@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use askama::Template;
 use chrono::{DateTime, Utc};
 use crier_domain::platform::Platform;
-use crier_domain::sandbox::{SandboxComment, SandboxImage};
+use crier_domain::sandbox::{SandboxComment, SandboxMedia};
 use crier_endpoints::admission;
 use crier_endpoints::app::App;
 use crier_endpoints::page_body::PageBody;
@@ -32,9 +32,9 @@ const REPLIES_SHOWN: i64 = 500;
 const COMMENTS_SHOWN: i64 = 10;
 /// The maximum number of failed posts that are shown.
 const FAILED_SHOWN: i64 = 10;
-/// The policy of other pages, extended by the script that shows times in the visitor's time zone.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; form-action 'self'; \
-     base-uri 'none'; frame-ancestors 'none'";
+/// The policy of other pages, extended by videos, and by the script that shows times in the visitor's time zone.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; media-src 'self'; \
+     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 const MAX_NAME: usize = 80;
 const MAX_BODY: usize = 2_000;
 /// The maximum size of a comment's form, percent-encoded.
@@ -87,7 +87,7 @@ struct PartView {
     path: String,
     text: Vec<TextPart>,
     /// At most ten. The layout depends on their number.
-    images: Vec<SandboxImage>,
+    media: Vec<SandboxMedia>,
     at: String,
     shown: String,
 }
@@ -98,7 +98,7 @@ impl From<SandboxPost> for PartView {
             id: post.id,
             path: reply_path(&post.handle, post.root_id.unwrap_or(post.id), post.id),
             text: text_parts(&post.content),
-            images: post.media,
+            media: post.media,
             at: post.created_at.to_rfc3339(),
             shown: shown(post.created_at),
         }

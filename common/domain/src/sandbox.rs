@@ -3,13 +3,38 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-/// An image of a sandbox post.
+crier_base::text_enum! {
+    pub enum SandboxMediaType { Image = "image", Video = "video" }
+}
+
+/// An image or a video of a sandbox post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SandboxImage {
+pub struct SandboxMedia {
+    #[serde(rename = "type")]
+    pub media_type: SandboxMediaType,
     /// A path on Crier's host.
     pub url: String,
     /// Empty if there is no alt text.
     pub alt: String,
+    /// The path of the image that is shown before a video plays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poster: Option<String>,
+}
+
+impl SandboxMedia {
+    /// Returns an image.
+    pub fn image(url: impl Into<String>, alt: impl Into<String>) -> Self {
+        Self { media_type: SandboxMediaType::Image, url: url.into(), alt: alt.into(), poster: None }
+    }
+
+    /// Returns a video.
+    pub fn video(url: impl Into<String>, alt: impl Into<String>, poster: Option<String>) -> Self {
+        Self { media_type: SandboxMediaType::Video, url: url.into(), alt: alt.into(), poster }
+    }
+
+    pub fn is_video(&self) -> bool {
+        self.media_type == SandboxMediaType::Video
+    }
 }
 
 /// A post to publish.
@@ -20,7 +45,7 @@ pub struct NewSandboxPost {
     /// A post with a key that was used before is not published again.
     pub key: String,
     pub content: String,
-    pub media: Vec<SandboxImage>,
+    pub media: Vec<SandboxMedia>,
     pub reply_to: Option<SandboxReply>,
 }
 

@@ -1,7 +1,7 @@
 //! Data of the sandbox, the platform inside Crier: its handles and their timelines.
 
 use chrono::{DateTime, Utc};
-use crier_domain::sandbox::{NewSandboxPost, SandboxComment, SandboxImage};
+use crier_domain::sandbox::{NewSandboxPost, SandboxComment, SandboxMedia};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
@@ -22,7 +22,7 @@ pub struct SandboxPost {
     pub is_comment: bool,
     pub content: String,
     #[sqlx(json)]
-    pub media: Vec<SandboxImage>,
+    pub media: Vec<SandboxMedia>,
     pub created_at: DateTime<Utc>,
 }
 

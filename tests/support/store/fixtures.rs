@@ -7,7 +7,7 @@ use crier_domain::event::EventName;
 use crier_domain::job::{ClaimedJob, JobKind, JobState, NewJob, Outcome};
 use crier_domain::platform::{AccountKind, Platform};
 use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
-use crier_domain::sandbox::{NewSandboxPost, SandboxImage};
+use crier_domain::sandbox::{NewSandboxPost, SandboxMedia};
 use crier_domain::webhook::Webhook;
 use crier_store::accounts::{self, NewAccount};
 use crier_store::brands::{self, NewBrand};
@@ -140,14 +140,14 @@ pub async fn publish_to_sandbox(
     handle: &str,
     key: &str,
     text: &str,
-    images: &[SandboxImage],
+    media: &[SandboxMedia],
 ) -> Result<Option<i64>> {
     let post = NewSandboxPost {
         workspace_id: workspace,
         handle: handle.to_owned(),
         key: key.to_owned(),
         content: text.to_owned(),
-        media: images.to_vec(),
+        media: media.to_vec(),
         reply_to: None,
     };
     sandbox::publish(tx, &post).await

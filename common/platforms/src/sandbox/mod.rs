@@ -8,6 +8,7 @@
 mod analytics;
 mod inbox;
 mod store;
+mod videos;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,15 +19,15 @@ use crier_base::clock::Clock;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
-use crier_domain::sandbox::{NewSandboxPost, SandboxImage, SandboxReply};
+use crier_domain::sandbox::{NewSandboxPost, SandboxReply};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 pub use self::store::{SandboxError, SandboxStore};
 use super::{
-    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, InboxConnector, Marker,
+    AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Secrets, UnpublishPost,
-    marker_field,
+    Video, VideoStep, VideoTransfer, marker_field,
 };
 
 const MAX_HANDLE: usize = 32;
@@ -141,15 +142,6 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Returns the images with their paths, because the page shows no images of other hosts.
-    fn images_of(&self, post: &OutgoingPost) -> Vec<SandboxImage> {
-        let picture = |image: &Image| SandboxImage {
-            url: image.url.strip_prefix(&self.public_url).unwrap_or(&image.url).to_owned(),
-            alt: image.alt_text.clone().unwrap_or_default(),
-        };
-        post.images.iter().map(picture).collect()
-    }
-
     /// Returns the id of the post. `None` if the token is rejected, or if the post that this one replies to is missing.
     async fn create_post(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Option<i64>, CallError> {
         let post = NewSandboxPost {
@@ -157,7 +149,7 @@ impl Sandbox {
             handle: account.external_id.clone(),
             key: key(post)?,
             content: post.text.clone(),
-            media: self.images_of(post),
+            media: self.media_of(post)?,
             reply_to: post.reply_to.as_ref().map(place),
         };
         self.store.publish(post).await.map_err(unavailable)
@@ -265,6 +257,19 @@ impl Connector for Sandbox {
 
     fn waits_externally(&self, post: &OutgoingPost) -> bool {
         matches!(Directive::of(&post.text), Directive::Slow)
+    }
+
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.receive_video(account, post, video).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
