@@ -34,4 +34,5 @@ mod stop;
 mod surge;
 mod threads;
 mod undecodable;
+mod video;
 mod visits;

@@ -246,7 +246,7 @@ async fn a_deleted_image_fails_the_target(w: TestWorker) {
         assert_eq!(w.post_status(post).await, PostStatus::Failed);
         let error = w.target(target).await.error.unwrap();
         assert_eq!((error.category, error.code.as_str()), (Category::InvalidContent, "media_deleted"));
-        assert!(error.message.contains(&format!("Image {} ", all[1])), "{}", error.message);
+        assert!(error.message.contains(&format!("Media asset {} ", all[1])), "{}", error.message);
     }
     assert!(w.fake.calls().is_empty());
 }

@@ -41,5 +41,7 @@ mod tokens;
 mod transport;
 mod unpublish;
 mod unwanted;
+mod video;
+mod video_waits;
 mod webhook_sending;
 mod webhooks;

@@ -20,6 +20,7 @@ use serde_json::json;
 use crate::support::images;
 use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, on_both};
+use crate::support::videos::{VideoSpec, mp4};
 
 on_both!(
     a_published_post_is_on_the_timeline,
@@ -35,6 +36,9 @@ on_both!(TestWorker::with_sandbox =>
     publishing_the_same_key_twice_creates_one_post,
     a_post_is_found_by_its_key,
     images_are_referenced_by_path,
+    videos_and_images_are_on_the_timeline,
+    the_slow_video_keyword_waits_a_second,
+    a_video_is_published_only_after_it_was_received,
     parts_and_comments_are_under_their_post,
     keywords_apply_to_each_part,
     a_reply_to_a_missing_post_is_not_published,
@@ -281,6 +285,47 @@ async fn images_are_referenced_by_path(w: TestWorker) {
     assert!(shown.iter().all(|image| image.url.starts_with("/media/")), "{shown:?}");
     assert_eq!((shown[0].alt.as_str(), shown[1].alt.as_str()), ("", "A door"));
     assert!(shown[0].url.ends_with(".gif") && shown[1].url.ends_with(".png"), "{shown:?}");
+}
+
+async fn videos_and_images_are_on_the_timeline(w: TestWorker) {
+    let account = connect(&w).await;
+    let video = w.video("loaf.mp4", mp4(VideoSpec::default()), Some("A loaf")).await;
+    let image = w.image("one.png", images::png(20, 20), Some("A door")).await;
+    let (_, target) = w.publish_images(account, &[image, video]).await;
+    w.sql(format!("UPDATE post_targets SET options = '{{\"cover_media_id\":{image}}}' WHERE id = {target}")).await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.attempts, 1);
+    let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;
+    let types: Vec<_> = shown.iter().map(|medium| (medium.is_video(), medium.alt.as_str())).collect();
+    assert_eq!(types, [(false, "A door"), (true, "A loaf")]);
+    assert!(shown[1].url.starts_with("/media/") && shown[1].url.ends_with(".mp4"), "{shown:?}");
+    assert_eq!(shown[1].poster.as_ref(), Some(&shown[0].url));
+}
+
+async fn the_slow_video_keyword_waits_a_second(w: TestWorker) {
+    let account = connect(&w).await;
+    let video = w.video("loaf.mp4", mp4(VideoSpec::default()), None).await;
+    let (post, target) = w.publish_images(account, &[video]).await;
+    w.change_post(post, |p| p.content = "[slow-video]".to_owned()).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
+    assert_eq!(waiting.next_attempt_at, Some(w.later(1)));
+    w.advance(1);
+    w.run_jobs().await;
+    assert_eq!(timeline(&w).await, ["[slow-video]"]);
+    assert_eq!(w.target(target).await.attempts, 1);
+}
+
+async fn a_video_is_published_only_after_it_was_received(w: TestWorker) {
+    let account = connect(&w).await;
+    let video = w.video("loaf.mp4", mp4(VideoSpec::default()), None).await;
+    let asset = crier_store::media::find(&mut w.conn().await, w.world.brand, video).await.unwrap().unwrap();
+    w.media().storage().delete(&asset.key).await.unwrap();
+    let (_, target) = w.publish_images(account, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.error.unwrap().code, "media_deleted");
+    assert_eq!(timeline(&w).await, Vec::<String>::new());
 }
 
 fn part(post: &Published) -> PublishedPart {

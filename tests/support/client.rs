@@ -81,12 +81,23 @@ impl Client {
     /// Uploads an image. Returns its id, or the error response.
     pub async fn upload(&self, brand: i64, image: &[u8]) -> Result<i64, HttpResponse> {
         let head = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
+        self.upload_form(brand, head, image).await
+    }
+
+    /// Uploads a video. Returns its id, or the error response.
+    pub async fn upload_video(&self, brand: i64, video: &[u8]) -> Result<i64, HttpResponse> {
+        let head = "--b\r\nContent-Disposition: form-data; name=\"asset_type\"\r\n\r\nvideo\r\n\
+            --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mp4\"\r\n\r\n";
+        self.upload_form(brand, head, video).await
+    }
+
+    async fn upload_form(&self, brand: i64, head: &str, file: &[u8]) -> Result<i64, HttpResponse> {
         let url = format!("{}/api/public/v1/brands/{brand}/media", self.url);
         let request = self.http.request(reqwest::Method::POST, &url).bearer_auth(&self.key);
         let request = request
             .header("Idempotency-Key", fresh_key())
             .header("Content-Type", "multipart/form-data; boundary=b")
-            .body([head.as_bytes(), image, b"\r\n--b--\r\n"].concat());
+            .body([head.as_bytes(), file, b"\r\n--b--\r\n"].concat());
         let response = self.http.send(request).await.expect("a response");
         if response.status != 201 {
             return Err(response);

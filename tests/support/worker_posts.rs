@@ -7,11 +7,13 @@ use chrono::{DateTime, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
-use crier_domain::media::AssetType;
+use crier_domain::media::{AssetType, VideoProperties};
 use crier_domain::post::{Attempt, FirstComment, Post, PostStatus, StoredFirstComment, Target, ThreadPart};
 use crier_domain::webhook::{Delivery, Webhook};
 use crier_media::{self as media, AssetDetails, Owner};
 use crier_platforms::Connector as _;
+use crier_store::files::{self, NewFile};
+use crier_store::media::{self as assets, NewAsset};
 use crier_store::webhooks::{self, NewWebhook};
 use crier_store::{accounts, deliveries, first_comments, jobs, post_media, posts, targets};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -42,7 +44,43 @@ impl TestWorker {
         asset.expect("the asset is created")
     }
 
-    /// Creates a publishing post with images on one account, and returns the ids of the post and its target.
+    /// Stores a video in the library without checking it, and returns its id.
+    pub async fn video(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+        let number = self.count_rows("files").await;
+        let mut sha256 = [7; 32];
+        sha256[..8].copy_from_slice(&number.to_be_bytes());
+        let properties = VideoProperties {
+            duration_ms: 5_000,
+            rotation: 0,
+            frame_rate: Some(30.0),
+            video_codec: "h264".to_owned(),
+            audio_codec: None,
+            index_first: true,
+        };
+        let file = NewFile {
+            workspace_id: self.world.workspace,
+            brand_id: self.world.brand,
+            key: format!("{number:0>40}.mp4"),
+            thumbnail_key: None,
+            sha256,
+            mime_type: "video/mp4",
+            size_bytes: i64::try_from(bytes.len()).expect("a size"),
+            width: 720,
+            height: 1_280,
+            video: Some(properties),
+        };
+        self.media().storage().put(&file.key, bytes.into()).await.expect("the bytes are stored");
+        self.write(async |tx| {
+            let row = files::reserve(tx, &file, None).await?.expect("there is space");
+            assert!(files::mark_stored(tx, row.id).await?);
+            let asset =
+                NewAsset { file_id: row.id, asset_type: AssetType::Video, filename, alt_text, source_url: None };
+            assets::insert(tx, self.world.brand, &asset).await
+        })
+        .await
+    }
+
+    /// Creates a publishing post with images or videos on one account, and returns the ids of the post and its target.
     pub async fn publish_images(&self, account: i64, images: &[i64]) -> (i64, i64) {
         let (post, created) = self.publish(&[account]).await;
         self.change_post(post, |p| p.media = images.to_vec()).await;

@@ -73,6 +73,21 @@ impl Connector for FakePlatform {
         }
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        self.videos.transfer()
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.called("send_video", Some(post));
+        self.check_token(account)?;
+        self.videos.step(video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         Ok(self.follow_script(account, std::slice::from_ref(post)).await?.remove(0))
     }

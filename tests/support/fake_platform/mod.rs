@@ -15,16 +15,18 @@ use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
-    UnpublishPost,
+    UnpublishPost, Video, VideoStep, VideoTransfer,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 mod connector;
+mod videos;
 
 pub use super::failures::*;
 use super::fake_inbox::FakeInbox;
+pub use videos::{FakeVideos, PART, VideoAct, upload};
 
 /// The behavior of one publish call.
 pub enum PublishStep {
@@ -156,6 +158,7 @@ pub struct FakePlatform {
     late_id: Mutex<Option<Option<Published>>>,
     metrics_errors: Mutex<VecDeque<CallError>>,
     pub inbox: FakeInbox,
+    pub videos: FakeVideos,
 }
 
 impl FakePlatform {
@@ -191,6 +194,7 @@ impl FakePlatform {
             post_metrics: Mutex::default(),
             late_id: Mutex::default(),
             metrics_errors: Mutex::default(),
+            videos: FakeVideos::default(),
         })
     }
 
@@ -368,6 +372,7 @@ impl FakePlatform {
         self.called("publish", Some(post));
         self.check_token(account)?;
         self.published_images.lock().expect("no panic").push(post.images.clone());
+        self.videos.record_publish(parts);
         let parent = post.reply_to.as_ref().map(|reply| reply.parent.external_id.as_str());
         if parent.is_some_and(|parent| !self.posts().iter().any(|posted| posted.id == parent)) {
             return Err(CallError::ParentMissing(gone()));

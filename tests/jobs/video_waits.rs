@@ -1,0 +1,186 @@
+//! Videos that a platform processes, and steps that fail: no wait uses an attempt, none lasts forever, and nothing is
+//! published before its videos are ready.
+
+use chrono::TimeDelta;
+use crier_domain::failure::Category;
+use crier_domain::job::JobState;
+use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_platforms::{VideoStep, VideoUpload};
+use serde_json::{Map, Value};
+
+use super::video::{part_count, stored_progress, video_to_upload};
+use crate::support::fake_platform::{Gate, VideoAct, auth_expired, permanent, rate_limited, unknown, upload};
+use crate::support::jobs::{TestWorker, worker_on_both};
+
+worker_on_both!(
+    a_wait_for_processing_uses_no_attempt,
+    a_kill_while_the_platform_processes_sends_nothing_again,
+    processing_ends_after_a_day,
+    many_steps_continue_in_another_run,
+    an_expired_upload_begins_again,
+    an_upload_that_always_expires_uses_attempts,
+    a_token_that_expires_between_steps_is_refreshed_once,
+    a_rejected_video_is_sent_again_when_a_user_retries,
+    a_step_of_unknown_outcome_is_retried,
+    a_rate_limit_between_steps_keeps_the_progress,
+);
+
+fn pending(pause: TimeDelta) -> VideoAct {
+    VideoAct::Return(VideoStep::Pending(upload(1, 0), pause))
+}
+
+async fn a_wait_for_processing_uses_no_attempt(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let pauses = [5, 5, 0].map(|seconds| pending(TimeDelta::seconds(seconds)));
+    w.fake.videos.script([VideoAct::Take].into_iter().chain(pauses));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
+    assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(w.later(5)), None));
+    let error = waiting.error.unwrap();
+    assert_eq!(error.message, "Sandbox is processing the video.");
+    // The job is scheduled, so it has no slot and does not hold the lane of the account.
+    let job = w.job_of(target).await;
+    assert_eq!((job.state, job.attempt, job.run_at), (JobState::Scheduled, 0, w.later(5)));
+    let (other, _) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(other).await, PostStatus::Published);
+
+    let times = w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(times.len(), 3, "a pause lasts at least a second: {times:?}");
+    let target = w.target(target).await;
+    assert_eq!((target.attempts, target.error), (1, None));
+    assert_eq!(w.attempts(post).await.len(), 1);
+}
+
+async fn a_kill_while_the_platform_processes_sends_nothing_again(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let gate = Gate::new();
+    w.fake.videos.script((0..4).map(|_| VideoAct::Take));
+    w.fake.videos.script([VideoAct::Hang(gate.clone())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.kill_at(&gate, w.notified_job_of_target(target).await).await;
+    let sent = stored_progress(&w, target).await[&video.to_string()].clone();
+    let processing = VideoStep::Pending(sent.as_object().unwrap().clone(), TimeDelta::minutes(1));
+    w.fake.videos.script([VideoAct::Return(processing)]);
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((part_count(&w, video), w.fake.posts().len(), w.fake.count("publish")), (3, 1, 1));
+}
+
+async fn processing_ends_after_a_day(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script(std::iter::repeat_with(|| pending(TimeDelta::hours(1))).take(40));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    let began = w.clock.now();
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    let waited = w.clock.now() - began;
+    assert!(waited > TimeDelta::hours(22) && waited <= TimeDelta::hours(25), "{waited}");
+    let error = w.target(target).await.error.unwrap();
+    assert_eq!((error.category, w.fake.count("publish")), (Category::PlatformError, 0));
+    assert!(error.message.contains("within a day"), "{}", error.message);
+    assert_eq!(stored_progress(&w, target).await, Map::new());
+
+    // A user retries the post much later.
+    w.fake.videos.clear_script();
+    w.clock.advance(TimeDelta::days(3));
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+/// A platform that always requests another step delays a post, and occupies no run forever.
+async fn many_steps_continue_in_another_run(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let next = || VideoAct::Return(VideoStep::Next(upload(1, 0)));
+    w.fake.videos.script(std::iter::repeat_with(next).take(100));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.attempts, waiting.next_attempt_at), (0, Some(w.later(1))));
+    assert_eq!((w.fake.videos.steps().len(), w.job_of(target).await.attempt), (100, 0));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.attempts(post).await.len()), (PostStatus::Published, 1));
+}
+
+async fn an_expired_upload_begins_again(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, VideoAct::Return(VideoStep::Expired)]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!(w.fake.videos.steps()[3].1, VideoUpload::new());
+    assert_eq!((part_count(&w, video), w.target(target).await.attempts), (4, 1));
+}
+
+async fn an_upload_that_always_expires_uses_attempts(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script((0..4).map(|_| VideoAct::Return(VideoStep::Expired)));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 1));
+    assert_eq!(w.attempts(post).await[0].outcome, AttemptOutcome::Retried);
+    assert_eq!(w.fake.videos.steps().len(), 4);
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+}
+
+async fn a_token_that_expires_between_steps_is_refreshed_once(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, VideoAct::Reject(auth_expired())]);
+    let (post, _) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("refresh"), part_count(&w, video), w.attempts(post).await.len()), (1, 3, 1));
+
+    // A second expiry in one run counts as rejected credentials.
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Reject(auth_expired()), VideoAct::Reject(auth_expired())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.target(target).await.error.unwrap().code, "account_expired");
+}
+
+async fn a_rejected_video_is_sent_again_when_a_user_retries(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, VideoAct::Reject(permanent())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.target(target).await.error.unwrap().category, Category::PlatformRejected);
+    assert_eq!((stored_progress(&w, target).await, w.fake.count("publish")), (Map::new(), 0));
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 4));
+}
+
+async fn a_step_of_unknown_outcome_is_retried(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.disable_reconcile();
+    w.fake.videos.script([VideoAct::Take, VideoAct::Reject(unknown())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.error.unwrap().category), (TargetStatus::Publishing, Category::Network));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+async fn a_rate_limit_between_steps_keeps_the_progress(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let until = w.later(3_600);
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, VideoAct::Reject(rate_limited(until))]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(until), None));
+    let stored = stored_progress(&w, target).await;
+    assert_eq!(stored[&video.to_string()]["session"], Value::from(1));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
