@@ -1,5 +1,5 @@
-//! Posts with videos, which are handed over in steps, while processes are killed with `kill -9`: every post and its video
-//! are published exactly once.
+//! Posts with videos, which are handed over in steps, while processes are killed with `kill -9`: every post and its
+//! video are published exactly once.
 
 use std::time::Duration;
 

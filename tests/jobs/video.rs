@@ -1,5 +1,5 @@
-//! `publish_target` with videos: each step of handing a video over is stored before the next one, so no crash sends a part
-//! again whose step was stored. `video_waits` has the tests of waiting and of failures.
+//! `publish_target` with videos: each step of handing a video over is stored before the next one, so no crash sends a
+//! part again whose step was stored. `video_waits` has the tests of waiting and of failures.
 
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus, ThreadPart};

@@ -84,8 +84,8 @@ pub async fn set_uploads(tx: &mut Tx, target_id: i64, uploads: &Map<String, Valu
     Ok(())
 }
 
-/// Returns the progress of the uploads of a target's videos: what the connector returned last, by asset id, and the time
-/// at which the worker began.
+/// Returns the progress of the uploads of a target's videos: what the connector returned last, by asset id, and the
+/// time at which the worker began.
 pub async fn video_uploads(conn: &mut Conn, cipher: &Cipher, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT video_uploads FROM post_targets WHERE id = $1";
     let found: Option<Option<String>> = run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_optional(c))?;

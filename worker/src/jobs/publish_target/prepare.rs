@@ -70,8 +70,8 @@ struct Starts {
 /// A run that may make its call.
 struct Ready {
     prepared: Prepared,
-    /// Whether the call begins now. Otherwise images or videos must be uploaded or a link card made first, or an earlier
-    /// call is open.
+    /// Whether the call begins now. Otherwise images or videos must be uploaded or a link card made first, or an
+    /// earlier call is open.
     is_marked: bool,
 }
 
@@ -261,8 +261,8 @@ impl Preparation {
         Ok(Ready { prepared: Prepared { target, started_at, call }, is_marked })
     }
 
-    /// Returns the posts of the call with their images and videos, with the target's marker if it has one, otherwise with
-    /// a new one.
+    /// Returns the posts of the call with their images and videos, with the target's marker if it has one, otherwise
+    /// with a new one.
     async fn build_parts(
         &self,
         tx: &mut Tx,

@@ -4,8 +4,8 @@
 //! The platform's name of an image is stored before the next image is uploaded, so that a retry, or another worker,
 //! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
-//! One image at a time is in memory, or all images of a post if they are part of the publish call, and the covers of its
-//! videos, always within the library's memory budget. A run acquires all its memory in one step, which prevents
+//! One image at a time is in memory, or all images of a post if they are part of the publish call, and the covers of
+//! its videos, always within the library's memory budget. A run acquires all its memory in one step, which prevents
 //! deadlocks.
 
 use std::time::Duration;
@@ -177,8 +177,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Loads the bytes of all images that are part of the call, and of covers. Their memory permit is held until the run
-    /// ends.
+    /// Loads the bytes of all images that are part of the call, and of covers. Their memory permit is held until the
+    /// run ends.
     async fn load_all(&self, p: &mut PublishCall) -> Step<()> {
         let (rules, images, covers) = (rules_of(p), unloaded_places(p), unloaded_covers(p));
         let covers_of = |part: &usize| p.parts[*part].cover.as_ref();

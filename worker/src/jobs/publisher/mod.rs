@@ -6,8 +6,8 @@
 //! 1. *Reconcile.* If the outcome of an earlier call is unknown (its process died, the connection broke), queries the
 //!    platform first. If the post exists, it is published. If it does not exist, and the earlier call's deadline has
 //!    passed, calls again. If the platform cannot tell, the outcome is unknown and a user decides.
-//! 2. *Stage.* Loads and uploads images and videos that the platform does not have yet (`images.rs`, `videos.rs`), makes
-//!    the link card (`card.rs`), and creates other objects that the platform needs before the call (`stage.rs`).
+//! 2. *Stage.* Loads and uploads images and videos that the platform does not have yet (`images.rs`, `videos.rs`),
+//!    makes the link card (`card.rs`), and creates other objects that the platform needs before the call (`stage.rs`).
 //! 3. *Call.* If the platform accepts the post and publishes it later, the run is postponed, and a later run queries
 //!    the platform as after an unknown outcome.
 //!

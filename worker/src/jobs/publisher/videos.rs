@@ -1,9 +1,9 @@
 //! The videos of a post: selecting them, and handing them over to the platform before the call, step by step.
 //!
 //! The result of each step is stored before the next one, so that a retry, or another worker, continues where the last
-//! one stopped. A step publishes nothing, so its failure never leaves an unknown outcome. A step runs without a slot. If
+//! one stopped. A step publishes nothing, so its failure never leaves an unknown outcome, and it runs without a slot. If
 //! the platform is processing a video, or after [`MAX_STEPS`] or [`MAX_RUN`], the run is postponed, which uses no
-//! attempt. This ends when the platform has all videos, at the latest after [`MAX_WAIT`].
+//! attempt. This ends when the platform has all videos, at the latest after [`MAX_WAIT`] per video.
 //!
 //! A video is never in memory as a whole. Its cover is, within the library's memory budget (`images.rs`).
 
