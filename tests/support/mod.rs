@@ -52,5 +52,6 @@ pub mod tiktok;
 pub mod transport;
 pub mod tumblr;
 pub mod twitter_videos;
+pub mod videos;
 pub mod wordpress_media;
 pub mod worker_posts;
