@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::path::Path;
+
 use crier_domain::analytics::Metric;
 use crier_domain::job::JobKind;
 use crier_domain::platform::{ConnectTarget, Platform};
@@ -47,6 +49,20 @@ fn defaults_work_in_embedded_mode() {
     assert_eq!(config.worker.kinds, JobKind::ALL);
     assert_eq!((config.log.filter.as_str(), config.log.format), ("info", None));
     assert!(config.plans.get("unlimited").is_some());
+}
+
+#[test]
+fn limits_of_videos_are_consistent() {
+    let media = |env: &[(&str, &str)]| load(env, ProcessRole::Crier).unwrap().media;
+    let usual = media(&[]);
+    assert_eq!((usual.max_video_bytes, usual.video_spool_bytes), (1 << 30, 4 << 30));
+    assert_eq!(usual.ffmpeg.as_deref(), Some(Path::new("ffmpeg")));
+    let large = media(&[("CRIER_MEDIA_VIDEO_MAX_MIB", "4096"), ("CRIER_MEDIA_FFMPEG", "no")]);
+    assert_eq!((large.max_video_bytes, large.video_spool_bytes, large.ffmpeg), (4 << 30, 8 << 30, None));
+    let small = media(&[("CRIER_MEDIA_VIDEO_SPOOL_MIB", "2"), ("CRIER_MEDIA_FFMPEG", "/opt/ffmpeg")]);
+    assert_eq!(small.video_spool_bytes, 2 << 30, "the largest video fits into half of it");
+    assert_eq!(small.ffmpeg.as_deref(), Some(Path::new("/opt/ffmpeg")));
+    assert!(problem_lines(load(&[("CRIER_MEDIA_FFMPEG", "true")], ProcessRole::Crier)).contains("neither a path nor"));
 }
 
 #[test]
