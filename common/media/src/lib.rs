@@ -30,6 +30,7 @@ pub mod plain_file;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
+pub mod video;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Refusal};
