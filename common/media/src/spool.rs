@@ -7,10 +7,14 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use tokio::sync::Notify;
 
 /// The number of bytes per write to the file. Smaller spools stay in memory.
@@ -242,6 +246,52 @@ impl Spooled {
     }
 }
 
+impl Spooled {
+    /// Streams the bytes in chunks of this size. Each is read on a blocking thread.
+    pub fn chunks(&self, size: u64) -> BoxStream<'static, io::Result<Bytes>> {
+        stream::try_unfold((self.clone(), 0_u64), move |(source, start)| async move {
+            let end = source.size.min(start.saturating_add(size));
+            if start >= end {
+                return Ok(None);
+            }
+            let read = move || source.part(start..end).map(|bytes| (bytes, (source, end)));
+            let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+            read.map(Some)
+        })
+        .boxed()
+    }
+
+    /// Reads a part of the bytes, at its own position. Blocks.
+    fn part(&self, range: Range<u64>) -> io::Result<Bytes> {
+        let whole = |number: u64| usize::try_from(number).map_err(io::Error::other);
+        match &self.place {
+            SpoolLocation::Memory(bytes) => {
+                let range = whole(range.start)?..whole(range.end)?;
+                let part = bytes.get(range).ok_or(io::ErrorKind::UnexpectedEof)?;
+                Ok(bytes.slice_ref(part))
+            }
+            SpoolLocation::File(file) => {
+                let mut part = vec![0; whole(range.end.saturating_sub(range.start))?];
+                file.read_exact_at(&mut part, range.start)?;
+                Ok(part.into())
+            }
+        }
+    }
+
+    /// Returns an open file with the bytes, for another process. Blocks.
+    pub fn to_file(&self) -> io::Result<File> {
+        match &self.place {
+            SpoolLocation::Memory(bytes) => {
+                let mut file = tempfile::tempfile()?;
+                file.write_all(bytes)?;
+                file.seek(SeekFrom::Start(0))?;
+                Ok(file)
+            }
+            SpoolLocation::File(file) => file.try_clone(),
+        }
+    }
+}
+
 /// Bytes that are already in memory need no reservation.
 impl From<Bytes> for Spooled {
     fn from(bytes: Bytes) -> Self {
@@ -256,6 +306,8 @@ impl<T: BufRead + Seek> ReadSeek for T {}
 
 #[cfg(test)]
 mod tests {
+    use futures::TryStreamExt;
+
     use super::*;
 
     #[tokio::test]
@@ -271,6 +323,8 @@ mod tests {
             assert_eq!(spools.held(), size as u64);
             assert_eq!(spooled.size(), size as u64);
             assert_eq!(matches!(spooled.place, SpoolLocation::Memory(_)), size < CHUNK, "{size}");
+            let chunks: Vec<Bytes> = spooled.chunks(300_000).try_collect().await.unwrap();
+            assert!(chunks.concat() == bytes && chunks.iter().all(|chunk| chunk.len() <= 300_000), "{size}");
             for _ in 0..2 {
                 assert!(spooled.bytes().unwrap() == bytes, "{size}");
                 let mut read = Vec::new();

@@ -1,26 +1,30 @@
 //! The file storage: a directory, or an S3-compatible bucket. Only this module uses `object_store`.
 //!
-//! A file is written atomically, is durable when [`Storage::put`] returns, and never changes. [`crate::Library`]
+//! A file is written atomically, is durable when [`Storage::put`] or [`Storage::put_stream`] returns, and never changes. [`crate::Library`]
 //! creates the names, so none can escape the directory. Failed requests to a bucket are retried only a few times, so
 //! that no client has to wait long.
 
+use std::io;
 use std::ops::Range;
 use std::path::Path as FsPath;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use crier_config as config;
 use crier_telemetry::metrics::{self, StorageCall};
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, GetRange, GetResultPayload, ObjectStore, ObjectStoreExt};
 
 mod bucket;
 mod directory;
 mod error;
+mod parts;
 
 pub use error::StorageError;
+pub use parts::PART_BYTES;
 
 /// The top-level directory, or prefix, of all files.
 const TOP: &str = "media";
@@ -81,6 +85,22 @@ impl Storage {
             // Never write to an empty mount point: mounting the disk would hide the file.
             Err(error) => Err(error),
             Ok(()) => self.files.put(&path(key), bytes.into()).await.map(drop).map_err(StorageError::of),
+        };
+        counted(StorageCall::Put, put)
+    }
+
+    /// Writes a file from a stream, as atomically and durably as [`Storage::put`]. At most [`PART_BYTES`] and a chunk of
+    /// the stream are in memory. If the stream or the storage fails, or the caller stops waiting, nothing of the file
+    /// remains.
+    pub async fn put_stream(
+        &self,
+        key: &str,
+        body: impl Stream<Item = io::Result<Bytes>> + Send,
+    ) -> Result<(), StorageError> {
+        let body = pin!(body);
+        let put = match self.check_root().await {
+            Err(error) => Err(error),
+            Ok(()) => parts::put(&*self.files, &path(key), body).await,
         };
         counted(StorageCall::Put, put)
     }
