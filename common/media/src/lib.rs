@@ -1,29 +1,34 @@
-//! The media library: adds images from any source (an upload, an import, the AI), and stores them.
+//! The media library: adds images and videos from any source (an upload, an import, the AI), and stores them.
 //!
 //! 1. The bytes are received into a [`Spool`], unchecked and within one limit for all spools ([`Spools`]).
-//! 2. [`Library::ingest`] checks them completely (`images/`), within one [`Budget`] of memory. It reserves a row and
-//!    storage quota (`crier_store::files`), which it commits first, and writes the bytes to the [`Storage`].
+//! 2. [`Library::ingest`] checks an image completely (`images/`), within one [`Budget`] of memory.
+//!    [`Library::ingest_video`] checks the headers of a video (`video/`), and takes its cover image (`cover.rs`). Both
+//!    reserve a row and storage quota (`crier_store::files`), which they commit first, and write the bytes to the
+//!    [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
 //!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
-//! **To add images from another source:** call [`Spools::open`], [`Library::ingest`] and [`create_asset`]. If something
+//! **To add files from another source:** call [`Spools::open`], [`Library::ingest`] and [`create_asset`]. If something
 //! fails after the second step, call [`Library::abandon`], so that the quota is released immediately.
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use crier_base::disk_reserve::DiskReserve;
 use crier_base::random;
 use crier_config::MediaConfig;
-use crier_domain::media::{AssetType, FileState, MediaType};
+use crier_domain::media::{AssetType, FileState, ImageType, MediaType, VideoProperties};
 use crier_store::files::{self, NewFile, Reserved};
 use crier_store::media::{self, NewAsset};
 use crier_store::{Store, StoreError, Tx};
 use crier_telemetry::metrics::{self, IngestOutcome};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use unicode_normalization::UnicodeNormalization;
 
 pub mod budget;
+pub mod cover;
 pub mod images;
 pub mod import;
 pub mod plain_file;
@@ -31,18 +36,25 @@ pub mod rendition;
 pub mod spool;
 pub mod storage;
 pub mod video;
+mod videos;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
+pub use videos::SNIFFED_BYTES;
+
+use cover::CoverMaker;
 
 /// Number of random characters in the name of a file.
 const NAME: usize = 40;
 /// Suffix of a thumbnail's name.
 const THUMBNAIL: &str = "-thumb";
 
-/// The owner of a new image, and the storage quota of the workspace.
+/// The maximum number of videos that are written to the storage at the same time. Each has one part in memory.
+const MAX_VIDEO_WRITES: usize = 4;
+
+/// The owner of a new file, and the storage quota of the workspace.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner {
     pub workspace_id: i64,
@@ -66,7 +78,27 @@ impl IngestedFile {
     }
 }
 
-/// Why an image was not added. Everything that was written for it has been removed.
+/// A checked file that is not stored yet.
+struct CheckedFile<'a> {
+    kind: MediaType,
+    content: Content<'a>,
+    sha256: [u8; 32],
+    size: u64,
+    /// In pixels.
+    width: u32,
+    height: u32,
+    thumbnail: Option<(ImageType, Bytes)>,
+    /// `None` for an image.
+    video: Option<VideoProperties>,
+}
+
+/// The bytes of a file.
+enum Content<'a> {
+    Bytes(Bytes),
+    Spooled(&'a Spooled),
+}
+
+/// Why a file was not added. Everything that was written for it has been removed.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error(transparent)]
@@ -92,6 +124,10 @@ struct Inner {
     limits: Limits,
     budget: Budget,
     spools: Spools,
+    max_video_bytes: u64,
+    video_spools: Spools,
+    video_writes: Semaphore,
+    covers: CoverMaker,
     disk: DiskReserve,
     /// Without a trailing slash.
     public_url: String,
@@ -105,11 +141,21 @@ impl Library {
 
     pub fn new(storage: Storage, config: &MediaConfig, public_url: &str) -> Self {
         let limits = Limits { max_bytes: config.max_bytes, max_pixels: config.max_pixels };
-        let (budget, spools) = (Budget::new(config.memory_bytes), Spools::new(config.spool_bytes));
-        let public_url = public_url.trim_end_matches('/').to_owned();
-        Self(Arc::new(Inner { storage, limits, budget, spools, disk: DiskReserve::default(), public_url }))
+        Self(Arc::new(Inner {
+            storage,
+            limits,
+            budget: Budget::new(config.memory_bytes),
+            spools: Spools::new(config.spool_bytes),
+            max_video_bytes: config.max_video_bytes,
+            video_spools: Spools::new(config.video_spool_bytes),
+            video_writes: Semaphore::new(MAX_VIDEO_WRITES),
+            covers: CoverMaker::new(config.ffmpeg.as_deref()),
+            disk: DiskReserve::default(),
+            public_url: public_url.trim_end_matches('/').to_owned(),
+        }))
     }
 
+    /// Returns the limits of images.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -135,7 +181,7 @@ impl Library {
         &self.0.budget
     }
 
-    /// Returns the spools for bytes that are not checked yet.
+    /// Returns the spools for bytes that are not checked yet, except those of videos.
     pub fn spools(&self) -> &Spools {
         &self.0.spools
     }
@@ -147,25 +193,37 @@ impl Library {
 
     /// Checks an image and writes it to the storage.
     pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
-        let ingested = self.store_image(store, owner, spooled).await;
-        metrics::media_ingested(match &ingested {
-            Ok(_) => IngestOutcome::Stored,
-            Err(IngestError::Rejected(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
-            Err(IngestError::Rejected(_)) => IngestOutcome::Unsupported,
-            Err(IngestError::Full) => IngestOutcome::Full,
-            Err(_) => IngestOutcome::Error,
-        });
-        ingested
+        counted(self.store_image(store, owner, spooled).await)
     }
 
     async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
         let (image, _share) = self.examine(spooled).await?;
-        let (row, kind) = (reserve(store, owner, &image).await?, image.kind.into());
-        let ingested = IngestedFile { file_id: row.id, kind };
+        let file = CheckedFile {
+            kind: image.kind.into(),
+            sha256: Sha256::digest(&image.bytes).into(),
+            size: image.bytes.len() as u64,
+            content: Content::Bytes(image.bytes),
+            width: image.width,
+            height: image.height,
+            thumbnail: Some((image.thumbnail_kind, image.thumbnail)),
+            video: None,
+        };
+        self.store_checked(store, owner, file).await
+    }
+
+    /// Reserves the row of a file, and writes the file to the storage.
+    async fn store_checked(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        file: CheckedFile<'_>,
+    ) -> Result<IngestedFile, IngestError> {
+        let row = reserve(store, owner, &file).await?;
+        let ingested = IngestedFile { file_id: row.id, kind: file.kind };
         // Also if another upload is writing the same bytes, because that upload may fail.
         if row.state == FileState::Reserved
-            && let Err(error) = self.write(store, &row, image).await
+            && let Err(error) = self.write(store, &row, file).await
         {
             self.abandon(store, &ingested).await;
             return Err(error);
@@ -176,10 +234,13 @@ impl Library {
     /// Writes the bytes of a reserved file. During the write, the sweep or another upload of the same bytes may abandon
     /// the file and delete the bytes that are written so far. Checks for that afterward, since no later cleanup would
     /// find the rest.
-    async fn write(&self, store: &Store, row: &Reserved, image: CheckedImage) -> Result<(), IngestError> {
-        self.0.storage.put(&row.key, image.bytes).await?;
+    async fn write(&self, store: &Store, row: &Reserved, file: CheckedFile<'_>) -> Result<(), IngestError> {
+        match file.content {
+            Content::Bytes(bytes) => self.0.storage.put(&row.key, bytes).await?,
+            Content::Spooled(spooled) => self.write_video(&row.key, spooled).await?,
+        }
         if let Some(thumbnail) = &row.thumbnail_key {
-            self.0.storage.put(thumbnail, image.thumbnail).await?;
+            self.write_thumbnail(thumbnail, file.thumbnail).await?;
         }
         if files::is_live(&mut store.read().await?, row.id).await? {
             return Ok(());
@@ -189,6 +250,17 @@ impl Library {
             self.0.storage.delete(thumbnail).await?;
         }
         Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
+    }
+
+    /// Writes a thumbnail. This upload may have none although the row has one: another upload of the same video created
+    /// the row, and ffmpeg failed for this one.
+    async fn write_thumbnail(&self, key: &str, thumbnail: Option<(ImageType, Bytes)>) -> Result<(), IngestError> {
+        match thumbnail {
+            Some((_, bytes)) => self.0.storage.put(key, bytes).await?,
+            None if self.0.storage.size(key).await?.is_some() => {}
+            None => return Err(IngestError::Machine("the cover image of a video is missing".to_owned())),
+        }
+        Ok(())
     }
 
     /// Checks an image. Its share of the memory is released when the permit is dropped.
@@ -212,7 +284,7 @@ impl Library {
         match self.0.budget.run(work).await {
             Some(Ok(done)) => Ok(done),
             Some(Err(error)) => Err(IngestError::Machine(format!("a temporary file cannot be read: {error}"))),
-            None => Err(IngestError::Machine("image processing panicked".to_owned())),
+            None => Err(IngestError::Machine("the processing of a file panicked".to_owned())),
         }
     }
 
@@ -242,20 +314,21 @@ pub async fn abandon(tx: &mut Tx, ingested: &IngestedFile) -> crier_store::Resul
     files::abandon(tx, ingested.file_id).await
 }
 
-async fn reserve(store: &Store, owner: &Owner, image: &CheckedImage) -> Result<Reserved, IngestError> {
+async fn reserve(store: &Store, owner: &Owner, file: &CheckedFile<'_>) -> Result<Reserved, IngestError> {
     let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
-    let size = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let side = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+    let thumbnail = file.thumbnail.as_ref().map(|(kind, _)| kind.extension());
     let new = NewFile {
         workspace_id: owner.workspace_id,
         brand_id: owner.brand_id,
-        key: format!("{name}.{}", image.kind.extension()),
-        thumbnail_key: Some(format!("{name}{THUMBNAIL}.{}", image.thumbnail_kind.extension())),
-        sha256: Sha256::digest(&image.bytes).into(),
-        mime_type: image.kind.as_str(),
-        size_bytes: i64::try_from(image.bytes.len()).unwrap_or(i64::MAX),
-        width: size(image.width),
-        height: size(image.height),
-        video: None,
+        key: format!("{name}.{}", file.kind.extension()),
+        thumbnail_key: thumbnail.map(|extension| format!("{name}{THUMBNAIL}.{extension}")),
+        sha256: file.sha256,
+        mime_type: file.kind.as_str(),
+        size_bytes: i64::try_from(file.size).unwrap_or(i64::MAX),
+        width: side(file.width),
+        height: side(file.height),
+        video: file.video.clone(),
     };
     let mut tx = store.begin().await?;
     let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
@@ -264,6 +337,17 @@ async fn reserve(store: &Store, owner: &Owner, image: &CheckedImage) -> Result<R
     };
     tx.commit().await?;
     Ok(row)
+}
+
+fn counted(ingested: Result<IngestedFile, IngestError>) -> Result<IngestedFile, IngestError> {
+    metrics::media_ingested(match &ingested {
+        Ok(_) => IngestOutcome::Stored,
+        Err(IngestError::Rejected(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
+        Err(IngestError::Rejected(_)) => IngestOutcome::Unsupported,
+        Err(IngestError::Full) => IngestOutcome::Full,
+        Err(_) => IngestOutcome::Error,
+    });
+    ingested
 }
 
 /// Maximum length of a file name, in characters.
@@ -290,7 +374,7 @@ pub struct AssetDetails<'a> {
 }
 
 /// Creates an asset for an ingested file and returns its id; `None` if the sweep has deleted the file because too much
-/// time has passed. Then ingest the image again.
+/// time has passed. Then ingest the file again.
 pub async fn create_asset(
     tx: &mut Tx,
     brand_id: i64,

@@ -165,9 +165,14 @@ fn encode_rotated(image: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> 
     Ok((walk(&written.into(), kind)?.clean, kind))
 }
 
+/// Returns the width and height of a thumbnail.
+pub fn thumbnail_sides(width: u32, height: u32) -> (u32, u32) {
+    resize::within(width, height, THUMBNAIL)
+}
+
 /// Creates a thumbnail. `sides` are those of the full image; `image` may be a smaller version of it.
 fn thumbnail(image: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
-    let (width, height) = resize::within(sides.0, sides.1, THUMBNAIL);
+    let (width, height) = thumbnail_sides(sides.0, sides.1);
     let mut source = resize::SourceImage::new(image);
     let small = source.resized_to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= MAX_THUMBNAIL_PROFILE);

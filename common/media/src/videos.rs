@@ -1,0 +1,134 @@
+//! Adds videos to the library. A video is never changed, and never in memory as a whole.
+
+use std::io::{self, BufRead as _, Cursor};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crier_domain::media::ImageType;
+use crier_store::Store;
+use sha2::{Digest, Sha256};
+
+use super::cover::MAX_COVER_BYTES;
+use super::images::{self, Limits, Refusal};
+use super::spool::{Spooled, Spools};
+use super::storage::{PART_BYTES, StorageError};
+use super::video::{self, ProbedVideo};
+use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, counted};
+
+/// The number of bytes from which [`video::sniff`] detects a video.
+pub const SNIFFED_BYTES: usize = 64;
+
+/// The time for reading the headers of a video, and the minimum rate at which its bytes are hashed.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
+const MIN_HASH_RATE: u64 = 8 << 20;
+/// The maximum size of the headers that are in memory, and how often: as bytes, and as what they say.
+const MAX_HEADER_BYTES: u64 = 32 << 20;
+const HEADER_COPIES: u64 = 3;
+
+impl Library {
+    /// Returns the maximum size of a video, in bytes.
+    pub fn max_video_bytes(&self) -> u64 {
+        self.0.max_video_bytes
+    }
+
+    /// Returns the spools for videos that are not checked yet. They share no space with those of images, so that large
+    /// videos do not delay images.
+    pub fn video_spools(&self) -> &Spools {
+        &self.0.video_spools
+    }
+
+    /// Checks the headers of a video and writes it to the storage, with a cover image if ffmpeg can take one.
+    pub async fn ingest_video(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        spooled: &Spooled,
+    ) -> Result<IngestedFile, IngestError> {
+        counted(self.store_video(store, owner, spooled).await)
+    }
+
+    async fn store_video(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
+        self.check_disk()?;
+        let (video, sha256) = self.examine_video(spooled).await?;
+        let file = CheckedFile {
+            kind: video.kind.into(),
+            content: Content::Spooled(spooled),
+            sha256,
+            size: spooled.size(),
+            width: video.width,
+            height: video.height,
+            thumbnail: self.cover(spooled, &video).await,
+            video: Some(video.properties),
+        };
+        self.store_checked(store, owner, file).await
+    }
+
+    /// Reads the headers of a video, and hashes it.
+    async fn examine_video(&self, spooled: &Spooled) -> Result<(ProbedVideo, [u8; 32]), IngestError> {
+        let size = spooled.size();
+        if size == 0 {
+            return Err(Refusal::Empty.into());
+        }
+        let max = self.0.max_video_bytes;
+        if size > max {
+            let message = format!("The file is larger than the maximum of {} MiB.", max >> 20);
+            return Err(Refusal::TooLarge(message).into());
+        }
+        let share = self.0.budget.share(size.min(MAX_HEADER_BYTES) * HEADER_COPIES).await;
+        let source = spooled.clone();
+        let work = move || {
+            // Held until the work ends, also if the caller no longer waits for it.
+            let _share = share;
+            let probed = video::probe(&mut *source.reader()?, size);
+            Ok(match probed {
+                Ok(video) => Ok((video, hash(&source)?)),
+                Err(refusal) => Err(refusal),
+            })
+        };
+        let timeout = HEADERS_TIMEOUT + Duration::from_secs(size / MIN_HASH_RATE);
+        match tokio::time::timeout(timeout, self.run_on_budget(work)).await {
+            Ok(examined) => Ok(examined??),
+            Err(_) => Err(IngestError::Machine("reading a video took too long".to_owned())),
+        }
+    }
+
+    /// Returns the cover image of a video, checked like an uploaded image.
+    async fn cover(&self, spooled: &Spooled, video: &ProbedVideo) -> Option<(ImageType, Bytes)> {
+        let bytes = self.0.covers.take(spooled, video).await?;
+        let limits = Limits { max_bytes: MAX_COVER_BYTES, max_pixels: self.0.limits.max_pixels };
+        let probed = images::probe(Cursor::new(&bytes), &limits);
+        let share = self.0.budget.share(bytes.len() as u64 * 2 + probed.ok()?.memory).await;
+        let examine = move || {
+            let _share = share;
+            images::examine(bytes, &limits)
+        };
+        match self.0.budget.run(examine).await? {
+            Ok(image) => Some((image.thumbnail_kind, image.thumbnail)),
+            Err(error) => {
+                tracing::info!(%error, "the image that ffmpeg returned was rejected");
+                None
+            }
+        }
+    }
+
+    /// Writes a video to the storage, part by part.
+    pub(super) async fn write_video(&self, key: &str, spooled: &Spooled) -> Result<(), StorageError> {
+        // The semaphore is never closed.
+        let _permit = self.0.video_writes.acquire().await;
+        self.0.storage.put_stream(key, spooled.chunks(PART_BYTES as u64)).await
+    }
+}
+
+/// Returns the SHA-256 of the bytes. Blocks.
+fn hash(spooled: &Spooled) -> io::Result<[u8; 32]> {
+    let (mut reader, mut hash) = (spooled.reader()?, Sha256::new());
+    loop {
+        let chunk = reader.fill_buf()?;
+        if chunk.is_empty() {
+            return Ok(hash.finalize().into());
+        }
+        hash.update(chunk);
+        let size = chunk.len();
+        reader.consume(size);
+    }
+}
