@@ -88,6 +88,8 @@ pub struct UploadedFile {
     /// The file name from the request.
     pub name: Option<String>,
     pub bytes: Spooled,
+    /// Whether its first bytes are those of a video.
+    pub is_video: bool,
 }
 
 /// The names of the parts of a form that are not the expected file.

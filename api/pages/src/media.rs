@@ -1,4 +1,4 @@
-//! `/media/{key}`: serves the images of the library to anyone who knows the URL.
+//! `/media/{key}`: serves the images and videos of the library to anyone who knows the URL.
 //!
 //! Any replica serves them from the storage, without a database query. The content of a URL never changes, so clients
 //! may cache it forever. The content type depends only on the extension of the key, so a file never runs as a script.
@@ -14,7 +14,7 @@ use salvo::{Depot, Request, Response, Router, handler};
 
 use super::notice;
 
-/// Other sites may embed the images.
+/// Other sites may embed the files.
 const HEADERS: &[(&str, &str)] = &[("cross-origin-resource-policy", "cross-origin")];
 
 pub fn router() -> Router {
@@ -25,19 +25,19 @@ pub fn router() -> Router {
 async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let key = req.param::<String>("key").unwrap_or_default();
     let (Some(kind), Ok(app)) = (kind_of(&key), depot.get_typed::<Arc<App>>()) else { return missing(res) };
-    let image = FileResponse {
+    let file = FileResponse {
         key,
         media_type: kind.as_str(),
         disposition: "inline".to_owned(),
         cache_control: "public, max-age=31536000, immutable",
         headers: HEADERS,
     };
-    match file::send(req, app.library.storage(), &image, res).await {
+    match file::send(req, app.library.storage(), &file, res).await {
         Ok(SentFile::Sent) => {}
         Ok(SentFile::Missing) => missing(res),
         Ok(SentFile::OutOfRange) => notice(res, StatusCode::RANGE_NOT_SATISFIABLE, "The range is outside the file."),
         Err(error) => {
-            tracing::warn!(%error, "failed to serve an image");
+            tracing::warn!(%error, "failed to serve a file of the library");
             let text = "The file storage is unavailable. Wait a moment, then reload the page.";
             notice(res, StatusCode::SERVICE_UNAVAILABLE, text);
             res.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
@@ -46,5 +46,5 @@ async fn serve(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 fn missing(res: &mut Response) {
-    notice(res, StatusCode::NOT_FOUND, "This image does not exist.");
+    notice(res, StatusCode::NOT_FOUND, "This file does not exist.");
 }

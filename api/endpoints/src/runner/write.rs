@@ -135,8 +135,8 @@ pub async fn receive_form(
     key_is_known: bool,
     req: &mut Request,
 ) -> Result<Result<(Map<String, Value>, Vec<u8>)>> {
-    let (limits, spools) = (load_file_limits(cx, key_is_known).await?, cx.app.library.spools());
-    match form::read(req, limits, spools, cx.caller.workspace_id, cx.app.min_rate).await {
+    let limits = load_file_limits(cx, key_is_known).await?;
+    match form::read(req, limits, &cx.app.library, cx.caller.workspace_id, cx.app.min_rate).await {
         Ok(Form { texts, file, other_files, digest }) => {
             cx.unknown.check_form(known, &texts, &other_files);
             cx.file = file;
@@ -154,17 +154,17 @@ pub async fn receive_form(
 /// Returns the limits of an uploaded file. For a known key, the remaining storage is not checked: the file may already
 /// be in the library, and the stored response must be returned even if the storage is full.
 async fn load_file_limits(cx: &Context, key_is_known: bool) -> Result<form::FileLimits> {
-    let (max, storage_mib) = (cx.app.library.limits().max_bytes, cx.plan.storage_mib);
-    let Some(cap) = cx.plan.storage_bytes() else {
-        return Ok(form::FileLimits { max_bytes: max, remaining_bytes: None, storage_mib });
+    let library = &cx.app.library;
+    let limits = form::FileLimits {
+        max_bytes: library.limits().max_bytes,
+        max_video_bytes: library.max_video_bytes(),
+        remaining_bytes: None,
+        storage_mib: cx.plan.storage_mib,
     };
-    let room = if key_is_known {
-        None
-    } else {
-        let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
-        Some(cap.saturating_sub(u64::try_from(used).unwrap_or_default()))
-    };
-    Ok(form::FileLimits { max_bytes: max, remaining_bytes: room, storage_mib })
+    let Some(cap) = cx.plan.storage_bytes().filter(|_| !key_is_known) else { return Ok(limits) };
+    let used = files::usage(&mut cx.app.store.read().await?, cx.caller.workspace_id).await?.total();
+    let room = cap.saturating_sub(u64::try_from(used).unwrap_or_default());
+    Ok(form::FileLimits { remaining_bytes: Some(room), ..limits })
 }
 
 fn require_idempotency_key(headers: &HeaderMap) -> Result<String> {

@@ -144,10 +144,13 @@ impl ReferencedRows {
         if self.slug_is_taken && slug.is_some() {
             problems.add("slug", SLUG_TAKEN);
         }
-        if let Some(id) = avatar
-            && self.avatar.as_ref().is_none_or(|asset| asset.id != id)
-        {
-            problems.add("avatar", format!("Media asset {id} does not exist in this brand."));
+        let Some(id) = avatar else { return };
+        match self.avatar.as_ref().filter(|asset| asset.id == id) {
+            None => problems.add("avatar", format!("Media asset {id} does not exist in this brand.")),
+            Some(asset) if asset.mime_type.image().is_none() => {
+                problems.add("avatar", format!("Media asset {id} is a video. Choose an image."));
+            }
+            Some(_) => {}
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::response::{Nothing, Reply};
 pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/media/{media}", "deleteMedia", Scope::MediaWrite)
         .tag(TAG)
-        .summary("Delete an image")
+        .summary("Delete an image or a video")
         .description(
-            "The storage is freed immediately, and the image's URL stops working a few minutes later, unless another \
-             image of the brand has the same content. Published posts do not change. A draft that uses the image needs a \
-             different one before it can be published.",
+            "The storage is freed immediately, and the file's URL stops working a few minutes later, unless another image \
+             or video of the brand has the same content. Published posts do not change. A draft that uses the file needs \
+             a different one before it can be published.",
         )
         .extension()
         .error_codes(&[ErrorCode::MediaInUse])
@@ -30,8 +30,8 @@ async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
     if post_media::in_use(tx, media_id).await? {
         return Err(ApiError::new(
             ErrorCode::MediaInUse,
-            "A post that is pending approval, scheduled or being published uses this image. Remove the image from the \
-             post or delete the post first.",
+            "A post that is pending approval, scheduled or being published uses this file. Remove it from the post or \
+             delete the post first.",
         ));
     }
     if bio_pages::is_avatar(tx, media_id).await? {

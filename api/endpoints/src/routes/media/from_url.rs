@@ -17,16 +17,17 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
-/// The image to import.
+/// The image or video to import.
 #[derive(Clone, Debug, Request)]
 #[request(name = "NewMediaImport")]
 pub struct ImportMediaRequest {
     /// A public http or https URL.
     #[field(unchecked_url(), example = "https://example.com/bread.jpg")]
     pub url: String,
+    /// Required for a video: `video`.
     #[field(enum_value(), default = AssetType::Image, example = "image")]
     pub asset_type: AssetType,
-    /// A description of the image for people who cannot see it.
+    /// A description of the image or video for people who cannot see it.
     #[field(text(0..=MAX_ALT_TEXT_CHARS), extension, example = "Fresh bread on a shelf")]
     pub alt_text: Option<String>,
 }
@@ -35,11 +36,11 @@ pub fn endpoint() -> Endpoint<ImportMediaRequest, One<MediaImport>> {
     Endpoint::post("/brands/{brand}/media/from-url", "importMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Import an image from a URL")
+        .summary("Import an image or a video from a URL")
         .description(
-            "Crier fetches the image after it has sent the response, with up to 5 attempts. Poll `poll_url` for the \
-             status, or subscribe to `media.completed` and `media.failed`. The image must meet the same requirements as \
-             an upload.",
+            "Crier fetches the file after it has sent the response, with up to 5 attempts. Poll `poll_url` for the \
+             status, or subscribe to `media.completed` and `media.failed`. The file must meet the same requirements as an \
+             upload.",
         )
         .status(202)
         .error_codes(&[ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])

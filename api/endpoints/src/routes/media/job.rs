@@ -34,7 +34,7 @@ pub struct MediaImport {
     /// The source URL from the request.
     #[schemars(url)]
     pub source_url: String,
-    /// The imported image. Null until the import is completed, or if the image has been deleted since.
+    /// The imported image or video. Null until the import is completed, or if it has been deleted since.
     pub media: Option<MediaAsset>,
     /// The reason why the import failed. While it is pending, the reason why the previous attempt failed.
     pub error: Option<MediaImportError>,

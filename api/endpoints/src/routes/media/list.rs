@@ -17,15 +17,15 @@ use crate::response::{Listed, Paged, Reply};
 /// The maximum length of a search text, in characters.
 const MAX_SEARCH_CHARS: usize = 200;
 
-/// The images to list.
+/// The images and videos to list.
 #[derive(Clone, Debug, Default, Request)]
 pub struct ListMedia {
     #[field(flatten)]
     pub pages: Pages,
-    /// Only images of this type.
+    /// Only images or videos of this type.
     #[field(enum_value(), extension)]
     pub asset_type: Option<AssetType>,
-    /// Only images with this text in the file name or the alt text. Case-insensitive. At most 200 characters.
+    /// Only images and videos with this text in the file name or the alt text. Case-insensitive. At most 200 characters.
     #[field(text(0..=MAX_SEARCH_CHARS), extension)]
     pub search: Option<String>,
 }
@@ -33,7 +33,7 @@ pub struct ListMedia {
 pub fn endpoint() -> Endpoint<ListMedia, Paged<MediaAsset>> {
     Endpoint::get("/brands/{brand}/media", "listMedia", Scope::MediaRead)
         .tag(TAG)
-        .summary("List a brand's images, newest first")
+        .summary("List a brand's images and videos, newest first")
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_reads(list)
 }

@@ -13,7 +13,7 @@ use crate::response::{One, Reply};
 pub fn endpoint() -> Endpoint<(), One<MediaAsset>> {
     Endpoint::get("/brands/{brand}/media/{media}", "getMedia", Scope::MediaRead)
         .tag(TAG)
-        .summary("Get an image")
+        .summary("Get an image or a video")
         .extension()
         .reads(show)
 }
@@ -25,7 +25,7 @@ pub async fn find(cx: &Context, conn: &mut Conn) -> Result<Asset> {
 }
 
 pub fn missing() -> ApiError {
-    ApiError::not_found("image")
+    ApiError::not_found("media asset")
 }
 
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<MediaAsset>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
-use crier_domain::media::AssetType;
+use crier_domain::media::{AssetType, MediaType};
 use crier_media as media;
 use crier_store::{Tx, media as assets, post_media};
 
@@ -15,16 +15,17 @@ use crate::fields::PatchField;
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
-/// The changes to an image. Omitted fields keep their values.
+/// The changes to an image or a video. Omitted fields keep their values.
 #[derive(Clone, Debug, Default, Request)]
 pub struct MediaChange {
-    /// A description of the image for people who cannot see it. Null clears it. Posts that are not published yet use
+    /// A description for people who cannot see the image or video. Null clears it. Posts that are not published yet use
     /// the new description.
     #[field(text(0..=MAX_ALT_TEXT_CHARS), example = "Fresh bread on a shelf")]
     pub alt_text: PatchField<String>,
     /// The name of the file in the media library.
     #[field(text(1..=255))]
     pub filename: PatchField<String>,
+    /// The purpose of an image. The type of a video is always `video`.
     #[field(enum_value())]
     pub asset_type: PatchField<AssetType>,
 }
@@ -33,8 +34,8 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
     Endpoint::put("/brands/{brand}/media/{media}", "updateMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Texts)
-        .summary("Update an image")
-        .description("The image itself and its URL never change.")
+        .summary("Update an image or a video")
+        .description("The file itself and its URL never change.")
         .extension()
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(update)
@@ -52,8 +53,20 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> 
     if let Some(name) = change.filename.value() {
         asset.filename = media::filename(Some(&name), asset.mime_type);
     }
-    asset.asset_type = change.asset_type.value().unwrap_or(asset.asset_type);
+    if let Some(asset_type) = change.asset_type.value() {
+        check_type(asset_type, asset.mime_type)?;
+        asset.asset_type = asset_type;
+    }
     asset.updated_at = tx.now;
     assets::update(tx, &asset).await?;
     Ok(Reply::from(MediaAsset::new(&cx.app.library, asset)))
+}
+
+/// Fails if the type is that of a video and the file is an image, or the other way round.
+fn check_type(asset_type: AssetType, kind: MediaType) -> Result<()> {
+    match (asset_type == AssetType::Video, kind.video().is_some()) {
+        (true, false) => Err(ApiError::field("asset_type", "The file is an image. Use `image`, `icon` or `logo`.")),
+        (false, true) => Err(ApiError::field("asset_type", "The file is a video. Use `video`, or omit the field.")),
+        _ => Ok(()),
+    }
 }

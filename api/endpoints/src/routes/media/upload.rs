@@ -7,24 +7,27 @@ use crier_domain::media::AssetType;
 use crier_media::{self as media, AssetDetails, IngestedFile};
 use crier_store::{Tx, media as assets};
 
-use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, ingest_error, owner};
-use crate::context::Context;
+use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, ingest_error, not_a_video, owner, video_without_type};
+use crate::context::{Context, UploadedFile};
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::request::formats::FilePart;
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
-/// The image to upload.
+/// The image or video to upload.
 #[derive(Clone, Debug, Request)]
 #[request(name = "NewMedia")]
 pub struct UploadMediaRequest {
-    /// A JPEG, PNG, GIF or WebP image of at most 25 MiB and 100 megapixels. The operator can set other limits.
+    /// A JPEG, PNG, GIF or WebP image of at most 25 MiB and 100 megapixels, or an MP4, MOV or WebM video of at most
+    /// 1,024 MiB. The operator can set other limits.
     #[field(file(), example = "(binary data)")]
     pub file: FilePart,
+    /// Required for a video: `video`. Send it before `file`, because a video that is larger than an image may be is
+    /// otherwise rejected.
     #[field(enum_value(), default = AssetType::Image, example = "image")]
     pub asset_type: AssetType,
-    /// A description of the image for people who cannot see it.
+    /// A description of the image or video for people who cannot see it.
     #[field(text(0..=MAX_ALT_TEXT_CHARS), extension, example = "Fresh bread on a shelf")]
     pub alt_text: Option<String>,
 }
@@ -33,10 +36,10 @@ pub fn endpoint() -> Endpoint<UploadMediaRequest, One<MediaAsset>> {
     Endpoint::post("/brands/{brand}/media", "uploadMedia", Scope::MediaWrite)
         .tag(TAG)
         .adds(Growth::Files)
-        .summary("Upload an image")
+        .summary("Upload an image or a video")
         .description(
             "Crier detects the type from the file's content, never from its name. It removes metadata (EXIF, including the \
-             location where a photo was taken) and rotates the image upright.",
+             location where a photo was taken) and rotates an image upright. A video is stored unchanged.",
         )
         .body_is_form()
         .status(201)
@@ -54,8 +57,8 @@ fn describe_other_parts(cx: &Context) -> String {
     let parts = files.chain(cx.other_parts.texts.iter().map(|name| (name, ""))).take(MAX_NAMED_PARTS);
     let named = parts.map(|(name, kind)| format!("`{}`{kind}", name.chars().take(MAX_NAME_CHARS).collect::<String>()));
     match named.collect::<Vec<_>>().join(", ").as_str() {
-        "" => "It has no parts. Send the image as `file`.".to_owned(),
-        named => format!("It has {named}. Send the image as `file`."),
+        "" => "It has no parts. Send the image or video as `file`.".to_owned(),
+        named => format!("It has {named}. Send the image or video as `file`."),
     }
 }
 
@@ -75,8 +78,7 @@ async fn upload(cx: &Context, parsed: Arc<Parsed<UploadMediaRequest>>) -> Result
     problems.into_result()?;
     let UploadMediaRequest { file: FilePart, asset_type, alt_text } = parsed.valid()?.clone();
     let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
-    let (library, store) = (&cx.app.library, &cx.app.store);
-    let ingested = library.ingest(store, &owner(cx)?, &file.bytes).await.map_err(|error| ingest_error(cx, error))?;
+    let ingested = ingest(cx, asset_type, file).await?;
     let filename = media::filename(file.name.as_deref(), ingested.kind);
     let alt_text = alt_text.filter(|text| !text.is_empty());
     let upload = Upload { file: ingested.clone(), asset_type, filename, alt_text };
@@ -85,6 +87,19 @@ async fn upload(cx: &Context, parsed: Arc<Parsed<UploadMediaRequest>>) -> Result
         let ingested = ingested.clone();
         Box::pin(async move { cx.app.library.abandon(&cx.app.store, &ingested).await })
     }))
+}
+
+/// Stores the file, if it is what the request says it is.
+async fn ingest(cx: &Context, asset_type: AssetType, file: &UploadedFile) -> Result<IngestedFile> {
+    let (library, store, owner) = (&cx.app.library, &cx.app.store, owner(cx)?);
+    let ingested = match (asset_type == AssetType::Video, file.is_video) {
+        (true, true) => library.ingest_video(store, &owner, &file.bytes).await,
+        (false, true) => return Err(video_without_type()),
+        (true, false) if file.bytes.size() > 0 => return Err(not_a_video()),
+        // An empty file is rejected as empty.
+        (_, false) => library.ingest(store, &owner, &file.bytes).await,
+    };
+    ingested.map_err(|error| ingest_error(cx, error))
 }
 
 async fn insert_asset(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Reply<MediaAsset>> {

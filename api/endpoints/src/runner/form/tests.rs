@@ -53,11 +53,18 @@ fn read(bytes: &[u8], boundary: &str, pieces: &[usize]) -> Result<Form> {
         rest = after;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(async {
-        let spool = Spools::new(1 << 20).open(1, 0).await.unwrap();
-        let limits = FileLimits { max_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None };
-        receive(stream::iter(chunks), boundary.to_owned(), limits, spool).await
-    })
+    runtime
+        .block_on(async { receive(stream::iter(chunks), boundary.to_owned(), limits(), spools(1 << 20).await).await })
+}
+
+fn limits() -> FileLimits {
+    FileLimits { max_bytes: MAX_BYTES, max_video_bytes: MAX_BYTES, remaining_bytes: None, storage_mib: None }
+}
+
+/// Returns the spools of a form of unknown size.
+async fn spools(bytes: u64) -> FileSpools {
+    let image = Some(Spools::new(bytes).open(1, 0).await.unwrap());
+    FileSpools { image, videos: Spools::new(bytes), workspace_id: 1, form_bytes: None }
 }
 
 proptest! {
@@ -126,6 +133,60 @@ proptest! {
     }
 }
 
+/// The first bytes of an MP4.
+const VIDEO: &[u8] = b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41\0\0\0\x08free";
+
+/// Returns a form with a file of `size` bytes that begins like a video, and a text part before or after it.
+fn form_with_video(size: usize, before: Option<&str>, after: Option<&str>) -> Vec<u8> {
+    let text = |text: &str| Part { name: TYPE_PART.to_owned(), file: None, content: text.as_bytes().to_vec() };
+    let mut content = VIDEO.to_vec();
+    content.resize(size, 7);
+    let file = Part { name: FILE_PART.to_owned(), file: Some("a.mp4".to_owned()), content };
+    serialize_form(&before.map(text).into_iter().chain([file]).chain(after.map(text)).collect::<Vec<_>>(), "b")
+}
+
+/// Parses a form with a limit for videos that is twice that for images.
+fn read_form(form: &[u8], piece: usize) -> Result<Form> {
+    let chunks: Vec<_> = form.chunks(piece).map(|chunk| Ok::<_, Infallible>(Bytes::copy_from_slice(chunk))).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let limits = FileLimits { max_video_bytes: 2 * MAX_BYTES, ..limits() };
+        receive(stream::iter(chunks), "b".to_owned(), limits, spools(1 << 20).await).await
+    })
+}
+
+#[test]
+fn the_type_before_a_video_allows_its_size() {
+    let size = usize::try_from(MAX_BYTES).unwrap() + 1;
+    for piece in [1, 500, 100_000] {
+        let form = read_form(&form_with_video(size, Some("video"), None), piece).unwrap();
+        assert!(form.file.is_some_and(|file| file.is_video && file.bytes.size() == MAX_BYTES + 1), "{piece}");
+        let small = read_form(&form_with_video(100, None, Some("video")), piece).unwrap();
+        assert!(small.file.is_some_and(|file| file.is_video));
+        for form in [
+            form_with_video(size, None, Some("video")),
+            form_with_video(size, Some("image"), None),
+            form_with_video(100, Some("logo"), None),
+        ] {
+            let error = read_form(&form, piece).err().unwrap();
+            assert_eq!(error.code, ErrorCode::UnsupportedMediaType, "{piece}");
+            assert!(error.message.contains("`asset_type`"), "{error:?}");
+        }
+        let error = read_form(&form_with_video(2 * size, Some("video"), None), piece).err().unwrap();
+        assert_eq!(error.code, ErrorCode::PayloadTooLarge, "{piece}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_video_is_rejected_when_its_first_bytes_have_arrived() {
+    let head =
+        [&b"--b\r\nContent-Disposition: form-data; name=\"asset_type\"\r\n\r\nvideo\r\n"[..], FILE_HEAD].concat();
+    let limits = FileLimits { max_video_bytes: 1 << 30, ..limits() };
+    let (chunks_read, error) = endless(&head, &[7; 4_096], limits);
+    assert_eq!(error.code, ErrorCode::UnsupportedMediaType, "{error:?}");
+    assert!(chunks_read <= 8, "{chunks_read}");
+}
+
 #[test]
 fn the_file_size_limit_is_inclusive() {
     let of =
@@ -146,8 +207,8 @@ fn endless(head: &[u8], piece: &'static [u8], limits: FileLimits) -> (usize, Api
     })));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let error = runtime.block_on(async {
-        let spool = Spools::new(64 << 20).open(1, 0).await.unwrap();
-        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), limits, spool).await.err().unwrap()
+        let spools = spools(64 << 20).await;
+        receive(pieces.map(Ok::<_, Infallible>), "b".to_owned(), limits, spools).await.err().unwrap()
     });
     (chunks_read.load(Ordering::Relaxed), error)
 }
@@ -156,7 +217,7 @@ const FILE_HEAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=\"file\"\
 
 #[test]
 fn an_endless_part_head_is_rejected_early() {
-    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: None, storage_mib: None };
+    let limits = FileLimits { max_bytes: 25 << 20, ..limits() };
     for begins in [&b"--b\r\nContent-Disposition: form-data; name=\"file"[..], b"no form", b"--b\r\nX-Y: "] {
         let (chunks_read, error) = endless(begins, b"x", limits);
         assert_eq!(error.code, ErrorCode::InvalidJson, "{error:?}");
@@ -170,7 +231,7 @@ fn an_endless_part_head_is_rejected_early() {
 #[test]
 fn a_file_over_the_quota_is_rejected_while_streaming() {
     const PIECE: &[u8] = &[7; 16 << 10];
-    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500) };
+    let limits = FileLimits { max_bytes: 25 << 20, remaining_bytes: Some(1 << 20), storage_mib: Some(500), ..limits() };
     let (chunks_read, error) = endless(FILE_HEAD, PIECE, limits);
     assert_eq!(error.code, ErrorCode::StorageLimitExceeded);
     assert!(chunks_read as u64 * (PIECE.len() as u64) <= (1 << 20) + 2 * MAX_NON_FILE_BYTES, "{chunks_read}");
