@@ -1,16 +1,29 @@
-//! Downloads and checks an image, and maps failures to errors. Failures of the server that may be temporary are
+//! Downloads and checks an image or a video, and maps failures to errors. Failures of the server that may be temporary are
 //! retried; permanent failures and problems of the file are not.
 
-use crier_domain::media::{MediaError, MediaErrorCode as Code};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use crier_domain::media::{AssetType, MediaError, MediaErrorCode as Code};
 use crier_domain::plan::Plan;
-use crier_http::{DownloadError, HttpError};
-use crier_media::{self as media, IngestError, IngestedFile, Refusal, SpoolError, Spooled};
+use crier_http::{Download, DownloadError, HttpClient, HttpError};
+use crier_media::video::sniff;
+use crier_media::{self as media, IngestError, IngestedFile, Refusal, SNIFFED_BYTES, SpoolError, Spooled, Spools};
 
 use super::{ImportMedia, PreparedImport};
 
-const ACCEPT: &str = "image/*";
+/// How an import of one type is downloaded.
+struct Transfer<'a> {
+    client: &'a HttpClient,
+    spools: &'a Spools,
+    accept: &'static str,
+    max_bytes: u64,
+    /// The maximum wait for more data. The download of a video may take long, but only if it makes progress.
+    max_wait: Duration,
+    is_video: bool,
+}
 
-/// A stored image.
+/// A stored file.
 pub struct ImportedFile {
     pub file: IngestedFile,
     pub filename: String,
@@ -26,24 +39,79 @@ pub struct ImportError {
 
 impl ImportMedia {
     pub(super) async fn download_and_ingest(&self, prepared: &PreparedImport) -> Result<ImportedFile, ImportError> {
-        let (bytes, name) = self.fetch(&prepared.import.source_url, prepared.owner.workspace_id).await?;
-        let ingested = self.library.ingest(&self.store, &prepared.owner, &bytes).await;
+        let (import, owner) = (&prepared.import, &prepared.owner);
+        let is_video = import.asset_type == AssetType::Video;
+        let (bytes, name) = self.transfer(is_video).fetch(&import.source_url, owner.workspace_id).await?;
+        let ingested = match is_video {
+            true => self.library.ingest_video(&self.store, owner, &bytes).await,
+            false => self.library.ingest(&self.store, owner, &bytes).await,
+        };
         let file = ingested.map_err(|error| from_ingest_error(error, &prepared.plan))?;
         let filename = media::filename(Some(&name), file.kind);
         Ok(ImportedFile { file, filename })
     }
 
+    fn transfer(&self, is_video: bool) -> Transfer<'_> {
+        let (library, max_wait) = (&self.library, self.max_wait);
+        if is_video {
+            let (spools, max_bytes) = (library.video_spools(), library.max_video_bytes());
+            return Transfer { client: &self.video_client, spools, accept: "video/*", max_bytes, max_wait, is_video };
+        }
+        let (spools, max_bytes) = (library.spools(), library.limits().max_bytes);
+        Transfer { client: &self.client, spools, accept: "image/*", max_bytes, max_wait, is_video }
+    }
+}
+
+impl Transfer<'_> {
     /// Downloads the file. Returns its bytes and its name from the server.
     async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), ImportError> {
-        let max_bytes = self.library.limits().max_bytes;
-        let download_error = |error| from_download_error(error, max_bytes);
-        let mut download = self.client.download(url, ACCEPT, max_bytes).await.map_err(download_error)?;
-        let mut spool = self.library.spools().open(workspace_id, 0).await.map_err(from_spool_error)?;
-        while let Some(chunk) = download.chunk().await.map_err(download_error)? {
+        let download = self.client.download(url, self.accept, self.max_bytes).await;
+        let mut download = download.map_err(|error| self.download_error(error))?;
+        let mut spool = self.spools.open(workspace_id, 0).await.map_err(from_spool_error)?;
+        let first = self.read_first_bytes(&mut download).await?;
+        self.check_type(&first)?;
+        let mut next = Some(first);
+        while let Some(chunk) = next {
             spool.write(&chunk).await.map_err(from_spool_error)?;
+            next = self.read_chunk(&mut download).await?;
         }
         let name = download.name();
         Ok((spool.finish().await.map_err(|error| from_spool_error(error.into()))?, name))
+    }
+
+    /// Reads enough of a file to detect a video.
+    async fn read_first_bytes(&self, download: &mut Download) -> Result<Bytes, ImportError> {
+        let mut first = BytesMut::new();
+        while first.len() < SNIFFED_BYTES
+            && let Some(chunk) = self.read_chunk(download).await?
+        {
+            first.extend_from_slice(&chunk);
+        }
+        Ok(first.freeze())
+    }
+
+    async fn read_chunk(&self, download: &mut Download) -> Result<Option<Bytes>, ImportError> {
+        match tokio::time::timeout(self.max_wait, download.chunk()).await {
+            Ok(chunk) => chunk.map_err(|error| self.download_error(error)),
+            Err(_) => Err(from_http_error(&HttpError::Timeout { sent: true })),
+        }
+    }
+
+    /// Fails if the file is a video and the import is not, or the other way round. An empty file is rejected later.
+    fn check_type(&self, first_bytes: &[u8]) -> Result<(), ImportError> {
+        let message = match (sniff(first_bytes).is_some(), self.is_video) {
+            (true, false) => "The file is a video. To import a video, send `asset_type` with the value `video`.",
+            (false, true) if !first_bytes.is_empty() => {
+                "The file is not a video of a supported type. Use an MP4, MOV or WebM video. To import an image, omit \
+                 `asset_type` or send the value `image`."
+            }
+            _ => return Ok(()),
+        };
+        Err(permanent_error(Code::UnsupportedMediaType, message))
+    }
+
+    fn download_error(&self, error: DownloadError) -> ImportError {
+        from_download_error(error, self.max_bytes)
     }
 }
 
@@ -114,6 +182,6 @@ fn from_spool_error(error: SpoolError) -> ImportError {
 
 /// Returns an internal error, without details for the client.
 fn internal(error: &IngestError) -> ImportError {
-    tracing::warn!(%error, "failed to store a downloaded image");
+    tracing::warn!(%error, "failed to store a downloaded file");
     import_error(Code::InternalError, "Crier could not store the file. The file is not the cause.", true)
 }

@@ -1,4 +1,4 @@
-//! `import_media`: imports an image from a URL into the media library, once.
+//! `import_media`: imports an image or a video from a URL into the media library, once.
 //!
 //! 1. *Begin*, a short transaction: checks that the import is still open and that this worker holds the lease. Sets the
 //!    import to `processing`.
@@ -30,14 +30,19 @@ use crate::engine::Run;
 mod fetch;
 mod run_result;
 
-/// The maximum duration of a download, including redirects: about 3 Mbit/s at the default maximum size.
+/// The maximum duration of the download of an image, including redirects: about 3 Mbit/s at the default maximum size.
 pub const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The rate at which the largest video is downloaded in the additional time for it, in bytes per second: 8 Mbit/s.
+const VIDEO_RATE: u64 = 1_000_000;
 
 pub struct ImportMedia {
     store: Store,
     library: Library,
     plans: Arc<Plans>,
     client: HttpClient,
+    /// Has the time for the largest video.
+    video_client: HttpClient,
+    max_wait: Duration,
 }
 
 /// Everything that a run needs.
@@ -50,11 +55,15 @@ struct PreparedImport {
 impl ImportMedia {
     pub fn new(deps: &Deps) -> Self {
         let largest = usize::try_from(deps.library.limits().max_bytes).unwrap_or(usize::MAX);
+        let client = HttpClient::guarded(deps.guard.clone(), deps.import_timeout, largest);
+        let video_time = Duration::from_secs(deps.library.max_video_bytes() / VIDEO_RATE);
         Self {
             store: deps.store.clone(),
             library: deps.library.clone(),
             plans: deps.plans.clone(),
-            client: HttpClient::guarded(deps.guard.clone(), deps.import_timeout, largest),
+            video_client: client.with_more_time(video_time),
+            client,
+            max_wait: deps.import_timeout,
         }
     }
 
