@@ -1,7 +1,11 @@
-//! The limits of this machine.
+//! The limits and the programs of this machine.
+
+use std::path::Path;
 
 use crier_config::Config;
+use crier_media::cover;
 use crier_runtime::{descriptors, disk};
+use tokio::process::Command;
 
 use super::Finding;
 
@@ -55,4 +59,35 @@ fn reserve(config: &Config) -> Option<Finding> {
         );
         Finding::failure("disk", detail, "free or add disk space")
     })
+}
+
+/// Checks that ffmpeg is installed and runs.
+pub async fn ffmpeg(config: &Config) -> Finding {
+    let Some(program) = &config.media.ffmpeg else {
+        return Finding::ok("ffmpeg", "not used (CRIER_MEDIA_FFMPEG): videos have no cover images");
+    };
+    let remedy = "install ffmpeg on each machine of the API and the worker, or correct CRIER_MEDIA_FFMPEG";
+    let Some(found) = cover::find_program(program) else {
+        let detail = format!("{} is not installed: videos are accepted, but have no cover images", program.display());
+        return Finding::warning("ffmpeg", detail, remedy);
+    };
+    match version(&found).await {
+        Ok(version) => Finding::ok("ffmpeg", format!("{version}: videos get cover images")),
+        Err(why) => {
+            let detail = format!("{} does not run ({why}): videos have no cover images", found.display());
+            Finding::warning("ffmpeg", detail, remedy)
+        }
+    }
+}
+
+/// Returns the first words that ffmpeg prints: `ffmpeg version 7.1.2`.
+async fn version(program: &Path) -> Result<String, String> {
+    let run = Command::new(program).arg("-version").env_clear().kill_on_drop(true).output().await;
+    let output = run.map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(output.status.to_string());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words: Vec<&str> = text.split_whitespace().take(3).collect();
+    Ok(words.join(" ").chars().filter(|c| !c.is_control()).take(100).collect())
 }

@@ -102,6 +102,7 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
     report.add("proxy", services::proxy(config)).await;
     report.add("descriptors", async { machine::descriptors(config) }).await;
     report.add("disk", async { machine::disk(config) }).await;
+    report.add("ffmpeg", machine::ffmpeg(config)).await;
     report.add("ai", async { applications::ai(config) }).await;
     if let Some(store) = &store {
         report.add("fonts", reports::fonts(config, store)).await;

@@ -1,5 +1,5 @@
-//! Downloads and checks an image or a video, and maps failures to errors. Failures of the server that may be temporary are
-//! retried; permanent failures and problems of the file are not.
+//! Downloads and checks an image or a video, and maps failures to errors. Failures of the server that may be temporary
+//! are retried; permanent failures and problems of the file are not.
 
 use std::time::Duration;
 
