@@ -211,7 +211,7 @@ async fn a_wrong_part_of_a_form_is_named(t: Tenant<'_>) {
     let error = reply.expect_error(422, "validation_failed");
     assert_eq!(error["fields"]["image"], json!(["Unknown part; did you mean `file`?"]));
     let expected =
-        "The form has no part with this name. It has `image` (a file), `alt_text`. Send the image as `file`.";
+        "The form has no part with this name. It has `image` (a file), `alt_text`. Send the image or video as `file`.";
     assert_eq!(error["fields"]["file"], json!([expected]));
     let reply = send(&[("alt_txt", None, b"Bread"), ("nope", Some("b"), b"x"), ("file", Some("a.png"), &png)]).await;
     assert_eq!((reply.invalid_fields(), ignored(&reply)), (vec!["alt_txt".to_owned()], "nope"));

@@ -7,6 +7,7 @@ mod races;
 mod storage;
 mod sweep;
 mod usage;
+mod video;
 
 use crier_domain::media::AssetType;
 use crier_media::{self as media, AssetDetails, IngestedFile, Library, Owner, Spooled};

@@ -1,12 +1,15 @@
 //! Properties of every storage backend.
 
+use std::path::{Path, PathBuf};
+
 use bytes::Bytes;
 use crier_config as config;
 use crier_media::Storage;
-use crier_media::storage::{ByteRange, ObjectLookup};
-use futures::TryStreamExt;
+use crier_media::storage::{ByteRange, ObjectLookup, PART_BYTES};
+use futures::{StreamExt, TryStreamExt, stream};
 use tempfile::TempDir;
 
+use crate::support::client::until_true;
 use crate::support::s3::{KEY_ID, S3Server, SECRET};
 
 const KEY: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMN.png";
@@ -54,6 +57,8 @@ on_each!(
     an_absent_file_is_missing,
     deletion_is_idempotent,
     concurrent_puts_store_a_complete_file,
+    streamed_files_are_stored_at_any_size,
+    a_failed_or_abandoned_stream_leaves_nothing,
 );
 
 fn bytes(size: usize) -> Bytes {
@@ -118,6 +123,52 @@ async fn concurrent_puts_store_a_complete_file(TestStorage { storage, bucket: _b
     let puts = (0..8).map(|_| storage.put(KEY, all.clone()));
     futures::future::try_join_all(puts).await.unwrap();
     assert!(storage.read(KEY).await.unwrap().unwrap() == all);
+}
+
+async fn streamed_files_are_stored_at_any_size(TestStorage { storage, bucket: _bucket, dir: _dir }: TestStorage) {
+    for size in [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES + 5] {
+        let all = bytes(size);
+        let chunks: Vec<_> = all.chunks(1_000_003).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+        storage.put_stream(KEY, stream::iter(chunks)).await.unwrap();
+        assert!(storage.read(KEY).await.unwrap().unwrap() == all, "{size}");
+    }
+}
+
+/// Returns all files of the backend whose bytes are those of a part, or of a stored file.
+fn large_files(dir: &Path) -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.metadata() {
+                Ok(entry) if entry.is_dir() => folders.push(path),
+                Ok(entry) if entry.len() > 100_000 => found.push(path),
+                // Deleted meanwhile, or metadata of the bucket.
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+async fn a_failed_or_abandoned_stream_leaves_nothing(TestStorage { storage, bucket: _bucket, dir }: TestStorage) {
+    let part = || Ok(bytes(PART_BYTES));
+    let broken = stream::iter([part(), part(), Err(std::io::Error::other("the source is broken"))]);
+    let error = storage.put_stream(KEY, broken).await.unwrap_err().to_string();
+    assert!(error.contains("the source is broken"), "{error}");
+    assert_eq!((storage.read(KEY).await.unwrap(), large_files(dir.path())), (None, Vec::new()));
+    // The third part never arrives, and the caller stops waiting.
+    let (waits, is_waiting) = tokio::sync::oneshot::channel();
+    let third = stream::once(async move {
+        waits.send(()).unwrap();
+        std::future::pending().await
+    });
+    tokio::select! {
+        ended = storage.put_stream(KEY, stream::iter([part(), part()]).chain(third)) => panic!("{ended:?}"),
+        waiting = is_waiting => waiting.unwrap(),
+    }
+    until_true("the parts are deleted", || large_files(dir.path()).is_empty()).await;
+    assert_eq!(storage.read(KEY).await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn invalid_fields_are_reported_and_create_nothing(t: Tenant<'_>) {
         (json!({ "url": 5 }), "url"),
         (json!({ "url": ["https://8.8.8.8/"] }), "url"),
         (json!({ "url": format!("https://8.8.8.8/{}", "x".repeat(2_048)) }), "url"),
-        (json!({ "url": SOURCE, "asset_type": "video" }), "asset_type"),
+        (json!({ "url": SOURCE, "asset_type": "film" }), "asset_type"),
         (json!({ "url": SOURCE, "asset_type": 5 }), "asset_type"),
         (json!({ "url": SOURCE, "alt_text": 5 }), "alt_text"),
         (json!({ "url": SOURCE, "alt_text": "x".repeat(2_001) }), "alt_text"),

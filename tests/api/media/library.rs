@@ -56,7 +56,7 @@ async fn images_are_listed_newest_first_and_searchable(t: Tenant<'_>) {
 async fn invalid_filters_are_rejected(t: Tenant<'_>) {
     let long = "x".repeat(201);
     for (query, field) in [
-        ("asset_type=video", "asset_type"),
+        ("asset_type=film", "asset_type"),
         ("asset_type=", "asset_type"),
         ("search=%00", "search"),
         (&format!("search={long}"), "search"),
@@ -91,7 +91,7 @@ async fn image_metadata_can_be_updated(t: Tenant<'_>) {
 async fn invalid_updates_are_rejected(t: Tenant<'_>) {
     let id = upload_png(&t, "a.png", &[]).await;
     let path = t.path(&format!("/media/{id}"));
-    let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "video" });
+    let bad = json!({ "alt_text": "x".repeat(2_001), "filename": "", "asset_type": "film" });
     assert_eq!(t.put(&path, bad).await.invalid_fields(), ["alt_text", "asset_type", "filename"]);
     assert_eq!(t.put(&path, json!({ "alt_text": "a\0b" })).await.invalid_fields(), ["alt_text"]);
     assert_eq!(t.put(&path, json!({ "alt_text": 5 })).await.invalid_fields(), ["alt_text"]);

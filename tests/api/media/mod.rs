@@ -6,3 +6,4 @@ mod library;
 mod receiving;
 mod serving;
 mod upload;
+mod videos;

@@ -34,7 +34,7 @@ async fn a_content_length_over_the_free_storage_is_rejected(t: Tenant<'_>) {
     assert!(response.starts_with("HTTP/1.1 402 ") && response.contains("storage_limit_exceeded"), "{response}");
     // An upload that fits is accepted. One that no plan allows is rejected with 413.
     t.upload("a.png", &images::png(20, 20), &[]).await.expect(201);
-    let response = upload_response(&t, &format!("Content-Length: {}", 40 * MIB), b"").await;
+    let response = upload_response(&t, &format!("Content-Length: {}", 2_048 * MIB), b"").await;
     assert!(response.starts_with("HTTP/1.1 413 "), "{response}");
 }
 
@@ -86,7 +86,7 @@ async fn one_workspace_cannot_exhaust_the_spool(app: TestApp) {
 const FORM: &str = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.png\"\r\n\r\n";
 
 /// Starts an upload with a body of this length, and sends its first bytes.
-async fn start_upload(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStream {
+pub async fn start_upload(t: &Tenant<'_>, key: &str, length: usize, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(t.app.address).await.unwrap();
     let head = format!(
         "POST {BASE}{} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {key}\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {length}\r\n\r\n",
