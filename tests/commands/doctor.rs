@@ -72,6 +72,24 @@ async fn disabled_metrics_are_named() {
     );
 }
 
+#[tokio::test]
+async fn a_missing_ffmpeg_is_a_warning() {
+    let s = Installation::embedded().await;
+    let finding_with = |program: &str| {
+        finding(&findings(&s.try_command(&["doctor", "--json"], &[("CRIER_MEDIA_FFMPEG", program)])), "ffmpeg")
+    };
+    let missing = finding_with("/no/such/ffmpeg");
+    assert_eq!(missing["status"], "warning", "{missing}");
+    assert!(missing["detail"].as_str().is_some_and(|text| text.contains("no cover images")), "{missing}");
+    assert!(missing["remedy"].as_str().is_some_and(|text| text.contains("CRIER_MEDIA_FFMPEG")), "{missing}");
+    for wrong in ["/bin/false", "/bin/true"] {
+        assert_eq!(finding_with(wrong)["status"], "warning", "{wrong} prints no version");
+    }
+    assert_eq!(finding_with("/bin/echo")["status"], "ok", "a program that prints something");
+    let off = finding_with("false");
+    assert!(off["status"] == "ok" && off["detail"].as_str().is_some_and(|text| text.starts_with("not used")), "{off}");
+}
+
 /// The sandbox is off by default in separate processes.
 #[tokio::test]
 async fn the_settings_of_separate_processes_are_checked() {

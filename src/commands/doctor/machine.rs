@@ -89,5 +89,8 @@ async fn version(program: &Path) -> Result<String, String> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let words: Vec<&str> = text.split_whitespace().take(3).collect();
+    if words.is_empty() {
+        return Err("it prints no version".to_owned());
+    }
     Ok(words.join(" ").chars().filter(|c| !c.is_control()).take(100).collect())
 }

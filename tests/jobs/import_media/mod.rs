@@ -16,15 +16,20 @@ mod interruptions;
 mod permanent_failures;
 mod success;
 mod transient_failures;
+mod videos;
 
 fn library(w: &TestWorker) -> Library {
     w.library(PUBLIC_URL)
 }
 
-/// Starts an import as the API does.
+/// Starts an import of an image as the API does.
 async fn import(w: &TestWorker, url: &str) -> i64 {
+    import_as(w, url, AssetType::Logo).await
+}
+
+async fn import_as(w: &TestWorker, url: &str, asset_type: AssetType) -> i64 {
     w.write(async |tx| {
-        let new = NewImport { asset_type: AssetType::Logo, source_url: url, alt_text: Some("A loaf") };
+        let new = NewImport { asset_type, source_url: url, alt_text: Some("A loaf") };
         let id = media_jobs::insert(tx, w.world.brand, &new).await?;
         let job = NewJob::new(JobKind::ImportMedia, id, tx.now).lane(Lane::Brand(w.world.brand));
         jobs::enqueue(tx, &job.trace(Some("request-1".to_owned()))).await?;
@@ -98,7 +103,8 @@ async fn sweep(w: &TestWorker) {
 /// Asserts that the storage and the storage usage contain exactly the files of the assets.
 async fn assert_no_leftovers(w: &TestWorker) {
     sweep(w).await;
-    let mut expected: Vec<String> = assets(w).await.into_iter().flat_map(|a| [Some(a.key), a.thumbnail_key]).flatten().collect();
+    let mut expected: Vec<String> =
+        assets(w).await.into_iter().flat_map(|a| [Some(a.key), a.thumbnail_key]).flatten().collect();
     expected.sort();
     expected.dedup();
     assert_eq!(w.stored_files(), expected);
