@@ -458,41 +458,60 @@ create constraint trigger count_removed_image after delete on media
     for each row when (stored_bytes(old.id, image_text(old.filename, old.alt_text, old.source_url, old.search)) > 0)
     execute function count_image();
 
--- Resumable uploads of videos. The bytes that were received are in the storage, an object for each piece, named by the
--- key and the number of the piece. States: open, done (an asset has the bytes), doomed (its pieces must be deleted).
+-- Resumable uploads of videos. States: open, done (an asset has the bytes), doomed (it and its pieces must be deleted).
 create table media_uploads (
     id           bigint generated always as identity primary key,
     workspace_id bigint not null,
     -- Null if the brand was deleted.
     brand_id     bigint references brands (id) on delete set null,
     state        text not null check (state in ('open', 'done', 'doomed')),
-    -- The name of the pieces in the storage, which cannot be guessed.
-    key          text not null unique,
     -- The size of the whole file, which is reserved in the workspace's storage while the upload is open.
     size_bytes   bigint not null,
-    -- The number of bytes and of pieces that are stored.
+    -- The number of bytes and of pieces that are stored. All bytes only if an asset has them.
     received     bigint not null,
     pieces       integer not null,
-    asset_type   text not null check (asset_type in ('video')),
-    filename     text not null,
-    alt_text     text,
     -- The request that writes at the moment, and until when no other may. Null if there is none.
     writer       text,
     writer_until timestamptz,
     media_id     bigint references media (id) on delete set null,
     created_at   timestamptz not null,
-    expires_at   timestamptz not null
+    expires_at   timestamptz not null,
+    -- When it was done or doomed. Null if it is open, or if it is done and its pieces are deleted.
+    ended_at     timestamptz,
+    asset_type   text not null check (asset_type in ('video')),
+    -- Empty if the client sent none.
+    filename     text not null,
+    alt_text     text,
+    -- The header Upload-Metadata, as the client sent it.
+    metadata     text not null
 );
--- media_uploads::count_open; fk.
+-- fk.
 create index media_uploads_brand on media_uploads (brand_id);
--- media_uploads::mark_expired.
-create index media_uploads_open on media_uploads (expires_at) where state <> 'doomed';
+-- media_uploads::create.
+create index media_uploads_open on media_uploads (workspace_id) where state = 'open';
+-- media_uploads::mark_expired; misdated::correct_future_times.
+create index media_uploads_expiry on media_uploads (expires_at) where state <> 'doomed';
 -- media_uploads::mark_expired.
 create index media_uploads_orphaned on media_uploads (id) where brand_id is null;
--- media_uploads::marked_for_deletion.
-create index media_uploads_doomed on media_uploads (id) where state = 'doomed';
+-- media_uploads::ended.
+create index media_uploads_ended on media_uploads (id) where ended_at is not null;
+-- misdated::correct_future_times.
+create index media_uploads_writing on media_uploads (writer_until) where writer_until is not null;
 -- fk.
 create index media_uploads_media on media_uploads (media_id);
+
+-- The received bytes of resumable uploads: an object in the storage for each piece. A piece has a row before its bytes
+-- are written, so that the sweep finds the objects of a process that died.
+create table media_upload_pieces (
+    id        bigint generated always as identity primary key,
+    upload_id bigint not null references media_uploads (id) on delete cascade,
+    -- The name of the object.
+    key       text not null,
+    -- The position in the file, from 0. Null until the object is written.
+    number    integer
+);
+-- media_uploads::piece_keys, pieces; fk.
+create unique index media_upload_pieces_upload on media_upload_pieces (upload_id, number);
 
 -- Imports of images from a URL. Finished imports are listed for a month.
 create table media_jobs (

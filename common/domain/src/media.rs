@@ -37,6 +37,18 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
+    /// The state of a resumable upload.
+    pub enum UploadState {
+        /// It receives bytes.
+        Open = "open",
+        /// An asset has its bytes.
+        Done = "done",
+        /// It and its pieces will be deleted.
+        Deleting = "doomed",
+    }
+}
+
+crier_base::text_enum! {
     /// The accepted types of images. The type is detected from the bytes.
     pub enum ImageType { Jpeg = "image/jpeg", Png = "image/png", Gif = "image/gif", Webp = "image/webp" }
 }

@@ -35,6 +35,7 @@ pub mod plain_file;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
+pub mod uploads;
 pub mod video;
 mod videos;
 
@@ -42,6 +43,7 @@ pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
+pub use uploads::{UploadError, UploadProgress, UploadWriter};
 pub use videos::SNIFFED_BYTES;
 
 use cover::CoverMaker;

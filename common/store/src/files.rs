@@ -68,7 +68,9 @@ pub async fn reserve(tx: &mut Tx, new: &NewFile, cap: Option<u64>) -> Result<Opt
     Ok(Some(row))
 }
 
-async fn take_space(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>) -> Result<bool> {
+/// Takes space for files, at most `cap` bytes in the workspace. Returns `false` if too little is left. Locks the workspace's
+/// usage until the end of the transaction.
+pub(super) async fn take_space(tx: &mut Tx, workspace_id: i64, bytes: i64, cap: Option<u64>) -> Result<bool> {
     const SQL: &str = "
         INSERT INTO storage_usage (workspace_id, bytes)
         VALUES ($1, $2)
@@ -248,8 +250,8 @@ pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, lim
     Ok(marked.len())
 }
 
-/// Releases space. Updates workspaces in id order, which prevents deadlocks.
-async fn release_space(tx: &mut Tx, files: &[(i64, i64)]) -> Result<()> {
+/// Releases space, given as workspaces and bytes. Updates workspaces in id order, which prevents deadlocks.
+pub(super) async fn release_space(tx: &mut Tx, files: &[(i64, i64)]) -> Result<()> {
     let mut freed = std::collections::BTreeMap::<i64, i64>::new();
     for (workspace_id, bytes) in files {
         *freed.entry(*workspace_id).or_default() += bytes;

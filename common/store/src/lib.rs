@@ -53,6 +53,7 @@ pub mod mail_counts;
 pub mod mails;
 pub mod media;
 pub mod media_jobs;
+pub mod media_uploads;
 pub mod misdated;
 pub mod nearby_posts;
 pub mod operators;

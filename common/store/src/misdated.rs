@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 use crier_domain::job::{JobKind, LEASE};
 
 use super::db::execute;
-use super::{Result, Tx};
+use super::{Result, Tx, media_uploads};
 
 /// Longer than any pause between attempts, any pause of a lane, and the interval of any feed or inbox, which are at
 /// most 24 hours and their jitter.
@@ -77,6 +77,15 @@ static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
         BoundedTime::new("feed", "feeds", "id", "next_fetch_at", "next_fetch_at IS NOT NULL"),
         BoundedTime::new("inbox", "inbox_syncs", "account_id", "next_sync_at", "next_sync_at IS NOT NULL"),
         BoundedTime::new("reservation", "ai_reservations", "id", "lease_until", "lease_until IS NOT NULL"),
+        BoundedTime {
+            max: media_uploads::LEASE * 2,
+            ..BoundedTime::new("upload", "media_uploads", "id", "writer_until", "writer_until IS NOT NULL")
+        },
+        BoundedTime {
+            max: media_uploads::LIFETIME * 2,
+            replacement: media_uploads::LIFETIME,
+            ..BoundedTime::new("upload_expiry", "media_uploads", "id", "expires_at", "state <> 'doomed'")
+        },
     ];
     times.extend(JobKind::ALL.iter().map(|kind| {
         // The index begins with the kind.

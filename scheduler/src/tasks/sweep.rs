@@ -1,4 +1,5 @@
-//! Deletes unreferenced files: files of uploads whose process died, deleted files, and files of deleted brands.
+//! Deletes unreferenced files: files of uploads whose process died, deleted files, files of deleted brands, and the pieces
+//! of resumable uploads that are finished, deleted or expired.
 //!
 //! A file is first marked for deletion in the database, so that it is not reused. Then its bytes are deleted, and its
 //! row last, so that after a crash in between the next tick finds the row. Any number of schedulers may do this at the
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use crier_media::{Storage, StorageError};
-use crier_store::Result;
 use crier_store::files::{self, DeletableFile};
+use crier_store::{Result, media_uploads};
 use futures::StreamExt;
 
 use crate::Scheduler;
@@ -31,17 +32,19 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let deadline = Instant::now() + MAX_TICK_TIME;
     let more_to_mark = mark_for_deletion(s, deadline).await?;
     let more_to_delete = delete_marked_files(s, deadline).await?;
-    Ok((more_to_mark || more_to_delete).then_some(Duration::ZERO))
+    let more_uploads = delete_ended_uploads(s, deadline).await?;
+    Ok((more_to_mark || more_to_delete || more_uploads).then_some(Duration::ZERO))
 }
 
-/// Returns whether there are more files to mark.
+/// Returns whether there are more files or uploads to mark.
 async fn mark_for_deletion(s: &Scheduler, deadline: Instant) -> Result<bool> {
     while Instant::now() < deadline {
         let mut tx = s.store.begin().await?;
         let before = tx.now - ABANDONED_AFTER;
         let marked = files::mark_abandoned_for_deletion(&mut tx, before, BATCH).await?;
+        let expired = media_uploads::mark_expired(&mut tx, BATCH).await?;
         tx.commit().await?;
-        if marked == 0 {
+        if marked + expired == 0 {
             return Ok(false);
         }
     }
@@ -100,4 +103,51 @@ async fn delete_bytes(
         }
     }
     (deleted, first_error)
+}
+
+/// Deletes the pieces of ended uploads, and the rows of those that are marked for deletion. Returns whether there are
+/// more.
+async fn delete_ended_uploads(s: &Scheduler, deadline: Instant) -> Result<bool> {
+    let mut after_id = 0;
+    loop {
+        let before = s.store.now() - WRITE_GRACE_PERIOD;
+        let ended = media_uploads::ended(&mut s.store.read().await?, after_id, before, BATCH).await?;
+        if ended.is_empty() {
+            return Ok(false);
+        }
+        for upload_id in ended {
+            if !delete_pieces(s, upload_id, deadline).await? {
+                return Ok(Instant::now() >= deadline);
+            }
+            let mut tx = s.store.begin().await?;
+            media_uploads::clean_up(&mut tx, upload_id).await?;
+            tx.commit().await?;
+            after_id = upload_id;
+        }
+    }
+}
+
+/// Deletes all pieces of an upload. Returns `false` if the storage failed, or at `deadline`.
+async fn delete_pieces(s: &Scheduler, upload_id: i64, deadline: Instant) -> Result<bool> {
+    loop {
+        let pieces = media_uploads::pieces(&mut s.store.read().await?, upload_id, BATCH).await?;
+        if pieces.is_empty() {
+            return Ok(true);
+        }
+        let files = pieces.into_iter().map(|(id, key)| DeletableFile { id, key, thumbnail_key: None });
+        let files: Vec<DeletableFile> = files.collect();
+        let (deleted, error) = delete_bytes(s.library.storage(), &files, deadline).await;
+        if !deleted.is_empty() {
+            let mut tx = s.store.begin().await?;
+            media_uploads::delete_pieces(&mut tx, &deleted).await?;
+            tx.commit().await?;
+        }
+        if let Some(error) = error {
+            tracing::warn!(%error, upload = upload_id, "failed to delete the pieces of an upload; retrying later");
+            return Ok(false);
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+    }
 }

@@ -1,0 +1,330 @@
+//! Resumable uploads, and the pieces of their bytes in the storage.
+//!
+//! ```text
+//!   open ──> done ──> doomed ──> (deleted)
+//!     └───────────────^
+//! ```
+//! The whole size of an upload takes space in the workspace while the upload is open. One request at a time writes to an
+//! upload: it has a lease under a random name, which it extends with each piece, and every change checks this name. So
+//! a request that stalled cannot change what another one has continued. A piece has a row with its name before its bytes
+//! are written to the storage, and counts as received after that.
+//!
+//! An upload is open exactly if `received` is less than `size_bytes`, because the last bytes count only when the asset is
+//! created. `doomed` is the stored word for *marked for deletion* ([`UploadState::Deleting`]).
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::media::{AssetType, UploadState};
+
+use super::db::{execute, run};
+use super::files::{release_space, take_space};
+use super::jobs::{id_list, list_sql};
+use super::sql::{locking_sql, sql};
+use super::{Conn, Result, Tx};
+
+/// How long a client may take for an upload. Also how long a finished upload can be queried.
+pub const LIFETIME: TimeDelta = TimeDelta::hours(24);
+/// How long a request that writes may take for its next piece before another request may continue the upload.
+pub const LEASE: TimeDelta = TimeDelta::seconds(30);
+/// The maximum number of open uploads of a workspace.
+pub const MAX_OPEN: i64 = 20;
+
+const COLUMNS: &str = "
+    id, state, size_bytes, received, pieces, media_id, expires_at, asset_type, filename, alt_text, metadata";
+
+/// An upload to create.
+#[derive(Debug, Clone)]
+pub struct NewUpload<'a> {
+    pub workspace_id: i64,
+    pub brand_id: i64,
+    pub size_bytes: i64,
+    pub asset_type: AssetType,
+    /// Empty if the client sent none.
+    pub filename: &'a str,
+    pub alt_text: Option<&'a str>,
+    /// The metadata as the client sent it.
+    pub metadata: &'a str,
+}
+
+/// An upload that is not marked for deletion.
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
+pub struct Upload {
+    pub id: i64,
+    pub state: UploadState,
+    pub size_bytes: i64,
+    pub received: i64,
+    pub pieces: i32,
+    /// The asset of a finished upload. `None` if it was deleted.
+    pub media_id: Option<i64>,
+    pub expires_at: DateTime<Utc>,
+    pub asset_type: AssetType,
+    pub filename: String,
+    pub alt_text: Option<String>,
+    pub metadata: String,
+}
+
+/// The result of a request to create an upload. Roll back unless it is created.
+#[derive(Debug, Clone)]
+pub enum Creation {
+    Created(Upload),
+    /// The workspace has too little space.
+    Full,
+    /// The workspace has [`MAX_OPEN`] open uploads.
+    TooMany,
+}
+
+/// Creates an upload and takes its space, at most `cap` bytes in the workspace.
+pub async fn create(tx: &mut Tx, new: &NewUpload<'_>, cap: Option<u64>) -> Result<Creation> {
+    const COUNT: &str = "SELECT count(*) FROM media_uploads WHERE workspace_id = $1 AND state = 'open'";
+    const SQL: &str = sql!(
+        "
+        INSERT INTO media_uploads (
+            workspace_id, brand_id, state, size_bytes, received, pieces, created_at, expires_at, asset_type, filename,
+            alt_text, metadata
+        )
+        VALUES ($1, $2, 'open', $3, 0, 0, $4, $5, $6, $7, $8, $9)
+        RETURNING {COLUMNS}",
+        COLUMNS
+    );
+    // This locks the usage of the workspace, so two concurrent requests count each other's upload.
+    if !take_space(tx, new.workspace_id, new.size_bytes, cap).await? {
+        return Ok(Creation::Full);
+    }
+    let open: i64 = run!(tx, c => sqlx::query_scalar(COUNT).bind(new.workspace_id).fetch_one(c))?;
+    if open >= MAX_OPEN {
+        return Ok(Creation::TooMany);
+    }
+    let (now, expires_at) = (tx.now, tx.now + LIFETIME);
+    let created = run!(tx, c => sqlx::query_as(SQL).bind(new.workspace_id).bind(new.brand_id).bind(new.size_bytes)
+        .bind(now).bind(expires_at).bind(new.asset_type).bind(new.filename).bind(new.alt_text).bind(new.metadata)
+        .fetch_one(c))?;
+    Ok(Creation::Created(created))
+}
+
+/// Returns an upload that has not expired.
+pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<Utc>) -> Result<Option<Upload>> {
+    const SQL: &str = sql!(
+        "
+        SELECT {COLUMNS}
+        FROM media_uploads
+        WHERE brand_id = $1
+            AND id = $2
+            AND state <> 'doomed'
+            AND expires_at > $3",
+        COLUMNS
+    );
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(now).fetch_optional(c))?)
+}
+
+/// Lets `writer` write to an open upload. Returns `None` if there is no such upload, if it has not received exactly
+/// `offset` bytes, or if another request is writing.
+pub async fn acquire(tx: &mut Tx, brand_id: i64, upload_id: i64, offset: i64, writer: &str) -> Result<Option<Upload>> {
+    const SQL: &str = sql!(
+        "
+        UPDATE media_uploads
+        SET writer = $4, writer_until = $5
+        WHERE brand_id = $1
+            AND id = $2
+            AND received = $3
+            AND state = 'open'
+            AND expires_at > $6
+            AND (writer_until IS NULL OR writer_until <= $6)
+        RETURNING {COLUMNS}",
+        COLUMNS
+    );
+    let (now, until) = (tx.now, tx.now + LEASE);
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(offset).bind(writer).bind(until)
+        .bind(now).fetch_optional(c))?)
+}
+
+/// Extends the lease of `writer`. Returns `false` if it no longer writes to the upload.
+pub async fn renew(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET writer_until = $3
+        WHERE id = $1 AND writer = $2 AND state = 'open'";
+    let until = tx.now + LEASE;
+    Ok(execute!(tx, SQL, upload_id, writer, until)? > 0)
+}
+
+/// Ends the lease of `writer`.
+pub async fn release(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<()> {
+    const SQL: &str = "UPDATE media_uploads SET writer = NULL, writer_until = NULL WHERE id = $1 AND writer = $2";
+    execute!(tx, SQL, upload_id, writer)?;
+    Ok(())
+}
+
+/// Stores the name of a piece that is about to be written, and extends the lease. Returns the ID of its row, or `None` if
+/// `writer` no longer writes to the upload.
+pub async fn add_piece(tx: &mut Tx, upload_id: i64, writer: &str, key: &str) -> Result<Option<i64>> {
+    const SQL: &str = "INSERT INTO media_upload_pieces (upload_id, key) VALUES ($1, $2) RETURNING id";
+    if !renew(tx, upload_id, writer).await? {
+        return Ok(None);
+    }
+    Ok(Some(run!(tx, c => sqlx::query_scalar(SQL).bind(upload_id).bind(key).fetch_one(c))?))
+}
+
+/// Counts a piece that is written, and extends the lease. Returns `false` if `writer` no longer writes to the upload:
+/// then another request continues without this piece.
+pub async fn count_piece(tx: &mut Tx, upload_id: i64, writer: &str, piece_id: i64, bytes: i64) -> Result<bool> {
+    const COUNT: &str = "
+        UPDATE media_uploads
+        SET received = received + $3, pieces = pieces + 1, writer_until = $4
+        WHERE id = $1 AND writer = $2 AND state = 'open'
+        RETURNING pieces";
+    let until = tx.now + LEASE;
+    let pieces: Option<i32> = run!(tx, c => sqlx::query_scalar(COUNT).bind(upload_id).bind(writer).bind(bytes)
+        .bind(until).fetch_optional(c))?;
+    let Some(pieces) = pieces else { return Ok(false) };
+    execute!(tx, "UPDATE media_upload_pieces SET number = $2 WHERE id = $1", piece_id, pieces - 1)?;
+    Ok(true)
+}
+
+/// Returns the names of the pieces that count as received, in order.
+pub async fn piece_keys(conn: &mut Conn, upload_id: i64) -> Result<Vec<String>> {
+    const SQL: &str = "
+        SELECT key
+        FROM media_upload_pieces
+        WHERE upload_id = $1 AND number IS NOT NULL
+        ORDER BY number";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(upload_id).fetch_all(c))?)
+}
+
+/// Records the asset that has the bytes of an upload, and releases the space of the upload. The file of the asset has
+/// taken its own. Returns `false` if `writer` no longer writes to the upload: roll back then.
+pub async fn complete(tx: &mut Tx, upload_id: i64, writer: &str, media_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET state = 'done', received = size_bytes, media_id = $3, writer = NULL, writer_until = NULL, ended_at = $4
+        WHERE id = $1 AND writer = $2 AND state = 'open'
+        RETURNING workspace_id, size_bytes";
+    let now = tx.now;
+    let done: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(media_id)
+        .bind(now).fetch_all(c))?;
+    release_space(tx, &done).await?;
+    Ok(!done.is_empty())
+}
+
+/// Marks the upload of `writer` for deletion, because no asset can have its bytes, and releases its space.
+pub async fn reject(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<()> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $3
+        WHERE id = $1 AND writer = $2 AND state = 'open'
+        RETURNING workspace_id, size_bytes";
+    let now = tx.now;
+    let rejected: Vec<(i64, i64)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(now).fetch_all(c))?;
+    release_space(tx, &rejected).await
+}
+
+/// The space that an upload takes. Evaluated after a change of the state, which does not change the number of bytes.
+const SPACE: &str = "CASE WHEN received < size_bytes THEN size_bytes ELSE 0 END";
+
+/// Marks an upload for deletion, and releases its space. The asset of a finished upload remains. Returns `false` if there
+/// is no such upload.
+pub async fn delete(tx: &mut Tx, brand_id: i64, upload_id: i64) -> Result<bool> {
+    const SQL: &str = sql!(
+        "
+        UPDATE media_uploads
+        SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $3
+        WHERE brand_id = $1
+            AND id = $2
+            AND state <> 'doomed'
+        RETURNING workspace_id, {SPACE}",
+        SPACE
+    );
+    let now = tx.now;
+    let deleted: Vec<(i64, i64)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(now).fetch_all(c))?;
+    release_space(tx, &deleted).await?;
+    Ok(!deleted.is_empty())
+}
+
+/// Marks for deletion, at most `limit` each, uploads that have expired, and uploads of deleted brands. Returns how many.
+/// Leaves locked rows to the next call.
+pub async fn mark_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
+    let expired = locking_sql!(
+        tx,
+        "
+        UPDATE media_uploads
+        SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $1
+        WHERE id IN (
+            SELECT id
+            FROM media_uploads
+            WHERE state <> 'doomed' AND expires_at <= $1
+            ORDER BY expires_at
+            LIMIT $2
+            {LOCK}
+        )
+        RETURNING workspace_id, {SPACE}",
+        "FOR UPDATE SKIP LOCKED",
+        SPACE
+    );
+    let orphaned = locking_sql!(
+        tx,
+        "
+        UPDATE media_uploads
+        SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $1
+        WHERE id IN (
+            SELECT id
+            FROM media_uploads
+            WHERE brand_id IS NULL AND state <> 'doomed'
+            ORDER BY id
+            LIMIT $2
+            {LOCK}
+        )
+        RETURNING workspace_id, {SPACE}",
+        "FOR UPDATE SKIP LOCKED",
+        SPACE
+    );
+    let now = tx.now;
+    let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(expired).bind(now).bind(limit).fetch_all(c))?;
+    let more: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(orphaned).bind(now).bind(limit).fetch_all(c))?;
+    marked.extend(more);
+    release_space(tx, &marked).await?;
+    Ok(marked.len())
+}
+
+/// Returns the IDs, after `after` and in order, of uploads that ended before `before` and may have pieces.
+pub async fn ended(conn: &mut Conn, after: i64, before: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT id
+        FROM media_uploads
+        WHERE ended_at IS NOT NULL
+            AND id > $1
+            AND ended_at <= $2
+        ORDER BY id
+        LIMIT $3";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(after).bind(before).bind(limit).fetch_all(c))?)
+}
+
+/// Returns pieces of an upload: the IDs of their rows and the names of their objects.
+pub async fn pieces(conn: &mut Conn, upload_id: i64, limit: i64) -> Result<Vec<(i64, String)>> {
+    const SQL: &str = "SELECT id, key FROM media_upload_pieces WHERE upload_id = $1 LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(upload_id).bind(limit).fetch_all(c))?)
+}
+
+/// Deletes the rows of pieces whose objects are deleted.
+pub async fn delete_pieces(tx: &mut Tx, piece_ids: &[i64]) -> Result<()> {
+    let sql = list_sql!(tx, "DELETE FROM media_upload_pieces WHERE id", "");
+    execute!(tx, sql, id_list(piece_ids))?;
+    Ok(())
+}
+
+/// Deletes the row of an ended upload without pieces. That of a finished upload is kept until it expires.
+pub async fn clean_up(tx: &mut Tx, upload_id: i64) -> Result<()> {
+    const DELETE: &str = "
+        DELETE FROM media_uploads
+        WHERE id = $1
+            AND state = 'doomed'
+            AND NOT EXISTS (SELECT 1 FROM media_upload_pieces p WHERE p.upload_id = $1)";
+    const KEEP: &str = "
+        UPDATE media_uploads
+        SET ended_at = NULL
+        WHERE id = $1
+            AND state = 'done'
+            AND NOT EXISTS (SELECT 1 FROM media_upload_pieces p WHERE p.upload_id = $1)";
+    execute!(tx, DELETE, upload_id)?;
+    execute!(tx, KEEP, upload_id)?;
+    Ok(())
+}
