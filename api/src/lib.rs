@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use connections::Connections;
+use crier_endpoints::routes::media::uploads::options::{self, UploadOptions};
 use crier_endpoints::runner::Runner;
 use crier_endpoints::{PREFIX, pattern};
 use http::Method;
@@ -33,6 +34,10 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
             api = api.push(Router::with_path(&path).head(runner.clone()));
         }
         api = api.push(Router::with_path(path).filter(MethodFilter::new(method)).goal(runner.clone()));
+    }
+    for path in options::PATHS {
+        let options = UploadOptions::new(app.clone(), path);
+        api = api.push(Router::with_path(pattern(path)).filter(MethodFilter::new(Method::OPTIONS)).goal(options));
     }
     let router = Router::new().push(api).push(crier_pages::router(&app));
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })

@@ -23,6 +23,7 @@ use crate::outgoing::OutgoingBudget;
 use crate::runner::body_reader::MinRate;
 use crate::runner::in_flight::InFlightKeys;
 use crate::runner::large_bodies::LargeBodySemaphore;
+use crate::runner::upload_slots::UploadSlots;
 
 /// Low enough for a slow mobile connection.
 const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
@@ -72,6 +73,8 @@ pub struct App {
     /// Processes large bodies one at a time.
     pub large_bodies: LargeBodySemaphore,
     pub in_flight: InFlightKeys,
+    /// Limits the requests that receive bytes of resumable uploads.
+    pub upload_slots: UploadSlots,
     /// Counts visits of public pages. In this process only, because a page must not wait for Redis.
     pub visits: MemoryLimiter,
     /// The cache of link-in-bio pages, and their view and click counts.
@@ -109,6 +112,7 @@ impl App {
             outgoing: OutgoingBudget::default(),
             large_bodies: LargeBodySemaphore::default(),
             in_flight: InFlightKeys::default(),
+            upload_slots: UploadSlots::default(),
             visits,
             bio: Bio::default(),
         }

@@ -21,6 +21,8 @@ crier_base::text_enum! {
         IdempotencyKeyRequired = "idempotency_key_required",
         IdempotencyKeyInvalid = "idempotency_key_invalid",
         InvalidJson = "invalid_json",
+        /// An extension: a header of a resumable upload is missing or invalid.
+        InvalidUpload = "invalid_upload",
         Unauthorized = "unauthorized",
         LimitReached = "limit_reached",
         FeatureNotAvailable = "feature_not_available",
@@ -42,6 +44,10 @@ crier_base::text_enum! {
         WebhookInactive = "webhook_inactive",
         /// An extension: an unpublished post or a link-in-bio page uses the image.
         MediaInUse = "media_in_use",
+        /// An extension: the bytes do not continue a resumable upload.
+        UploadOffsetMismatch = "upload_offset_mismatch",
+        /// An extension: another version of the protocol of resumable uploads is required.
+        UploadVersionUnsupported = "upload_version_unsupported",
         PayloadTooLarge = "payload_too_large",
         UnsupportedMediaType = "unsupported_media_type",
         ValidationFailed = "validation_failed",
@@ -51,6 +57,8 @@ crier_base::text_enum! {
         InvalidSourceUrl = "invalid_source_url",
         PlatformNotConfigured = "platform_not_configured",
         PlatformCapabilityUnavailable = "platform_capability_unavailable",
+        /// An extension: another request is writing to a resumable upload.
+        UploadLocked = "upload_locked",
         RateLimited = "rate_limited",
         InternalError = "internal_error",
         PlatformUnavailable = "platform_unavailable",
@@ -77,7 +85,9 @@ crier_base::text_enum! {
 impl ErrorCode {
     pub const fn status(self) -> StatusCode {
         match self {
-            Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson => StatusCode::BAD_REQUEST,
+            Self::IdempotencyKeyRequired | Self::IdempotencyKeyInvalid | Self::InvalidJson | Self::InvalidUpload => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::LimitReached | Self::FeatureNotAvailable | Self::InsufficientCredits | Self::StorageLimitExceeded => {
                 StatusCode::PAYMENT_REQUIRED
@@ -94,7 +104,9 @@ impl ErrorCode {
             | Self::PostNotPending
             | Self::ItemAlreadyScheduled
             | Self::WebhookInactive
-            | Self::MediaInUse => StatusCode::CONFLICT,
+            | Self::MediaInUse
+            | Self::UploadOffsetMismatch => StatusCode::CONFLICT,
+            Self::UploadVersionUnsupported => StatusCode::PRECONDITION_FAILED,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::ValidationFailed
@@ -104,6 +116,7 @@ impl ErrorCode {
             | Self::InvalidSourceUrl
             | Self::PlatformNotConfigured
             | Self::PlatformCapabilityUnavailable => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::UploadLocked => StatusCode::LOCKED,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Self::InternalError => StatusCode::INTERNAL_SERVER_ERROR,
             Self::PlatformUnavailable | Self::AiProviderUnavailable => StatusCode::BAD_GATEWAY,
@@ -118,7 +131,7 @@ impl ErrorCode {
             402 => ErrorType::PlanLimit,
             403 => ErrorType::Permission,
             404 => ErrorType::NotFound,
-            409 => ErrorType::Conflict,
+            409 | 423 => ErrorType::Conflict,
             422 => ErrorType::Validation,
             429 => ErrorType::RateLimit,
             500.. => ErrorType::Api,
@@ -430,9 +443,12 @@ mod tests {
             table.entry(code.status().as_u16()).or_insert_with(Vec::new).push(code.as_str());
             table
         });
-        assert_eq!(table[&400], ["idempotency_key_required", "idempotency_key_invalid", "invalid_json"]);
+        assert_eq!(
+            table[&400],
+            ["idempotency_key_required", "idempotency_key_invalid", "invalid_json", "invalid_upload"]
+        );
         assert_eq!(table[&403], ["insufficient_scope", "brand_forbidden", "test_mode_write_forbidden"]);
-        assert_eq!(table[&409].len(), 10);
+        assert_eq!(table[&409].len(), 11);
         assert_eq!(ErrorCode::PayloadTooLarge.kind(), ErrorType::InvalidRequest);
         assert_eq!(ErrorCode::PlatformUnavailable.kind(), ErrorType::Api);
         assert_eq!(ErrorCode::LimitReached.kind(), ErrorType::PlanLimit);

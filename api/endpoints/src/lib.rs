@@ -34,6 +34,7 @@ pub mod request;
 pub mod response;
 pub mod routes;
 pub mod runner;
+pub mod tus;
 
 pub use app::{App, AppDeps};
 

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::file::FileResponse;
 use crate::request::Parsed;
 use crate::response::{ApiResponse, Output, Reply};
+use crate::tus::{TusRequest, TusResponse};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub type ReplyFuture<'a, T> = BoxFuture<'a, Result<Reply<T>>>;
@@ -87,6 +88,21 @@ where
     }
 }
 
+/// A handler of a request of the tus protocol: `async fn(&Context, TusRequest<'_>) -> Result<TusResponse>`.
+pub trait TusHandler<'a>: Send + Sync {
+    fn call(&self, cx: &'a Context, request: TusRequest<'a>) -> BoxFuture<'a, Result<TusResponse>>;
+}
+
+impl<'a, F, Fut> TusHandler<'a> for F
+where
+    F: Fn(&'a Context, TusRequest<'a>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<TusResponse>> + Send + 'a,
+{
+    fn call(&self, cx: &'a Context, request: TusRequest<'a>) -> BoxFuture<'a, Result<TusResponse>> {
+        Box::pin(self(cx, request))
+    }
+}
+
 /// The second step: writes the result of the first one. May be retried.
 pub struct WriteStep<T> {
     write: Box<dyn for<'a> Handler<'a, Tx, T>>,
@@ -131,6 +147,7 @@ impl<T> WriteStep<T> {
 pub(super) enum HandlerKind<Q, T> {
     Reads(Arc<dyn for<'a> RequestHandler<'a, Conn, Q, T>>),
     Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Tus(Arc<dyn for<'a> TusHandler<'a>>),
     Writes(Arc<dyn for<'a> RequestHandler<'a, Tx, Q, T>>),
     TwoSteps(FirstStep, Arc<dyn for<'a> PrepareHandler<'a, Q, T>>),
 }
@@ -140,6 +157,7 @@ impl<Q, T> Clone for HandlerKind<Q, T> {
         match self {
             Self::Reads(handler) => Self::Reads(handler.clone()),
             Self::Downloads(handler) => Self::Downloads(handler.clone()),
+            Self::Tus(handler) => Self::Tus(handler.clone()),
             Self::Writes(handler) => Self::Writes(handler.clone()),
             Self::TwoSteps(first, handler) => Self::TwoSteps(*first, handler.clone()),
         }
@@ -159,6 +177,7 @@ pub type BoundPrepare = Box<dyn for<'a> Fn(&'a Context) -> BoxFuture<'a, Result<
 pub enum BoundHandler {
     Read(Step<Conn>),
     Download(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Tus(Arc<dyn for<'a> TusHandler<'a>>),
     Write(Step<Tx>),
     TwoSteps(FirstStep, BoundPrepare),
 }
@@ -218,6 +237,7 @@ impl<R: Output> Responder<R> {
         match kind {
             HandlerKind::Reads(handler) => BoundHandler::Read(self.step(bound(handler.clone(), request))),
             HandlerKind::Downloads(handler) => BoundHandler::Download(handler.clone()),
+            HandlerKind::Tus(handler) => BoundHandler::Tus(handler.clone()),
             HandlerKind::Writes(handler) => BoundHandler::Write(self.step(bound(handler.clone(), request))),
             HandlerKind::TwoSteps(first, prepare) => {
                 let (responder, prepare) = (self.clone(), prepare.clone());

@@ -6,7 +6,7 @@
 //! `CONTRIBUTING.md` has the recipe for a new one. [`crate::request`] explains requests: that of a GET is read from the
 //! query, all others from the body. An endpoint whose request has no fields has the request `()`. The response is
 //! [`One`](crate::response::One) record, [`Many`](crate::response::Many), [`Paged`](crate::response::Paged),
-//! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are nine kinds of handlers. The
+//! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are ten kinds of handlers. The
 //! first three need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | Handler | For |
@@ -20,6 +20,7 @@
 //! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form |
 //! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) |
 //! | [`Endpoint::reserves_then_writes`] | the same, if it reserves something that is refunded on failure (credits) |
+//! | [`Endpoint::speaks_tus`] | resumable uploads, whose protocol needs a live key, but no `Idempotency-Key` |
 //!
 //! A write whose response may be larger than 64 KiB sets how it is rendered for a repeated request with
 //! [`Endpoint::with_rerender`].
@@ -44,9 +45,10 @@ use crate::request::{FieldSpec, Parsed, Request};
 use crate::response::Output;
 
 pub use handler::{
-    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step, ValueSlot, WriteStep,
+    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step, TusHandler, ValueSlot,
+    WriteStep,
 };
-pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, RequestBody, ResponseShape};
+pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, HeaderSpec, RequestBody, ResponseShape};
 
 /// A handler that reads records.
 type ReadHandler<T> = Arc<dyn for<'a> Handler<'a, Conn, T>>;
@@ -86,6 +88,9 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
             schema: R::SCHEMA,
             file_types: Vec::new(),
             codes: &[],
+            request_headers: &[],
+            response_headers: &[],
+            bytes_type: None,
         };
         Self { spec, handler: None, ignored: None, rerender: None }
     }
@@ -100,6 +105,14 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
 
     pub fn put(path: &'static str, id: &'static str, scope: Scope) -> Self {
         Self::new(Method::PUT, path, id, scope)
+    }
+
+    pub fn head(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::HEAD, path, id, scope)
+    }
+
+    pub fn patch(path: &'static str, id: &'static str, scope: Scope) -> Self {
+        Self::new(Method::PATCH, path, id, scope)
     }
 
     pub fn delete(path: &'static str, id: &'static str, scope: Scope) -> Self {
@@ -179,6 +192,29 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
     /// Sets the error codes beyond those of the common checks.
     pub fn error_codes(self, codes: &'static [ErrorCode]) -> Self {
         self.with(|spec| spec.codes = codes)
+    }
+
+    /// Sets the headers of a request of the tus protocol.
+    pub fn request_headers(self, headers: &'static [HeaderSpec]) -> Self {
+        self.with(|spec| spec.request_headers = headers)
+    }
+
+    /// Sets the headers of the success response of such a request.
+    pub fn response_headers(self, headers: &'static [HeaderSpec]) -> Self {
+        self.with(|spec| spec.response_headers = headers)
+    }
+
+    /// The body of a request of the tus protocol has bytes of this media type.
+    pub fn body_is_bytes(self, media_type: &'static str) -> Self {
+        self.with(|spec| spec.bytes_type = Some(media_type))
+    }
+
+    /// The handler receives the headers and the body of a request of the tus protocol ([`crate::tus`]).
+    pub fn speaks_tus<H>(self, handler: H) -> Self
+    where
+        H: for<'a> TusHandler<'a> + 'static,
+    {
+        self.handler(EndpointKind::Tus, HandlerKind::Tus(Arc::new(handler)))
     }
 
     /// The handler receives a connection.

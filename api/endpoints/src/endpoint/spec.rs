@@ -81,8 +81,19 @@ pub enum BodyFormat {
 pub enum EndpointKind {
     Read,
     Download,
+    /// A request of the tus protocol, which has its own rules for repeated requests.
+    Tus,
     Write,
     TwoSteps(FirstStep),
+}
+
+/// A header that an endpoint reads or writes itself.
+#[derive(Clone, Copy, Debug)]
+pub struct HeaderSpec {
+    pub name: &'static str,
+    pub description: &'static str,
+    pub is_required: bool,
+    pub example: &'static str,
 }
 
 /// What is known of an endpoint without its types.
@@ -117,12 +128,23 @@ pub struct EndpointSpec {
     pub file_types: Vec<(&'static str, Option<SchemaFn>)>,
     /// The error codes beyond those of the common checks.
     pub codes: &'static [ErrorCode],
+    /// The headers of a request of the tus protocol.
+    pub request_headers: &'static [HeaderSpec],
+    /// The headers of its success response.
+    pub response_headers: &'static [HeaderSpec],
+    /// The media type of its body, which the handler reads as bytes.
+    pub bytes_type: Option<&'static str>,
 }
 
 impl EndpointSpec {
     /// Returns whether the endpoint needs a live key and an `Idempotency-Key`.
     pub fn is_write(&self) -> bool {
         matches!(self.kind, EndpointKind::Write | EndpointKind::TwoSteps(_))
+    }
+
+    /// Returns whether the endpoint needs a live key, because it changes something.
+    pub fn needs_live_key(&self) -> bool {
+        self.is_write() || self.kind == EndpointKind::Tus
     }
 
     /// Returns the names of the ids in the path, in order.

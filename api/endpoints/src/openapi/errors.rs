@@ -20,9 +20,11 @@ pub(super) fn error_codes(endpoint: &EndpointSpec) -> BTreeMap<u16, Vec<ErrorCod
         ErrorCode::InternalError,
         ErrorCode::ServiceUnavailable,
     ];
+    if endpoint.needs_live_key() {
+        codes.push(ErrorCode::TestModeWriteForbidden);
+    }
     if endpoint.is_write() {
         codes.extend([
-            ErrorCode::TestModeWriteForbidden,
             ErrorCode::IdempotencyKeyRequired,
             ErrorCode::IdempotencyKeyInvalid,
             ErrorCode::IdempotencyKeyReused,
@@ -67,7 +69,7 @@ pub(super) fn error_codes(endpoint: &EndpointSpec) -> BTreeMap<u16, Vec<ErrorCod
 pub(super) fn error_response(status: u16, codes: &[ErrorCode], components: &mut Components) -> Value {
     let mut headers = common_headers();
     let in_progress = codes.contains(&ErrorCode::IdempotencyInProgress);
-    if in_progress || matches!(status, 429 | 503) {
+    if in_progress || matches!(status, 423 | 429 | 503) {
         headers.insert("Retry-After".to_owned(), header("RetryAfter"));
     }
     match status {

@@ -146,6 +146,10 @@ fn operation(endpoint: &EndpointSpec, components: &mut Components) -> Value {
             "content": { media_type(body.format): { "schema": (body.schema)(&mut components.schemas), "example": (body.example)() } },
         });
     }
+    if let Some(media_type) = endpoint.bytes_type {
+        // A body of bytes has no schema.
+        operation["requestBody"] = json!({ "required": true, "content": { media_type: {} } });
+    }
     if endpoint.extension {
         operation["x-extension"] = true.into();
     }
@@ -209,6 +213,12 @@ fn parameters(endpoint: &EndpointSpec, components: &mut Components) -> Vec<Value
         });
         out.push(components.parameter("IdempotencyKey", key));
     }
+    for header in endpoint.request_headers {
+        out.push(json!({
+            "name": header.name, "in": "header", "required": header.is_required, "description": header.description,
+            "schema": { "type": "string" }, "example": header.example,
+        }));
+    }
     out
 }
 
@@ -233,6 +243,13 @@ fn success(endpoint: &EndpointSpec, components: &mut Components) -> Value {
     headers.insert(IGNORED_FIELDS.to_owned(), header("IgnoredFields"));
     if endpoint.is_write() {
         headers.insert("Idempotent-Replayed".to_owned(), header("IdempotentReplayed"));
+    }
+    for of_endpoint in endpoint.response_headers {
+        let value = json!({
+            "description": of_endpoint.description, "required": of_endpoint.is_required, "schema": { "type": "string" },
+            "example": of_endpoint.example,
+        });
+        headers.insert(of_endpoint.name.to_owned(), value);
     }
     let s = &mut components.schemas;
     let record = endpoint.schema.map(|schema| schema(s)).unwrap_or_default();

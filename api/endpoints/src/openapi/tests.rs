@@ -90,7 +90,8 @@ fn shared_parameters_keep_their_names() {
         let names = parameters.map(|parameter| resolve(&document, parameter)["name"].as_str().unwrap());
         let key = endpoint.is_write().then_some("Idempotency-Key");
         let query = endpoint.query.map(|query| query(&mut Schemas::default())).unwrap_or_default();
-        let expected = endpoint.ids().chain(query.iter().map(|parameter| parameter.name)).chain(key);
+        let headers = endpoint.request_headers.iter().map(|header| header.name);
+        let expected = endpoint.ids().chain(query.iter().map(|parameter| parameter.name)).chain(key).chain(headers);
         assert!(names.eq(expected), "{}", endpoint.id);
     }
 }

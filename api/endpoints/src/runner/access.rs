@@ -65,7 +65,7 @@ fn check_key(spec: &EndpointSpec, caller: &Caller) -> Result<()> {
     if !caller.scopes.has(spec.scope) {
         return Err(ApiError::insufficient_scope(spec.scope));
     }
-    if spec.is_write() && caller.mode == KeyMode::Test {
+    if spec.needs_live_key() && caller.mode == KeyMode::Test {
         return Err(ApiError::test_mode());
     }
     Ok(())

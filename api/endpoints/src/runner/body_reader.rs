@@ -87,7 +87,11 @@ pub struct BodyReader<'r> {
 
 impl<'r> BodyReader<'r> {
     pub fn of(req: &'r mut Request, rate: MinRate) -> Self {
-        Self { body: req.body_mut(), budget: TimeBudget::new(rate) }
+        Self::new(req.body_mut(), rate)
+    }
+
+    pub fn new(body: &'r mut ReqBody, rate: MinRate) -> Self {
+        Self { body, budget: TimeBudget::new(rate) }
     }
 
     /// Returns the next bytes, or `None` at the end. Only the time spent waiting for the client counts.

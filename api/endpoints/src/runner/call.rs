@@ -20,7 +20,8 @@ use crate::fields::{Problems, ReadContext};
 use crate::file::FileResponse;
 use crate::request::unknown::KnownNames;
 use crate::request::{Parsed, Request};
-use crate::response::{ApiResponse, Output};
+use crate::response::{ApiResponse, Nothing, Output};
+use crate::tus::{self, TusRequest, TusResponse};
 
 /// A caller in this process.
 pub struct InProcessCall<'a> {
@@ -89,6 +90,17 @@ impl InProcessCall<'_> {
         let Some(BoundHandler::Download(handler)) = handler else { return Err(wrong_kind(&spec)) };
         let mut conn = cx.app.store.read().await?;
         handler.call(&cx, &mut conn).await
+    }
+
+    /// Calls an endpoint of the tus protocol.
+    pub async fn tus(self, endpoint: &Endpoint<(), Nothing>, request: TusRequest<'_>) -> Result<TusResponse> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let cx = self.access(&spec, &KeyRecord::default()).await?;
+        let BoundRequest { handler, .. } = endpoint.bind(&cx, ().into(), None);
+        let Some(BoundHandler::Tus(handler)) = handler else { return Err(wrong_kind(&spec)) };
+        tus::check_version(request.headers)?;
+        room::check_disk_for_creation(&cx)?;
+        handler.call(&cx, request).await
     }
 
     /// Calls an endpoint that writes.

@@ -14,13 +14,14 @@ use salvo::{Depot, FlowCtrl, Request, Response};
 
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{AnyEndpoint, BodyFormat, BoundHandler, BoundRequest, EndpointSpec, ResponseShape};
+use crate::endpoint::{AnyEndpoint, BodyFormat, BoundHandler, BoundRequest, EndpointKind, EndpointSpec, ResponseShape};
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
 use crate::file::{self, FileResponse, SentFile};
 use crate::outgoing::CallerHolders;
 use crate::request::unknown::{self, KnownNames};
 use crate::response::ApiResponse;
+use crate::tus::{self, TusRequest};
 use crate::{admission, pagination, reply, routes};
 
 mod access;
@@ -32,6 +33,7 @@ pub mod in_flight;
 pub mod json;
 pub mod large_bodies;
 mod room;
+pub mod upload_slots;
 mod write;
 
 use access::Access;
@@ -85,11 +87,14 @@ impl salvo::Handler for Runner {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _ctrl: &mut FlowCtrl) {
         depot.insert_typed(RouteLabel(self.spec().path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
+        if self.spec().kind == EndpointKind::Tus {
+            tus::write_version(res);
+        }
         let run = AssertUnwindSafe(self.run(req, res, &request_id)).catch_unwind();
         let result = run.await.unwrap_or_else(|panic| Err(reply::panic_error(&panic)));
         match result {
             Ok(Some(response)) => reply::write_success(res, response),
-            // The file was already written to `res`.
+            // The file, or the response of the tus protocol, was already written to `res`.
             Ok(None) => {}
             Err(error) => reply::write_error(&self.app, res, &error, &request_id),
         }
@@ -134,6 +139,14 @@ impl Runner {
             Some(BoundHandler::Download(handler)) => {
                 let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
                 send_file(&self.app, req, &found, res).await.map(|()| None)
+            }
+            Some(BoundHandler::Tus(handler)) => {
+                tus::check_version(req.headers())?;
+                room::check_disk_for_creation(&cx)?;
+                let (path, headers) = (req.uri().path().to_owned(), req.headers().clone());
+                let request = TusRequest { path: &path, headers: &headers, body: req.body_mut() };
+                handler.call(&cx, request).await?.write(res);
+                Ok(None)
             }
             _ => Err(ApiError::bug("a write was run as a read")),
         }

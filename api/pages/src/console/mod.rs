@@ -66,6 +66,7 @@ mod keys;
 mod lists;
 mod media;
 mod media_item;
+mod media_uploads;
 mod members;
 mod operator;
 mod operator_plans;
@@ -152,7 +153,11 @@ pub fn paths() -> Vec<(Method, &'static str)> {
 
 /// Returns the routes of the console, relative to the root of the host.
 pub fn router(app: &Arc<App>) -> Router {
-    let mut router = Router::new().push(assets::router()).push(sign_in::router()).push(invitation::router());
+    let mut router = Router::new()
+        .push(assets::router())
+        .push(sign_in::router())
+        .push(invitation::router())
+        .push(media_uploads::router(app));
     for route in routes() {
         let path = route.pattern();
         let runner = PageRunner::new(app.clone(), route);

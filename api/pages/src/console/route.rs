@@ -30,7 +30,7 @@ use super::visit::{PageReply, Visit, shown_brand};
 use crate::{is_from_another_site, is_from_own_page, notice};
 
 /// The maximum number of pages per minute and session.
-const PAGES_PER_MINUTE: u32 = 600;
+pub const PAGES_PER_MINUTE: u32 = 600;
 
 /// The users who may access a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,13 +21,14 @@ pub mod list;
 pub mod show;
 pub mod update;
 pub mod upload;
+pub mod uploads;
 
 pub use job::MediaImportError;
 
 pub const TAG: &str = "Media";
 
 pub fn endpoints() -> Vec<AnyEndpoint> {
-    vec![
+    let own = vec![
         list::endpoint().erase(),
         upload::endpoint().erase(),
         from_url::endpoint().erase(),
@@ -35,7 +36,8 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         show::endpoint().erase(),
         update::endpoint().erase(),
         delete::endpoint().erase(),
-    ]
+    ];
+    own.into_iter().chain(uploads::endpoints()).collect()
 }
 
 /// An image or a video of the brand.

@@ -1,0 +1,47 @@
+//! `HEAD /brands/{brand}/media/uploads/{upload}`
+
+use crier_domain::access::Scope;
+use http::StatusCode;
+use http::header::CACHE_CONTROL;
+
+use super::{ASSET, EXPIRES, OFFSET, RESUMABLE, UPLOAD_PATH, find, with_progress};
+use crate::context::Context;
+use crate::endpoint::{Endpoint, HeaderSpec};
+use crate::error::{ErrorCode, Result};
+use crate::response::Nothing;
+use crate::routes::media::TAG;
+use crate::tus::{TusRequest, TusResponse, UPLOAD_LENGTH, UPLOAD_METADATA};
+
+const LENGTH: HeaderSpec = HeaderSpec {
+    name: "Upload-Length",
+    description: "The size of the file, in bytes.",
+    is_required: true,
+    example: "104857600",
+};
+const METADATA: HeaderSpec = HeaderSpec {
+    name: "Upload-Metadata",
+    description: "The metadata from the creation. Omitted if there was none.",
+    is_required: false,
+    example: "filename YnJlYWQubXA0,asset_type dmlkZW8=",
+};
+
+pub fn endpoint() -> Endpoint<(), Nothing> {
+    Endpoint::head(UPLOAD_PATH, "getMediaUpload", Scope::MediaWrite)
+        .tag(TAG)
+        .summary("Get the offset of an upload")
+        .description("The response has only headers. Continue the upload at `Upload-Offset`.")
+        .extension()
+        .status(200)
+        .request_headers(&[RESUMABLE])
+        .response_headers(&[RESUMABLE, OFFSET, LENGTH, METADATA, EXPIRES, ASSET])
+        .error_codes(&[ErrorCode::UploadVersionUnsupported])
+        .speaks_tus(status)
+}
+
+async fn status(cx: &Context, _: TusRequest<'_>) -> Result<TusResponse> {
+    let upload = find(cx).await?;
+    let response = with_progress(TusResponse::new(StatusCode::OK), &upload, upload.received, upload.media_id)
+        .header(UPLOAD_LENGTH, &upload.size_bytes.to_string())
+        .header(CACHE_CONTROL, "no-store");
+    Ok(if upload.metadata.is_empty() { response } else { response.header(UPLOAD_METADATA, &upload.metadata) })
+}
