@@ -7,7 +7,7 @@ mod ai;
 mod analytics;
 mod bio;
 mod bio_http;
-mod bodies;
+pub mod bodies;
 mod brands;
 mod caps;
 mod checks;

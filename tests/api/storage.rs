@@ -142,6 +142,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
             "media",
             "files",
             "media_jobs",
+            "media_uploads",
             "feeds",
             "content_plans",
             "bio_pages",
@@ -172,6 +173,8 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         assert_eq!(reply.header("retry-after"), Some("60"), "{path}");
     }
     t.upload("b.png", &png(31, 31), &[]).await.expect_error(503, "service_unavailable");
+    let resumable = t.request("POST", &t.path("/media/uploads")).header("tus-resumable", "1.0.0");
+    resumable.header("upload-length", "5").send().await.expect_error(503, "service_unavailable");
     t.put(&draft, json!({ "content": "x".repeat(20_000) })).await.expect_error(503, "service_unavailable");
     assert_eq!(rows().await, before, "nothing was stored");
     // These requests must still succeed.

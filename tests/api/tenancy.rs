@@ -32,6 +32,7 @@ pub struct TenantRecords {
     schedule: i64,
     report_delivery: i64,
     snippet: i64,
+    upload: i64,
 }
 
 impl TenantRecords {
@@ -50,6 +51,10 @@ impl TenantRecords {
         let media = t.upload("a.png", &images::png(3, 2), &[]).await.data(201)["id"].as_i64().unwrap();
         let source = json!({ "url": "https://8.8.8.8/a.png" });
         let job = t.post(&t.path("/media/from-url"), source).await.data(202)["id"].as_i64().unwrap();
+        let upload = t.app.request("POST", &t.path("/media/uploads")).key(&t.key).header("tus-resumable", "1.0.0");
+        let upload = upload.header("upload-length", "1000").send().await;
+        let upload =
+            upload.header("location").and_then(|path| path.rsplit('/').next()?.parse().ok()).expect("an upload");
         let bio = json!({ "title": "mine", "links": [{ "title": "mine", "url": "https://example.com" }] });
         let bio = t.post(&t.path("/link-in-bio"), bio).await.data(201)["id"].as_i64().unwrap();
         let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
@@ -80,6 +85,7 @@ impl TenantRecords {
             schedule,
             report_delivery,
             snippet,
+            upload,
         }
     }
 
@@ -102,6 +108,7 @@ impl TenantRecords {
             "item" => self.item,
             "conversation" => self.conversation,
             "snippet" => self.snippet,
+            "upload" => self.upload,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -114,7 +121,11 @@ async fn ids_of_another_tenant_return_403_or_404(app: TestApp) {
     for e in checks::all(&app).await {
         app.clock.advance(TimeDelta::minutes(1));
         let call = async |path: String| {
-            let mut request = app.request(&e.method, &path).key(&intruder.key).idempotency_key(&app.fresh_key());
+            let mut request = app
+                .request(&e.method, &path)
+                .header("tus-resumable", "1.0.0")
+                .key(&intruder.key)
+                .idempotency_key(&app.fresh_key());
             if let Some(body) = &e.body {
                 request = request.json(body);
             }

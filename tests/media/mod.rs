@@ -1,4 +1,4 @@
-//! The files of the media library: storing them, and deleting unreferenced ones.
+//! The files of the media library: storing them, resumable uploads of them, and deleting unreferenced ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,6 +6,8 @@ mod outside;
 mod races;
 mod storage;
 mod sweep;
+mod tus_client;
+mod uploads;
 mod usage;
 mod video;
 

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/media/uploads`: resumable uploads for the console's script, by the same protocol and the same
+//! `/console/brands/{brand}/media/uploads`: resumable uploads for the console's script, by the same protocol and the same
 //! endpoints as those of the API.
 //!
 //! The script sends the CSRF token of the session in the header `X-CSRF-Token`. A page of another site cannot set this
@@ -50,7 +50,8 @@ pub fn router(app: &Arc<App>) -> Router {
     ];
     operations.into_iter().fold(Router::new(), |router, (method, path, endpoint)| {
         let runner = UploadRunner { app: app.clone(), path, endpoint };
-        let route = Router::with_path(crier_endpoints::pattern(path)).filter(MethodFilter::new(method)).goal(runner);
+        let path = format!("console/{}", crier_endpoints::pattern(path));
+        let route = Router::with_path(path).filter(MethodFilter::new(method)).goal(runner);
         router.push(route)
     })
 }

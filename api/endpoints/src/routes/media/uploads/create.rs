@@ -114,7 +114,7 @@ fn size(cx: &Context, request: &TusRequest<'_>) -> Result<i64> {
         return Err(invalid("Create the upload without a body. Then send the bytes with `PATCH`."));
     }
     let size = request.required_number(&UPLOAD_LENGTH)?;
-    let max = cx.app.library.video_max_bytes();
+    let max = cx.app.library.max_video_bytes();
     match u64::try_from(size) {
         Ok(0) => Err(invalid("`Upload-Length` must not be 0: an empty file is not a video.")),
         Ok(bytes) if bytes <= max => Ok(size),

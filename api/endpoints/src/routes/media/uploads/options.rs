@@ -35,7 +35,7 @@ impl salvo::Handler for UploadOptions {
         write_version(res);
         TusResponse::new(StatusCode::NO_CONTENT)
             .header(TUS_EXTENSION, EXTENSIONS)
-            .header(TUS_MAX_SIZE, &self.app.library.video_max_bytes().to_string())
+            .header(TUS_MAX_SIZE, &self.app.library.max_video_bytes().to_string())
             .write(res);
     }
 }
