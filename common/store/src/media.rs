@@ -74,6 +74,17 @@ pub async fn list(conn: &mut Conn, brand_id: i64, filter: &MediaFilter<'_>, page
     Ok(Page { rows, total })
 }
 
+/// Lists the images and videos without icons and logos, newest first.
+pub async fn list_for_posts(conn: &mut Conn, brand_id: i64, page: PageRequest) -> Result<Page<Asset>> {
+    const WHERE: &str = "WHERE m.brand_id = $1 AND m.asset_type IN ('image', 'video')";
+    let rows = sql!("{SELECT} {WHERE} ORDER BY m.id DESC LIMIT $2 OFFSET $3", SELECT, WHERE);
+    let rows =
+        run!(conn, c => sqlx::query_as(rows).bind(brand_id).bind(page.per_page).bind(page.offset()).fetch_all(c))?;
+    let total = sql!("SELECT count(*) FROM media m {WHERE}", WHERE);
+    let total = run!(conn, c => sqlx::query_scalar(total).bind(brand_id).fetch_one(c))?;
+    Ok(Page { rows, total })
+}
+
 /// Returns the text that a search matches.
 fn search_text(filename: &str, alt_text: Option<&str>) -> String {
     format!("{filename}\n{}", alt_text.unwrap_or_default()).to_lowercase()

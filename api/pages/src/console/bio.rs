@@ -215,7 +215,7 @@ async fn library(
         None => None,
     };
     let chosen_id = chosen.as_ref().map(|asset| asset.id);
-    let others = found.rows.into_iter().filter(|asset| Some(asset.id) != chosen_id);
+    let others = found.rows.into_iter().filter(|asset| Some(asset.id) != chosen_id && asset.video.is_none());
     let images = chosen.into_iter().chain(others).map(|asset| image(visit, asset)).collect();
     let href = |page: i64| format!("?library={page}#f-avatar");
     let last = (found.total + LIBRARY_PAGE - 1) / LIBRARY_PAGE;
@@ -228,6 +228,7 @@ fn preview(visit: &Visit, page: &LinkInBioPage) -> BioPreview {
         src: avatar.thumbnail_url.as_deref().map(|url| visit.own_path(url)).unwrap_or_default(),
         filename: avatar.filename.clone(),
         alt: avatar.alt_text.clone().unwrap_or_default(),
+        video: None,
     });
     BioPreview {
         theme: page.theme.as_str(),

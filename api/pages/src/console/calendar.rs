@@ -269,7 +269,7 @@ impl Entry {
             time: Time { text: at.with_timezone(&visit.zone()).format("%H:%M").to_string(), ..visit.time(at) },
             platforms: related.chips(post.id).into_iter().map(|chip| chip.platform).collect(),
             status: Badge::post(post.status.as_str()),
-            text: if text.is_empty() { "Images only".to_owned() } else { text },
+            text: if text.is_empty() { "No text".to_owned() } else { text },
             draggable: waits
                 && post.scheduled_at.is_some()
                 && (visit.can_publish() || post.status == PostStatus::Draft),

@@ -7,8 +7,8 @@
 //! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
 //! the post for an account), `add-part`, `remove-part:POSITION` and `part-pictures:POSITION` (change the thread), `split`
 //! (divide the text into parts), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
-//! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the
-//! script sends `attach:ID`, so that unsaved input is kept.
+//! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the script sends `attach:ID`, and
+//! shows only the new file of the response, so that unsaved input is kept.
 //!
 //! After a failure, `now` also saves the changes, and publishes the post again on the failed accounts only.
 
@@ -30,6 +30,7 @@ use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, load_accounts, show};
 use super::form::Form;
+use super::media::uploaded;
 use super::route::PageRoute;
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
@@ -275,15 +276,15 @@ fn at_fields(mut error: ApiError, sent: &[i64], shown: &[i64]) -> ApiError {
     error
 }
 
-/// Uploads an image. Responds to the script with the ID, and to a form with a redirect to the composer. `post` in the
+/// Uploads an image or a video. Responds to the script with the ID, and to a form with a redirect to the composer. `post` in the
 /// query is the ID of the post that is edited.
 async fn upload(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.form.text("post").and_then(|id| id.parse().ok()) {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let id = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
-        Ok(image) => image.id,
+    let (id, note) = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+        Ok(asset) => (asset.id, uploaded(asset.mime_type)),
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
             let errors = form_errors(error)?;
@@ -298,8 +299,8 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         return Ok(PageReply::Text(StatusCode::CREATED, id.to_string()));
     }
     match stored {
-        Some(stored) => visit.to(&format!("posts/{}/edit?media={id}", stored.post.id), "media-uploaded"),
-        None => visit.to(&format!("posts/new?media={id}"), "media-uploaded"),
+        Some(stored) => visit.to(&format!("posts/{}/edit?media={id}", stored.post.id), note),
+        None => visit.to(&format!("posts/new?media={id}"), note),
     }
 }
 

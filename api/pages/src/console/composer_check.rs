@@ -42,14 +42,21 @@ struct CheckRow {
     account: AccountChip,
     length: u32,
     limit: Option<u32>,
-    problems: Vec<String>,
-    warnings: Vec<String>,
+    problems: Vec<CheckProblem>,
+    warnings: Vec<CheckProblem>,
     /// What is not published on the account.
     notes: Vec<String>,
     preview: PostPreview,
     card: Option<CardSlot>,
     /// The posts that follow: the other parts of the thread, and the first comment.
     chain: Vec<ChainedPost>,
+}
+
+/// A problem or a warning.
+struct CheckProblem {
+    text: String,
+    /// Whether it is about the images and videos.
+    is_media: bool,
 }
 
 /// A part of a thread after the first one, or the first comment.
@@ -70,13 +77,32 @@ struct CardSlot {
     key: String,
 }
 
+impl CheckProblem {
+    fn new(field: &str, text: String) -> Self {
+        Self { text, is_media: field.split('.').any(|part| part == "media") }
+    }
+}
+
 impl Check {
+    /// Returns the problems of images and videos, each with its account and the class of its text. The form shows them
+    /// beside its images and videos.
+    pub fn media_problems(&self) -> Vec<(&AccountChip, &'static str, &str)> {
+        self.rows.iter().flat_map(CheckRow::media_problems).collect()
+    }
+
     fn count(&self) -> usize {
         self.problems.len() + self.rows.iter().map(|row| row.problems.len()).sum::<usize>()
     }
 }
 
 impl CheckRow {
+    fn media_problems(&self) -> Vec<(&AccountChip, &'static str, &str)> {
+        let problems = self.problems.iter().map(|problem| ("error", problem));
+        let all = problems.chain(self.warnings.iter().map(|warning| ("warning", warning)));
+        let of_media = all.filter(|(_, problem)| problem.is_media);
+        of_media.map(|(class, problem)| (&self.account, class, problem.text.as_str())).collect()
+    }
+
     /// Returns the maximum of the meter.
     fn top(&self) -> u32 {
         self.length.max(self.limit.unwrap_or_default()).max(1)
@@ -150,15 +176,24 @@ pub async fn check(
             .filter(|text| !text.trim().is_empty());
         let media =
             account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&input.media);
+        let format = account_override.map_or("", |account_override| account_override.option("format"));
         let text = parts_with(target.signature.as_deref(), own.unwrap_or(&input.content)).concat();
         Some(CheckRow {
             account: chip(account),
             length: target.length,
             limit: target.limit,
-            problems: target.problems.into_iter().map(|problem| without_account(account, &problem.message)).collect(),
-            warnings: target.warnings.into_iter().map(|warning| warning.message).collect(),
+            problems: target
+                .problems
+                .into_iter()
+                .map(|problem| CheckProblem::new(&problem.field, without_account(account, &problem.message)))
+                .collect(),
+            warnings: target
+                .warnings
+                .into_iter()
+                .map(|warning| CheckProblem::new(&warning.field, warning.message))
+                .collect(),
             notes: notes(&input, account, stored),
-            preview: PostPreview::new(brand, account, &text, chosen.of(media)),
+            preview: PostPreview::new(brand, account, &text, chosen.of(media)).in_format(format),
             chain: chain(brand, &input, account, stored, chosen),
             card: card_request(&input, account).map(|card| CardSlot {
                 path: format!("/brands/{brand}/posts/card?account={}", account.id),

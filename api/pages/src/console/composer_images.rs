@@ -1,4 +1,4 @@
-//! The images in the composer: those of the post, of an account and of a part of the thread.
+//! The images and videos in the composer: those of the post, of an account and of a part of the thread.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,8 +8,9 @@ use crier_store::{Conn, media};
 use serde_json::Value;
 
 use super::composer_input::{AccountOverride, ComposerInput, Stored};
+use super::post_options::is_image;
 use super::post_rows::image;
-use super::shared::Image;
+use super::shared::{Choice, Image};
 use super::visit::Visit;
 
 /// The images of an account, or of a part of the thread.
@@ -35,10 +36,11 @@ impl Chosen {
     pub async fn load(visit: &Visit, conn: &mut Conn, input: &ComposerInput, stored: Option<&Stored>) -> Result<Self> {
         let own = input.overrides.iter().filter_map(|account_override| account_override.media.as_ref()).flatten();
         let cards = input.overrides.iter().filter_map(|own| own.link_card_field("media_id").parse::<i64>().ok());
+        let covers = input.overrides.iter().flat_map(AccountOverride::images_of_options);
         let parts = input.thread.iter().flat_map(|part| &part.media);
         let published = stored.map(published_media).unwrap_or_default();
         // All of them, because an image that is not loaded is not in the form, and would be removed from the post.
-        let chosen = input.media.iter().chain(own).chain(parts).chain(&published).copied().chain(cards);
+        let chosen = input.media.iter().chain(own).chain(parts).chain(&published).copied().chain(cards).chain(covers);
         let ids: Vec<i64> = chosen.collect::<BTreeSet<i64>>().into_iter().collect();
         let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
         let found: HashMap<i64, Image> = found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect();
@@ -55,7 +57,7 @@ impl Chosen {
     /// file.
     pub fn in_field(&self, ids: &[i64]) -> Vec<Image> {
         let deleted = |id: i64| {
-            let image = || Image { id, src: String::new(), filename: "Deleted image".to_owned(), alt: String::new() };
+            let image = || Image { id, filename: "Deleted image".to_owned(), ..Image::default() };
             self.deleted.contains(&id).then(image)
         };
         ids.iter().filter_map(|id| self.found.get(id).cloned().or_else(|| deleted(*id))).collect()
@@ -89,6 +91,7 @@ fn published_media(stored: &Stored) -> BTreeSet<i64> {
         ids.extend(target.media.as_ref().unwrap_or(&stored.post.media));
         ids.extend(target.thread(&stored.post).iter().take(following).flat_map(|part| &part.media));
         ids.extend(target.options.get(link_card::OPTION).and_then(|card| card.get("media_id")?.as_i64()));
+        ids.extend(target.options.iter().filter(|(name, _)| is_image(name)).filter_map(|(_, id)| id.as_i64()));
     }
     ids
 }
@@ -103,6 +106,19 @@ pub struct Offered {
 }
 
 impl Offered {
+    /// Returns the choices of an option that is an image: the chosen one, and those of the library's page. The first
+    /// choice is that of no image.
+    pub fn image_choices(&self, chosen: &str, none: &str) -> Vec<Choice> {
+        let id: Vec<i64> = chosen.parse::<i64>().into_iter().collect();
+        let images = self.chosen.in_field(&id).into_iter().chain(self.library_without(&id));
+        let choice = |image: Image| {
+            let value = image.id.to_string();
+            Choice::new(&value, image.label(), value == chosen)
+        };
+        let images = images.filter(|image| image.video.is_none()).map(choice);
+        [Choice::new("", none, chosen.is_empty())].into_iter().chain(images).collect()
+    }
+
     /// Returns the images of the library's page without those with these IDs.
     pub fn library_without(&self, ids: &[i64]) -> Vec<Image> {
         self.library.iter().filter(|image| !ids.contains(&image.id)).cloned().collect()

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use chrono_tz::Tz;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
+use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, ScheduleType, Target, ThreadPart};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
@@ -18,6 +19,8 @@ use serde_json::{Map, Value, json};
 
 use super::composer_thread::{comment_of, comment_to_edit, has_threads, thread_of, thread_to_edit};
 use super::form::Form;
+use super::post_options::is_image;
+use super::video::{milliseconds, seconds};
 use super::visit::Visit;
 
 /// The stored version of the post that is edited.
@@ -132,6 +135,11 @@ impl AccountOverride {
         self.option(&format!("{}.{field}", link_card::OPTION))
     }
 
+    /// Returns the IDs of the images that are options.
+    pub fn images_of_options(&self) -> impl Iterator<Item = i64> {
+        self.options.iter().filter(|(name, _)| is_image(name)).filter_map(|(_, value)| value.parse().ok())
+    }
+
     /// Returns the value of the option `link_card`: off, or the fields that replace those of the page.
     pub fn link_card(&self) -> Option<Value> {
         if self.option(link_card::OPTION) == "false" {
@@ -231,7 +239,7 @@ impl ComposerInput {
             content: target.content.clone().unwrap_or_default(),
             media: target.media.clone(),
             is_first_only: has_threads(target.platform) && target.thread.as_ref().is_some_and(Vec::is_empty),
-            options: target.options.iter().flat_map(|(name, value)| fields_of(name, value)).collect(),
+            options: target.options.iter().flat_map(|(name, value)| fields_of(target.platform, name, value)).collect(),
         };
         Self {
             content: stored.post.content.clone(),
@@ -402,9 +410,14 @@ impl ComposerInput {
 }
 
 /// Returns the form's fields for a stored option, with their values: `NAME`, or `NAME.FIELD` for each field of an object.
-fn fields_of(name: &str, value: &Value) -> Vec<(String, String)> {
+/// A time is in seconds.
+fn fields_of(platform: Platform, name: &str, value: &Value) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let kind = options::of(platform).iter().find(|option| option.name == name).map(|option| option.kind);
     match value {
+        Value::Number(ms) if kind == Some(OptionKind::Milliseconds) => {
+            vec![(name.to_owned(), ms.as_u64().map_or_else(|| ms.to_string(), seconds))]
+        }
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !value.is_null());
             fields.map(|(field, value)| (format!("{name}.{field}"), text(value))).collect()
@@ -433,15 +446,19 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
             _ if value.is_empty() => {
                 options.remove(option.name);
             }
-            OptionKind::Milliseconds | OptionKind::Image => {
-                // The API reports what is not a number.
-                let number = value.parse::<u64>().map_or_else(|_| json!(value), |number| json!(number));
-                options.insert(option.name.to_owned(), number);
-            }
-            _ => {
-                options.insert(option.name.to_owned(), json!(value));
+            kind => {
+                options.insert(option.name.to_owned(), value_of(kind, value));
             }
         }
+    }
+}
+
+/// Returns the value of an option for a field that is not empty. The API rejects a text that is not of the kind.
+fn value_of(kind: OptionKind, text: &str) -> Value {
+    match kind {
+        OptionKind::Milliseconds => milliseconds(text).map_or_else(|| json!(text), Value::from),
+        OptionKind::Image => text.parse::<i64>().map_or_else(|_| json!(text), Value::from),
+        _ => json!(text),
     }
 }
 
@@ -528,10 +545,20 @@ mod tests {
         assert_eq!(card("CARD=false&CARD.title=x"), Some(json!(false)));
         let fields = json!({ "title": "Mine", "media_id": 7, "url": "https://a.example" });
         assert_eq!(card("CARD.title=Mine&CARD.media_id=7&CARD.url=https://a.example"), Some(fields.clone()));
-        let read = AccountOverride { options: fields_of("link_card", &fields), ..AccountOverride::default() };
+        let card_fields = |value: &Value| fields_of(Platform::Bluesky, "link_card", value);
+        let read = AccountOverride { options: card_fields(&fields), ..AccountOverride::default() };
         assert_eq!(read.link_card(), Some(fields));
-        let off = AccountOverride { options: fields_of("link_card", &json!(false)), ..AccountOverride::default() };
+        let off = AccountOverride { options: card_fields(&json!(false)), ..AccountOverride::default() };
         assert_eq!(off.link_card(), Some(json!(false)));
+    }
+
+    #[test]
+    fn times_and_images_are_numbers() {
+        assert_eq!(value_of(OptionKind::Milliseconds, "3.2"), json!(3_200));
+        assert_eq!(value_of(OptionKind::Milliseconds, "soon"), json!("soon"));
+        assert_eq!(value_of(OptionKind::Image, "7"), json!(7));
+        assert_eq!(value_of(OptionKind::Image, "x"), json!("x"));
+        assert_eq!(value_of(OptionKind::Text(9), "7"), json!("7"));
     }
 
     #[test]

@@ -3,7 +3,6 @@
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::catalogue::descriptor;
-use crier_domain::media::AssetType;
 use crier_domain::plan::Feature;
 use crier_domain::post::PostStatus;
 use crier_endpoints::admission::plan;
@@ -11,8 +10,7 @@ use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::snippets::{self, Snippet};
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
-use crier_store::media::{self, MediaFilter};
-use crier_store::{Conn, PageRequest, accounts};
+use crier_store::{Conn, PageRequest, accounts, media};
 use http::StatusCode;
 
 use super::avatar::avatar_url;
@@ -34,7 +32,7 @@ const MAX_ACCOUNTS: i64 = 100;
 const MAX_PARTS: usize = 40;
 /// The maximum number of snippets to choose from, the newest ones.
 const MAX_SNIPPETS: usize = 200;
-/// The number of images per page of the library.
+/// The number of images and videos per page of the library.
 const LIBRARY_PAGE: i64 = 12;
 
 #[derive(Template)]
@@ -67,9 +65,9 @@ pub struct Composer {
     suggested_labels: Vec<String>,
     /// The snippets that can be inserted, by name.
     snippets: Vec<Choice>,
-    /// The chosen images, in order.
+    /// The chosen images and videos, in order.
     chosen: Vec<Image>,
-    /// A page of the library without the chosen images, newest first.
+    /// A page of the library without the chosen images and videos, newest first.
     library: Vec<Image>,
     library_page: i64,
     library_prev: Option<i64>,
@@ -148,6 +146,10 @@ enum OptionValue {
     /// The first choice is the default, with an empty value.
     OneOf(Vec<Choice>),
     Boolean(bool),
+    /// A time in a video, in seconds.
+    Seconds(String),
+    /// The first choice is that of no image.
+    Image(Vec<Choice>),
     LinkCard(LinkCardFields),
 }
 
@@ -165,20 +167,12 @@ impl LinkCardFields {
     fn new(account_override: &AccountOverride, offered: &Offered) -> Self {
         let is_off = account_override.option(link_card::OPTION) == "false";
         let field = |name| account_override.link_card_field(name).to_owned();
-        let chosen = field("media_id");
-        let from_page = Choice::new("", "Image of the page", chosen.is_empty());
-        let id: Vec<i64> = chosen.parse::<i64>().into_iter().collect();
-        let images = offered.chosen.in_field(&id).into_iter().chain(offered.library_without(&id));
-        let image = |image: Image| {
-            let value = image.id.to_string();
-            Choice::new(&value, image.label(), value == chosen)
-        };
         Self {
             modes: vec![Choice::new("", "For the first link", !is_off), Choice::new("false", "No link card", is_off)],
             url: field("url"),
             title: field("title"),
             description: field("description"),
-            images: [from_page].into_iter().chain(images.map(image)).collect(),
+            images: offered.image_choices(&field("media_id"), "Image of the page"),
         }
     }
 }
@@ -211,9 +205,10 @@ impl ComposerAccount {
                 OptionKind::Text(max) => OptionValue::Text { value, max },
                 OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
-                OptionKind::Milliseconds | OptionKind::Image => OptionValue::Text { value, max: 20 },
                 OptionKind::Link => OptionValue::Link(value),
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
+                OptionKind::Milliseconds => OptionValue::Seconds(value),
+                OptionKind::Image => OptionValue::Image(offered.image_choices(&value, "Chosen by the platform")),
                 OptionKind::LinkCard => OptionValue::LinkCard(LinkCardFields::new(account_override, offered)),
                 OptionKind::OneOf(words) => {
                     let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
@@ -303,8 +298,7 @@ pub async fn show(
     let accounts = load_accounts(visit, &mut conn, &input).await?;
     let chosen = Chosen::load(visit, &mut conn, &input, stored).await?;
     let page = input.library_page.max(1);
-    let filter = MediaFilter { asset_type: Some(AssetType::Image), search: None };
-    let library = media::list(&mut conn, brand, &filter, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
+    let library = media::list_for_posts(&mut conn, brand, PageRequest { page, per_page: LIBRARY_PAGE }).await?;
     drop(conn);
     let targets = stored.map_or(&[][..], |stored| &stored.targets);
     let check = check(visit, &input, stored, &accounts, &chosen).await?;

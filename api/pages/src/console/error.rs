@@ -13,9 +13,9 @@ use super::shared::feature_label;
 use super::shell::{Section, Shell};
 use super::visit::Visit;
 
-/// Allows only styles, scripts, images and form targets on this host.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; connect-src 'self'; \
-     form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Allows only styles, scripts, images, videos and form targets on this host.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; media-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 #[derive(Template)]
 #[template(path = "console/error.html")]

@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 83] = [
+const MESSAGES: [(&str, &str); 86] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -51,7 +51,10 @@ const MESSAGES: [(&str, &str); 83] = [
     ("media-uploaded", "Image uploaded."),
     ("media-saved", "Image saved."),
     ("media-deleted", "Image deleted."),
-    ("media-importing", "The image is being imported. It appears in the library in a moment."),
+    ("video-uploaded", "Video uploaded."),
+    ("video-saved", "Video saved."),
+    ("video-deleted", "Video deleted."),
+    ("media-importing", "The file is being imported. It appears in the library in a moment."),
     ("snippet-added", "Snippet added."),
     ("snippet-saved", "Snippet saved."),
     ("snippet-deleted", "Snippet deleted."),

@@ -1,10 +1,11 @@
-//! `/brands/{brand}/media`: the images of the brand, and the forms to upload and import images.
+//! `/brands/{brand}/media`: the images and videos of the brand, and the forms to upload and import them.
 
 use askama::Template;
-use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus};
+use crier_domain::media::{Asset, AssetType, MediaJob, MediaJobStatus, MediaType};
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::media;
 use crier_endpoints::routes::media::from_url::ImportMediaRequest;
+use crier_endpoints::runner::call::Written;
 use crier_store::media::{self as assets, MediaFilter};
 use crier_store::{PageRequest, brands, files, media_jobs};
 use http::StatusCode;
@@ -12,8 +13,9 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::lists;
 use super::paging;
+use super::post_rows::image;
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
+use super::shared::{Badge, Choice, FieldErrors, Image, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use crate::numbers::{counted, number};
@@ -31,7 +33,7 @@ struct MediaPage {
     errors: FieldErrors,
     /// Errors of the import form.
     import_errors: FieldErrors,
-    images: Vec<ImageTile>,
+    tiles: Vec<Tile>,
     pages: Pages,
     search: String,
     types: Vec<Choice>,
@@ -42,6 +44,7 @@ struct MediaPage {
     asset_types: Vec<Choice>,
     /// The submitted values of the import form.
     url: String,
+    import_types: Vec<Choice>,
     import_alt_text: String,
     imports: Vec<ImportRow>,
     /// The storage in use. Empty if there is no limit.
@@ -49,11 +52,8 @@ struct MediaPage {
     max_size: String,
 }
 
-struct ImageTile {
-    id: i64,
-    src: String,
-    filename: String,
-    alt: String,
+struct Tile {
+    image: Image,
     facts: String,
 }
 
@@ -61,7 +61,7 @@ struct ImportRow {
     source_url: String,
     status: Badge,
     error: Option<String>,
-    /// The ID of the imported image. `None` until the import succeeds.
+    /// The ID of the imported file. `None` until the import succeeds.
     media: Option<i64>,
     at: Time,
 }
@@ -103,11 +103,12 @@ async fn render(
         errors,
         import_errors,
         pages: lists::links(&shell.at("media"), &filters, page, found.rows.len(), found.total),
-        images: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
-        types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(types(chosen)).collect(),
+        tiles: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
+        types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(kinds(chosen)).collect(),
         is_filtered: !search.is_empty() || asset_type.is_some(),
         alt_text: "",
         asset_types: types(AssetType::Image.as_str()),
+        import_types: types(visit.form.text("asset_type").unwrap_or(AssetType::Image.as_str())),
         url: visit.form.get("url").to_owned(),
         import_alt_text: visit.form.get("alt_text").to_owned(),
         imports: imports.into_iter().map(|job| import_row(visit, job)).collect(),
@@ -125,6 +126,11 @@ async fn render(
 fn search(visit: &Visit) -> String {
     let typed = visit.query.get("search").unwrap_or_default().trim();
     typed.nfc().filter(|c| *c != '\0').take(MAX_SEARCH).collect()
+}
+
+/// Returns the choices of the filter by asset type.
+fn kinds(chosen: &str) -> impl Iterator<Item = Choice> {
+    types(chosen).into_iter().map(|choice| Choice { label: format!("{}s", choice.label), ..choice })
 }
 
 /// Returns the choices of the asset type.
@@ -159,14 +165,10 @@ pub fn src(visit: &Visit, key: &str) -> String {
     visit.own_path(&visit.app.library.url(key))
 }
 
-fn tile(visit: &Visit, asset: Asset) -> ImageTile {
-    ImageTile {
-        id: asset.id,
-        src: asset.thumbnail_key.as_deref().map(|key| src(visit, key)).unwrap_or_default(),
-        alt: asset.alt_text.unwrap_or_default(),
-        facts: format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes)),
-        filename: asset.filename,
-    }
+fn tile(visit: &Visit, asset: Asset) -> Tile {
+    let facts = format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes));
+    let image = image(visit, asset);
+    Tile { facts: image.video.as_ref().map_or(facts, |video| video.facts.clone()), image }
 }
 
 fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
@@ -186,14 +188,22 @@ fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
     }
 }
 
+/// Uploads a file. Responds to the script with the ID, and to a form with a redirect.
 async fn upload(visit: &Visit) -> Result<PageReply> {
-    let error = match visit.call().upload(media::upload::endpoint()).await {
-        Ok(_) => return visit.to("media", "media-uploaded"),
+    let error = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+        Ok(asset) if visit.is_fetch => return Ok(PageReply::Text(StatusCode::CREATED, asset.id.to_string())),
+        Ok(asset) => return visit.to("media", uploaded(asset.mime_type)),
+        Err(error) if visit.is_fetch => return Err(error),
         Err(error) => error,
     };
     let is_file = matches!(error.code, ErrorCode::UnsupportedMediaType | ErrorCode::PayloadTooLarge);
     let errors = if is_file { at_field("file", &error) } else { form_errors(error)? };
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default()).await
+}
+
+/// Returns the key of the message about a new file ([`super::flash`]).
+pub const fn uploaded(mime_type: MediaType) -> &'static str {
+    if mime_type.video().is_some() { "video-uploaded" } else { "media-uploaded" }
 }
 
 /// Returns the error of a request as an error of the field that caused it.
@@ -202,7 +212,11 @@ fn at_field(field: &str, error: &ApiError) -> FieldErrors {
 }
 
 async fn import(visit: &Visit) -> Result<PageReply> {
-    let request = visit.parse::<ImportMediaRequest>(&visit.form.texts(&["url", "alt_text"]));
+    let mut fields = visit.form.texts(&["url", "alt_text"]);
+    if let Some(kind) = visit.form.text("asset_type") {
+        fields.insert("asset_type".to_owned(), kind.into());
+    }
+    let request = visit.parse::<ImportMediaRequest>(&fields);
     let error = match visit.call().write(media::from_url::endpoint(), request).await {
         Ok(_) => return visit.to("media", "media-importing"),
         Err(error) => error,

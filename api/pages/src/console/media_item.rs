@@ -1,10 +1,11 @@
-//! `/brands/{brand}/media/{media}`: an image of the library with its details.
+//! `/brands/{brand}/media/{media}`: an image or a video of the library with its details.
 
 use askama::Template;
-use crier_domain::media::{Asset, MediaType};
+use crier_domain::media::{Asset, AssetType, MediaType};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::media;
 use crier_endpoints::routes::media::update::MediaChange;
+use crier_endpoints::runner::call::Written;
 use crier_store::media as assets;
 use http::StatusCode;
 
@@ -12,6 +13,7 @@ use super::media::{size, src, types};
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Time};
 use super::shell::{Section, Shell};
+use super::video::{details, type_label};
 use super::visit::{PageReply, Visit, form_errors};
 
 #[derive(Template)]
@@ -20,9 +22,13 @@ struct MediaItem {
     shell: Shell,
     errors: FieldErrors,
     id: i64,
+    is_video: bool,
     src: String,
+    /// The cover of a video, if it has one.
+    cover: Option<String>,
     filename: String,
     alt_text: String,
+    /// A video has no choice of its type.
     asset_types: Vec<Choice>,
     width: i32,
     height: i32,
@@ -44,7 +50,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn find(visit: &Visit) -> Result<Asset> {
     let id = visit.id("media").unwrap_or_default();
     let found = assets::find(&mut visit.app.store.read().await?, visit.brand()?.0.id, id).await?;
-    found.ok_or_else(|| ApiError::not_found("image"))
+    found.ok_or_else(|| ApiError::not_found("file"))
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
@@ -65,34 +71,34 @@ struct Values {
 }
 
 fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, asset: Asset, values: Values) -> Result<PageReply> {
-    let kind = match asset.mime_type {
-        MediaType::Jpeg => "JPEG",
-        MediaType::Png => "PNG",
-        MediaType::Gif => "GIF",
-        MediaType::Webp => "WebP",
-        MediaType::Mp4 => "MP4",
-        MediaType::Mov => "MOV",
-        MediaType::Webm => "WebM",
-    };
+    let size = format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes));
+    let facts = [("Type", type_label(asset.mime_type).to_owned()), ("Size", size)];
     let view = MediaItem {
         shell: visit.shell(Section::Media, asset.filename),
         errors,
         id: asset.id,
+        is_video: asset.mime_type.video().is_some(),
         src: src(visit, &asset.key),
+        cover: asset.thumbnail_key.as_deref().map(|key| src(visit, key)),
         filename: values.filename,
         alt_text: values.alt_text,
-        asset_types: types(&values.asset_type),
+        asset_types: types(&values.asset_type)
+            .into_iter()
+            .filter(|one| one.value != AssetType::Video.as_str())
+            .collect(),
         width: asset.width,
         height: asset.height,
-        facts: vec![
-            ("Type", kind.to_owned()),
-            ("Size", format!("{} × {}, {}", asset.width, asset.height, size(asset.size_bytes))),
-        ],
+        facts: facts.into_iter().chain(asset.video.iter().flat_map(details)).collect(),
         created: visit.time(asset.created_at),
         source_url: asset.source_url,
         url: visit.app.library.url(&asset.key),
     };
     visit.page_with(status, &view)
+}
+
+/// Returns the key of a message about an image or a video ([`super::flash`]).
+const fn note(mime_type: MediaType, of_image: &'static str, of_video: &'static str) -> &'static str {
+    if mime_type.video().is_some() { of_video } else { of_image }
 }
 
 async fn update(visit: &Visit) -> Result<PageReply> {
@@ -104,8 +110,12 @@ async fn update(visit: &Visit) -> Result<PageReply> {
             fields.insert(name.to_owned(), form.get(name).trim().into());
         }
     }
-    let error = match visit.call().write(media::update::endpoint(), visit.parse::<MediaChange>(&fields)).await {
-        Ok(_) => return visit.to(&format!("media/{}", visit.id("media").unwrap_or_default()), "media-saved"),
+    let saved = visit.call().write(media::update::endpoint(), visit.parse::<MediaChange>(&fields)).await;
+    let error = match saved.and_then(Written::into_value) {
+        Ok(asset) => {
+            let key = note(asset.mime_type, "media-saved", "video-saved");
+            return visit.to(&format!("media/{}", asset.id), key);
+        }
         Err(error) => error,
     };
     let errors = form_errors(error)?;
@@ -118,6 +128,9 @@ async fn update(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
+    let asset = find(visit).await;
     visit.call().write(media::delete::endpoint(), ()).await?;
-    visit.to("media", "media-deleted")
+    // If the form is sent again, the file no longer exists.
+    let key = asset.map_or("media-deleted", |asset| note(asset.mime_type, "media-deleted", "video-deleted"));
+    visit.to("media", key)
 }

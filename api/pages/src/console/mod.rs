@@ -93,6 +93,7 @@ mod session_list;
 mod settings;
 mod snippet;
 mod snippets;
+mod video;
 mod webhook;
 mod webhook_form;
 mod webhooks;

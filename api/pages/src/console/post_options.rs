@@ -4,12 +4,16 @@ use crier_domain::platform::Platform;
 use crier_platforms::options::{self, OptionKind};
 use serde_json::Value;
 
+use super::video::seconds;
+
 /// Returns the label and the hint of an option. The hint may be empty.
 pub fn label_and_hint(name: &str) -> (String, &'static str) {
     let (label, hint) = match name {
         "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
         "language" => ("Language", "A code such as en or de."),
         "sensitive" => ("Sensitive images", ""),
+        "cover_at_ms" => ("Time of the cover", "In seconds. The cover is shown before the video plays."),
+        "cover_media_id" => ("Cover", "An image of the library that is shown before the video plays."),
         "reply_control" => ("Who can reply", ""),
         "topic_tag" => ("Topic", ""),
         "tags" => ("Tags", "Separated by commas."),
@@ -38,6 +42,12 @@ pub fn choice_label(name: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
+/// Returns whether an option is the ID of an image.
+pub fn is_image(name: &str) -> bool {
+    let mut all = Platform::ALL.iter().flat_map(|platform| options::of(*platform));
+    all.any(|option| option.name == name && option.kind == OptionKind::Image)
+}
+
 /// Returns the text for the value of an option.
 pub fn value_text(platform: Platform, name: &str, value: &Value) -> String {
     let kind = options::of(platform).iter().find(|option| option.name == name).map(|option| option.kind);
@@ -48,6 +58,10 @@ pub fn value_text(platform: Platform, name: &str, value: &Value) -> String {
             let texts: Vec<&str> = texts.filter(|text| !text.is_empty()).collect();
             if texts.is_empty() { "Yes".to_owned() } else { texts.join(" · ") }
         }
+        (Some(OptionKind::Milliseconds), value) => {
+            value.as_u64().map_or_else(|| value.to_string(), |ms| format!("{} s", seconds(ms)))
+        }
+        (Some(OptionKind::Image), Value::Number(_)) => "An image of the library".to_owned(),
         (_, Value::String(text)) => text.clone(),
         (_, Value::Bool(true)) => "Yes".to_owned(),
         (_, Value::Bool(false)) => "No".to_owned(),

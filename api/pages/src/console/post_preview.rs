@@ -144,6 +144,9 @@ pub struct PostPreview {
     pub images: Vec<Image>,
     pub grid: Grid,
     pub images_first: bool,
+    /// Whether the platform shows the video in 9:16, whatever its shape.
+    pub is_upright: bool,
+    platform: Platform,
 }
 
 impl PostPreview {
@@ -154,10 +157,35 @@ impl PostPreview {
         let text = pieces(account.platform, shown);
         let (grid, images_first) = (look.grid, look.images_first);
         let (initials, avatar) = (initials(&name), avatar_url(brand, account));
-        Self { name, handle, initials, avatar, text, more, images, grid, images_first }
+        let platform = account.platform;
+        let preview = Self {
+            name,
+            handle,
+            initials,
+            avatar,
+            text,
+            more,
+            images,
+            grid,
+            images_first,
+            is_upright: false,
+            platform,
+        };
+        preview.in_format("")
     }
 
-    /// Returns the number of images that are not shown.
+    /// Returns the preview of a video in a format. An empty format is the platform's default.
+    pub fn in_format(self, format: &str) -> Self {
+        let is_upright = match (self.platform, self.images.as_slice()) {
+            (Platform::Tiktok, _) => true,
+            // A single video is a reel or a story, and several files are a carousel.
+            (Platform::Instagram, files) => files.len() == 1,
+            _ => matches!(format, "reel" | "story" | "short"),
+        };
+        Self { is_upright, ..self }
+    }
+
+    /// Returns the number of images and videos that are not shown.
     pub fn hidden(&self) -> usize {
         self.images.len().saturating_sub(self.grid.max())
     }

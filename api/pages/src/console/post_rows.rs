@@ -13,6 +13,7 @@ use crier_store::{Conn, accounts, media};
 
 use super::post_labels::label_links;
 use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
+use super::video::VideoFile;
 use super::visit::Visit;
 
 const MAX_TEXT: usize = 200;
@@ -151,6 +152,7 @@ pub fn chip(account: &SocialAccount) -> AccountChip {
 pub fn image(visit: &Visit, asset: Asset) -> Image {
     Image {
         id: asset.id,
+        video: VideoFile::of(visit, &asset),
         src: asset.thumbnail_key.as_deref().map(|key| visit.own_path(&visit.app.library.url(key))).unwrap_or_default(),
         filename: asset.filename,
         alt: asset.alt_text.unwrap_or_default(),

@@ -7,6 +7,7 @@ use crier_domain::plan::Feature;
 
 use super::assets::version;
 use super::post_options::label_and_hint;
+use super::video::VideoFile;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -170,13 +171,16 @@ pub struct AccountChip {
     pub name: String,
 }
 
-/// An image of the library.
+/// An image or a video of the library.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     pub id: i64,
+    /// The path of the thumbnail. Empty for a deleted image, and for a video without a cover.
     pub src: String,
     pub filename: String,
     pub alt: String,
+    /// `None` for an image.
+    pub video: Option<VideoFile>,
 }
 
 impl Image {
@@ -190,7 +194,7 @@ impl Image {
 #[derive(Clone, Debug, Default)]
 pub struct PostRow {
     pub id: i64,
-    /// The beginning of the text, at most about 200 characters. Empty if the post contains only images.
+    /// The beginning of the text, at most about 200 characters. Empty if the post has no text.
     pub text: String,
     pub status: Badge,
     /// "Scheduled for", "Published", "Planned for", "Updated".
@@ -326,7 +330,7 @@ fn label(path: &str) -> String {
         "content" => "Text".to_owned(),
         "ids" => "Posts".to_owned(),
         "shift_minutes" => "Move by".to_owned(),
-        "media" | "file" => "Images".to_owned(),
+        "media" => "Images and videos".to_owned(),
         "alt_text" => "Description".to_owned(),
         "scheduled_at" => "Date and time".to_owned(),
         "timezone" => "Time zone".to_owned(),

@@ -172,6 +172,10 @@
         const { signal } = running;
         const body = new URLSearchParams(new FormData(form));
         panel.innerHTML = await send(form.dataset.composer, body, signal);
+        // Problems of images and videos are also shown beside these.
+        const problems = all('[data-about]', panel).map((problem) => problem.cloneNode(true));
+        for (const problem of problems) problem.prepend(`${problem.dataset.about}: `);
+        document.getElementById('media-check').replaceChildren(...problems);
         panel.removeAttribute('aria-busy');
         showCards(body, signal);
       } catch (error) {
@@ -254,26 +258,6 @@
     labels.addEventListener('input', () => {
       const before = labels.value.slice(0, labels.value.lastIndexOf(',') + 1);
       for (const [option, label] of suggested) option.value = before ? `${before} ${label}` : label;
-    });
-
-    // Uploads an image without leaving the page. The form is then shown again with the image and unsaved input.
-    const upload = document.getElementById('upload');
-    const status = document.getElementById('upload-status');
-    upload.addEventListener('submit', async (event) => {
-      event.preventDefault();
-      if (upload.dataset.busy) return;
-      upload.dataset.busy = '1';
-      status.textContent = 'Uploading …';
-      try {
-        const id = await send(upload.action, new FormData(upload));
-        const button = document.createElement('button');
-        Object.assign(button, { name: '_action', value: `attach:${id}`, formNoValidate: true, hidden: true });
-        form.append(button);
-        form.requestSubmit(button);
-      } catch (error) {
-        status.textContent = error.message || 'The image was not uploaded. Retry.';
-      }
-      delete upload.dataset.busy;
     });
 
     // Asks for confirmation before leaving with unsaved changes, except when the form is submitted.
