@@ -71,6 +71,7 @@ async fn head_matches_get(app: TestApp) {
     let pages = [
         "/sign-in",
         "/console.css",
+        "/upload.js",
         "/docs/",
         "/robots.txt",
         "/favicon.ico",

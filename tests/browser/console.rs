@@ -14,14 +14,14 @@ use crate::support::process::Installation;
 use crate::support::receiver::Receiver;
 
 /// Signs in with a link from `crier login`.
-async fn sign_in(browser: &Driver, crier: &Installation, email: &str) {
+pub async fn sign_in(browser: &Driver, crier: &Installation, email: &str) {
     let link = crier.command(&["login", "--user", email]);
     browser.open(link.trim()).await;
     browser.wait_for_text("Sign in as").await;
     browser.press("Sign in").await;
 }
 
-async fn connect_sandbox(browser: &Driver, handle: &str) {
+pub async fn connect_sandbox(browser: &Driver, handle: &str) {
     browser.open("/brands/1/accounts/connect/sandbox").await;
     browser.fill("credentials.handle", handle).await;
     browser.press("Connect").await;
@@ -86,13 +86,14 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     browser.wait_for_text("12").await;
     browser.fill("file", &file.path().display().to_string()).await;
     browser.fill("alt_text", "A loaf").await;
-    browser.press("Upload and add").await;
+    browser.toggle("Upload and add").await;
+    browser.wait_for_text("Added to the post").await;
     browser.wait_for_text("A loaf").await;
     browser.toggle("second").await;
     browser.press("Choose other images").await;
-    browser.wait_for_text("Choose the images for this account.").await;
+    browser.wait_for_text("Choose the images and videos for this account.").await;
     browser.save_screenshots("composer-own-images").await;
-    browser.press("Use the images above").await;
+    browser.press("Use the images and videos above").await;
     let in_two_days = Clock::system().now() + TimeDelta::days(2);
     browser.set_time("scheduled_at", &in_two_days.format("%Y-%m-%dT09:30").to_string()).await;
     browser.save_screenshots("composer").await;

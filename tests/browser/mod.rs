@@ -13,6 +13,7 @@ mod console;
 mod driver;
 mod keyboard;
 mod threads;
+mod video;
 
 /// The sizes of screenshots: width and height in pixels.
 const PHONE: (u32, u32) = (390, 844);

@@ -46,7 +46,7 @@ async fn upload_from(
 async fn an_image_is_uploaded_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/media");
     let page = person.get(&path).await;
-    page.expect(200, "No images yet").expect(200, "at most 25 MiB");
+    page.expect(200, "No images or videos yet").expect(200, "at most 25 MiB");
     let (form, bytes) = (upload_form(&page, &path), images::png(60, 20));
     for _ in 0..2 {
         assert_eq!(upload(&t, &person, &form, &bytes).await.0, 303);
@@ -99,8 +99,8 @@ async fn images_are_searched_and_paged(t: Tenant<'_>, person: ConsoleUser<'_>) {
     person.get(&path).await.expect(200, "1–20 of 21").expect(200, "no description");
     person.get(&format!("{path}?page=2")).await.expect(200, "21–21 of 21");
     person.get(&format!("{path}?search=BREAD20")).await.expect(200, "bread20.png").expect(200, "Show all");
-    person.get(&format!("{path}?search=%25")).await.expect(200, "No matching images");
-    person.get(&format!("{path}?asset_type=logo")).await.expect(200, "No matching images");
+    person.get(&format!("{path}?search=%25")).await.expect(200, "No matching files");
+    person.get(&format!("{path}?asset_type=logo")).await.expect(200, "No matching files");
     for query in ["page=0", "asset_type=flown", &format!("search={}", "%00".repeat(300))] {
         person.get(&format!("{path}?{query}")).await.expect(200, "1–20 of 21");
     }

@@ -28,4 +28,5 @@ mod settings;
 mod sign_in;
 mod snippets;
 mod threads;
+mod videos;
 mod webhooks;

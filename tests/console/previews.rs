@@ -8,10 +8,14 @@ use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
 use crate::support::store::new_account;
 
-on_one_app!(every_platform_has_a_preview, links_are_highlighted_as_on_the_platform);
+on_one_app!(
+    every_platform_has_a_preview,
+    links_are_highlighted_as_on_the_platform,
+    problems_of_images_are_beside_the_images,
+);
 
 /// Connects an account with the name Demo and the username `user_PLATFORM`.
-async fn connect(t: &Tenant<'_>, platform: Platform) -> String {
+pub async fn connect(t: &Tenant<'_>, platform: Platform) -> String {
     let username = Some(format!("user_{platform}"));
     let new = NewAccount { platform, username, ..new_account(platform.as_str(), "token") };
     let created = t.app.write(async |tx| {
@@ -23,7 +27,7 @@ async fn connect(t: &Tenant<'_>, platform: Platform) -> String {
 }
 
 /// Returns the panel "Preview" for a post, in a page.
-async fn preview(t: &Tenant<'_>, person: &ConsoleUser<'_>, fields: &[(&str, &str)]) -> Page {
+pub async fn preview(t: &Tenant<'_>, person: &ConsoleUser<'_>, fields: &[(&str, &str)]) -> Page {
     let form = format!("/brands/{}/posts/new", t.brand);
     let hidden = person.get(&form).await.hidden_fields(&form);
     let csrf = hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1.as_str();
@@ -32,7 +36,7 @@ async fn preview(t: &Tenant<'_>, person: &ConsoleUser<'_>, fields: &[(&str, &str
 }
 
 /// Returns the part of the panel for an account.
-fn result_of(page: &Page, platform: Platform) -> &str {
+pub fn result_of(page: &Page, platform: Platform) -> &str {
     let name = format!("<bdi>user_{platform}</bdi>");
     let mut results = page.text.split("<div class=\"result\">").skip(1);
     results.find(|result| result.contains(&name)).unwrap_or_else(|| panic!("{platform}: {}", page.text))
@@ -117,4 +121,17 @@ async fn links_are_highlighted_as_on_the_platform(app: TestApp) {
     assert!(!page.has("<div class=\"grid"), "{}", page.text);
     let html = String::from_utf8_lossy(&page.reply.body).into_owned();
     assert!(!html.contains("<b>"), "{html}");
+}
+
+async fn problems_of_images_are_beside_the_images(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let instagram = connect(&t, Platform::Instagram).await;
+    let page = preview(&t, &person, &[("content", "Bread"), ("accounts", instagram.as_str())]).await;
+    page.expect(200, "<div id=\"media-check\"><p class=\"error\" dir=\"auto\"><bdi>user_instagram</bdi>: ");
+    // The script copies the problem from the panel.
+    assert!(result_of(&page, Platform::Instagram).contains("data-about=\"user_instagram\""), "{}", page.text);
+    let long = "x".repeat(3_000);
+    let page = preview(&t, &person, &[("content", long.as_str()), ("accounts", instagram.as_str())]).await;
+    assert_eq!(page.text.matches("data-about=").count(), 1, "a long text is not a problem of images: {}", page.text);
 }

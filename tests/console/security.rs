@@ -153,6 +153,7 @@ async fn pages_have_strict_headers(t: Tenant<'_>, person: ConsoleUser<'_>) {
         let policy = page.reply.header("content-security-policy").unwrap_or_else(|| panic!("{path}: no policy"));
         assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"), "{policy}");
         assert!(!policy.contains("unsafe"), "{policy}");
+        assert!(policy.contains("media-src 'self'") && policy.contains("connect-src 'self'"), "{policy}");
         for (name, value) in [("x-content-type-options", "nosniff"), ("cache-control", "no-store")] {
             assert_eq!(page.reply.header(name), Some(value), "{path}");
         }

@@ -346,7 +346,7 @@ async fn a_published_part_keeps_a_deleted_image(t: Tenant<'_>, person: ConsoleUs
     t.delete(&t.path(&format!("/media/{image}"))).await.expect(204);
     let (_, edit) = only_post(&t).await;
     let page = person.get(&edit).await;
-    page.expect(200, "Images: Deleted image").expect(200, "Ready to publish");
+    page.expect(200, "Images and videos: Deleted image").expect(200, "Ready to publish");
     let field = ("thread.0.media".to_owned(), image.to_string());
     assert!(page.hidden_fields(&edit).contains(&field), "{}", page.text);
     let fields =
