@@ -22,8 +22,6 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
         "brand_organic" => ("Promotes your own brand", ""),
         "action" => ("Button", ""),
         "nsfw" => ("Not safe for work", ""),
-        "cover_at_ms" => ("Cover from the video", "In milliseconds from the start of the video."),
-        "cover_media_id" => ("Cover image of the video", "The ID of an image of the library."),
         "link_card" => ("Link card", "Shown below a post without images, with the title and the image of the page."),
         other => return (choice_label(other), ""),
     };
