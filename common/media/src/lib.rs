@@ -36,7 +36,6 @@ pub mod rendition;
 pub mod spool;
 pub mod storage;
 pub mod uploads;
-pub mod video;
 mod videos;
 
 pub use budget::Budget;
