@@ -37,6 +37,7 @@ pub mod spool;
 pub mod storage;
 pub mod uploads;
 mod videos;
+pub mod video;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Refusal};
