@@ -35,8 +35,9 @@ mod mp4;
 mod tests;
 mod webm;
 
-/// The memory that [`probe`] and [`faststart::plan`] need, in bytes: an index, and the header of a decoded fragment.
-pub const MEMORY: u64 = 48 << 20;
+/// The maximum memory that [`probe`] and [`faststart::plan`] need, in bytes: twice the largest index, because a buffer is
+/// copied when it grows.
+pub const MEMORY: u64 = 64 << 20;
 /// The number of bytes that [`sniff`] needs.
 pub const SNIFFED: usize = 64;
 
