@@ -1,16 +1,18 @@
 //! Instagram, for professional accounts. Two logins lead to the same API: Instagram's own (`graph.instagram.com`), and
 //! Facebook's, for an account behind a page (`graph.facebook.com`, with the page's token). `connect.rs` has both.
 //!
-//! A post is created in containers (`meta/containers.rs`), for which Instagram downloads the images. First comments use
-//! the inbox's calls (`inbox.rs`). Only Facebook's login lets an application delete posts.
+//! A post is created in containers (`meta/containers.rs`), for which Instagram downloads the images and videos. A single
+//! video is a reel. First comments use the inbox's calls (`inbox.rs`). Only Facebook's login lets an application delete
+//! posts.
 //!
 //! Sources: Meta's Business SDK v25.0.2 (`iguser.py`: media, media_publish, content_publishing_limit), "Content
-//! publishing", "IG Media" (deleting), "IG Comment" and "Error codes" of the Instagram platform, as of December 2025 to
-//! September 2026.
+//! publishing", "IG User: media" (reels, stories), "IG Media" (deleting), "IG Comment" and "Error codes" of the
+//! Instagram platform, as of December 2025 to September 2026.
 
 mod analytics;
 mod connect;
 mod inbox;
+mod requests;
 
 use async_trait::async_trait;
 use crier_base::clock::Clock;
@@ -20,19 +22,19 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{ConnectTarget, Descriptor, Platform};
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient};
 use super::meta::VERSION;
-use super::meta::containers::{self, ContainerRequest, Containers};
+use super::meta::containers::{self, Containers};
 use super::meta::graph::Access;
 use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost,
+    CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published,
+    ReconcileResult, RefreshedTokens, StageResult, UnpublishPost,
 };
 use crate::inbox::permission::missing_permission;
 
@@ -98,7 +100,11 @@ impl Instagram {
         if containers::is_id(id) { Ok(id) } else { Err(posts::unknown_post(&self.client)) }
     }
 
-    fn containers<'a>(&'a self, account: &'a ConnectorAccount) -> Result<Containers<'a>, CallError> {
+    fn containers<'a>(
+        &'a self,
+        account: &'a ConnectorAccount,
+        post: &OutgoingPost,
+    ) -> Result<Containers<'a>, CallError> {
         Ok(Containers {
             access: self.access(account)?,
             account: &account.external_id,
@@ -109,6 +115,7 @@ impl Instagram {
             status_field: "status_code",
             reason_field: "status",
             text: "caption",
+            is_story: requests::is_story(post),
         })
     }
 }
@@ -122,15 +129,6 @@ pub(crate) fn cannot_delete() -> Failure {
     let message = "Instagram lets applications delete posts only on accounts that were connected with Facebook. Delete \
                    the post in Instagram.";
     Failure::with_code(Category::PlatformRejected, "not_supported", message)
-}
-
-/// Returns the request for one image.
-fn image_request(image: &Image) -> ContainerRequest {
-    let mut request = ContainerRequest::from_iter([("image_url".to_owned(), Value::from(image.url.as_str()))]);
-    if let Some(alt) = &image.alt_text {
-        request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
-    }
-    request
 }
 
 #[async_trait]
@@ -179,23 +177,9 @@ impl Connector for Instagram {
         if post.reply_to.is_some() {
             return Ok(StageResult::Ready);
         }
-        let item = |index: usize| {
-            let mut request = image_request(&post.images[index]);
-            request.insert("is_carousel_item".to_owned(), Value::from(true));
-            request
-        };
-        let post_request = |children: &[&str]| {
-            let mut request = match post.images.as_slice() {
-                [only] => image_request(only),
-                _ => ContainerRequest::from_iter([
-                    ("media_type".to_owned(), json!("CAROUSEL")),
-                    ("children".to_owned(), Value::from(children.join(","))),
-                ]),
-            };
-            request.insert("caption".to_owned(), Value::from(post.text.as_str()));
-            Ok(request)
-        };
-        self.containers(account)?.stage(post, item, post_request).await
+        requests::check(post)?;
+        let post_request = |children: &[&str]| Ok(requests::post_request(post, children));
+        self.containers(account, post)?.stage(post, requests::item_request, post_request).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
@@ -203,14 +187,14 @@ impl Connector for Instagram {
             Some(reply_to) => {
                 self.publish_comment(account, self.check_id(&reply_to.parent.external_id)?, &post.text).await
             }
-            None => self.containers(account)?.publish(post).await,
+            None => self.containers(account, post)?.publish(post).await,
         }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         match &post.reply_to {
             Some(reply_to) => self.reconcile_comment(account, self.check_id(&reply_to.parent.external_id)?, post).await,
-            None => self.containers(account)?.reconcile(post).await,
+            None => self.containers(account, post)?.reconcile(post).await,
         }
     }
 

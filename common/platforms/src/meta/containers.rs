@@ -1,9 +1,9 @@
-//! Containers, in which Instagram and Threads create a post in steps. Each image of a carousel gets a container, the
-//! post gets one that references them, and a last call publishes it. Nothing is visible before that call, and a
-//! container is published at most once, so its status shows the outcome of a call whose response was lost.
+//! Containers, in which Instagram and Threads create a post in steps. Each image and video of a carousel gets a
+//! container, the post gets one that references them, and a last call publishes it. Nothing is visible before that call,
+//! and a container is published at most once, so its status shows the outcome of a call whose response was lost.
 //!
 //! The ids are in the post's marker, which is stored after each step. A container that failed or expired (after 24
-//! hours) is replaced, up to a maximum.
+//! hours) is replaced, up to a maximum, unless the platform does not accept its file (`file_errors.rs`).
 //!
 //! Only Threads publishes replies in containers. They have their own permission, quota and list.
 
@@ -14,6 +14,7 @@ use http::Method;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::file_errors;
 use super::graph::{Access, GraphFailure, parse_time};
 use super::inbox::is_permission;
 use super::insights::is_gone;
@@ -21,12 +22,15 @@ use crate::call::Effect;
 use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
 use crate::window::{self, CallWindow, Listed};
-use crate::{CallError, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, StageResult, marker_field};
+use crate::{
+    CallError, Marker, MarkerSeed, Medium, OutgoingPost, Published, ReconcileResult, StageResult, marker_field,
+};
 
 /// The maximum number of containers created for one post.
 const MAX_CONTAINERS: u64 = 3;
-/// The maximum time that a platform may process a container.
+/// The maximum time that a platform may process a container with images, and one with videos.
 const MAX_WORK: TimeDelta = TimeDelta::minutes(10);
+const MAX_VIDEO_WORK: TimeDelta = TimeDelta::minutes(30);
 /// The bounds of the pause before a container's status is read again. Between them, the pause equals the time waited so
 /// far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(2);
@@ -46,8 +50,13 @@ const MEDIA_NOT_READY: i64 = 2_207_027;
 /// The code of Threads for something that does not exist, or not yet.
 pub(crate) const NOT_FOUND: i64 = 24;
 
-/// The list of the account's replies.
+/// The list of the account's replies, and that of its stories.
 const REPLIES: &str = "replies";
+const STORIES: &str = "stories";
+
+/// The fields of the marker: the containers of a carousel's items, and the time of the last one.
+const CHILDREN: &str = "children";
+const CHILDREN_AT: &str = "children_at";
 
 /// The container calls of one account, with the paths and fields in which the two platforms differ.
 pub(crate) struct Containers<'a> {
@@ -68,6 +77,8 @@ pub(crate) struct Containers<'a> {
     pub(crate) reason_field: &'static str,
     /// The name of the field for a post's text.
     pub(crate) text: &'static str,
+    /// Whether the post is a story, which has no text and is in another list.
+    pub(crate) is_story: bool,
 }
 
 /// The parameters that create a container.
@@ -84,6 +95,8 @@ enum Status {
     Published,
     /// It failed, expired, or is unknown, for this reason.
     Gone(String),
+    /// The platform does not accept its file.
+    Rejected(Failure),
 }
 
 /// Creates the marker: the earliest time at which the post can exist.
@@ -97,44 +110,80 @@ pub(crate) fn is_id(id: &str) -> bool {
 }
 
 impl Containers<'_> {
-    /// Creates the next container, or checks the last one. `item` returns the request for one image of a carousel,
-    /// `whole` the request for the post.
+    /// Creates the next container, or checks the last one. `item` returns the request for one image or video of a
+    /// carousel, `whole` the request for the post.
     pub(crate) async fn stage(
         &self,
         post: &OutgoingPost,
-        item: impl Fn(usize) -> ContainerRequest,
+        item: impl Fn(Medium<'_>) -> ContainerRequest,
         whole: impl Fn(&[&str]) -> Result<ContainerRequest, CallError>,
     ) -> Result<StageResult, CallError> {
         if let Some(container) = post.marker.get("container").and_then(Value::as_str) {
             return self.check_container(post, container).await;
         }
-        let items = children(&post.marker);
+        let (items, media) = (children(&post.marker), post.media());
         if items.is_empty() {
             self.check_quota(post.reply_to.is_some()).await?;
         }
-        let mut marker = post.marker.clone();
-        let is_item = post.images.len() > 1 && items.len() < post.images.len();
-        let request = if is_item { item(items.len()) } else { whole(&items)? };
+        let next_item = if media.len() > 1 { media.get(items.len()) } else { None };
+        let request = match next_item {
+            Some(medium) => item(*medium),
+            None => {
+                if let Some(unfinished) = self.check_items(post, &items).await? {
+                    return Ok(unfinished);
+                }
+                whole(&items)?
+            }
+        };
         let created = match self.create(&request).await {
             Ok(created) => created,
             // An image of the carousel is not downloaded yet.
             Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(StageResult::Pending(MIN_PAUSE)),
-            Err(failure) if !is_item && is_parent_missing(post, &failure) => {
+            Err(failure) if next_item.is_none() && is_parent_missing(post, &failure) => {
                 return Err(parent_missing(self.access.client.name(), &failure));
             }
             Err(failure) => return Err(post_error(post, failure)),
         };
+        Ok(StageResult::Created(self.marker_with(post, created, next_item.is_some())))
+    }
+
+    /// Returns the marker with a new container, of an item or of the post.
+    fn marker_with(&self, post: &OutgoingPost, created: String, is_item: bool) -> Marker {
+        let mut marker = post.marker.clone();
+        let now = Value::from(self.access.client.now().to_rfc3339_opts(SecondsFormat::Millis, true));
         if is_item {
-            let mut items: Vec<Value> = items.into_iter().map(Value::from).collect();
+            let mut items: Vec<Value> = children(&marker).into_iter().map(Value::from).collect();
             items.push(Value::from(created));
-            marker.insert("children".to_owned(), Value::from(items));
+            marker.insert(CHILDREN.to_owned(), Value::from(items));
+            marker.insert(CHILDREN_AT.to_owned(), now);
         } else {
-            let now = self.access.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
             marker.insert("container".to_owned(), Value::from(created));
-            marker.insert("container_at".to_owned(), Value::from(now));
+            marker.insert("container_at".to_owned(), now);
             marker.insert("containers".to_owned(), Value::from(container_count(&marker) + 1));
         }
-        Ok(StageResult::Created(marker))
+        marker
+    }
+
+    /// Checks the videos of a carousel, whose container can be created when the platform has processed them. `None` if
+    /// it has.
+    async fn check_items(&self, post: &OutgoingPost, items: &[&str]) -> Result<Option<StageResult>, CallError> {
+        for (item, medium) in items.iter().zip(post.media()) {
+            if matches!(medium, Medium::Image(_)) {
+                continue;
+            }
+            match self.status(item).await? {
+                Status::Finished | Status::Published => {}
+                Status::InProgress => return self.pause(post, CHILDREN_AT).map(Some),
+                Status::Rejected(failure) => return Err(CallError::Permanent(failure)),
+                Status::Gone(why) => {
+                    // The container of the post, which would count, does not exist yet.
+                    let mut marker = post.marker.clone();
+                    marker.insert("containers".to_owned(), Value::from(container_count(&marker) + 1));
+                    return self.replace(marker, &why).map(Some);
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// Publishes the container.
@@ -173,37 +222,48 @@ impl Containers<'_> {
             Status::InProgress => ReconcileResult::Pending(MIN_PAUSE),
             Status::Finished => ReconcileResult::Absent,
             // The platform deletes a published container after a while.
-            Status::Gone(_) => self.find(post, post.called_at).await?,
+            Status::Gone(_) | Status::Rejected(_) => match self.find(post, post.called_at).await? {
+                // Without a text, it may be a story that Crier did not publish.
+                ReconcileResult::Matches(_) if self.is_story => ReconcileResult::Unsupported,
+                found => found,
+            },
         })
     }
 
     async fn check_container(&self, post: &OutgoingPost, container: &str) -> Result<StageResult, CallError> {
-        let name = self.access.client.name();
-        Ok(match self.status(container).await? {
-            Status::Finished => StageResult::Ready,
-            Status::Published => match self.find(post, Some(marker_timestamp(&post.marker, "at")?)).await? {
+        match self.status(container).await? {
+            Status::Finished => Ok(StageResult::Ready),
+            Status::Published => Ok(match self.find(post, Some(marker_timestamp(&post.marker, "at")?)).await? {
                 ReconcileResult::Matches(found) => StageResult::Published(found),
                 _ => StageResult::Published(Vec::new()),
-            },
-            Status::InProgress => {
-                let waited = self.access.client.now() - marker_timestamp(&post.marker, "container_at")?;
-                if waited > MAX_WORK {
-                    let message = format!("{name} has been processing this post's images for too long.");
-                    return Err(CallError::Transient(Failure::of(Category::Media, message)));
-                }
-                StageResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
-            }
-            Status::Gone(why) if container_count(&post.marker) >= MAX_CONTAINERS => {
-                let message = format!("{name} cannot process this post: {why}");
-                return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
-            }
-            Status::Gone(_) => {
-                let mut marker = post.marker.clone();
-                marker.remove("container");
-                marker.remove("children");
-                StageResult::Created(marker)
-            }
-        })
+            }),
+            Status::InProgress => self.pause(post, "container_at"),
+            Status::Rejected(failure) => Err(CallError::Permanent(failure)),
+            Status::Gone(why) => self.replace(post.marker.clone(), &why),
+        }
+    }
+
+    /// Waits for a container that was created at the time in this field of the marker.
+    fn pause(&self, post: &OutgoingPost, created_at: &str) -> Result<StageResult, CallError> {
+        let waited = self.access.client.now() - marker_timestamp(&post.marker, created_at)?;
+        let (max, what) = if post.videos.is_empty() { (MAX_WORK, "images") } else { (MAX_VIDEO_WORK, "videos") };
+        if waited > max {
+            let message = format!("{} has been processing this post's {what} for too long.", self.access.client.name());
+            return Err(CallError::Transient(Failure::of(Category::Media, message)));
+        }
+        Ok(StageResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE)))
+    }
+
+    /// Forgets the containers, so that the next steps create new ones. Fails if there were too many.
+    fn replace(&self, mut marker: Marker, why: &str) -> Result<StageResult, CallError> {
+        if container_count(&marker) >= MAX_CONTAINERS {
+            let message = format!("{} cannot process this post: {why}", self.access.client.name());
+            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+        }
+        for name in ["container", CHILDREN, CHILDREN_AT] {
+            marker.remove(name);
+        }
+        Ok(StageResult::Created(marker))
     }
 
     async fn create(&self, request: &ContainerRequest) -> Result<String, GraphFailure> {
@@ -232,10 +292,13 @@ impl Containers<'_> {
         Ok(match text(self.status_field) {
             "FINISHED" => Status::Finished,
             "PUBLISHED" => Status::Published,
-            "ERROR" | "EXPIRED" => Status::Gone(match text(self.reason_field) {
-                "" => "it gave no reason.".to_owned(),
-                reason => reason.to_owned(),
-            }),
+            "ERROR" | "EXPIRED" => match text(self.reason_field) {
+                "" => Status::Gone("it gave no reason.".to_owned()),
+                reason => match file_errors::rejected(self.access.client.name(), reason) {
+                    Some(failure) => Status::Rejected(failure),
+                    None => Status::Gone(reason.to_owned()),
+                },
+            },
             _ => Status::InProgress,
         })
     }
@@ -289,7 +352,11 @@ impl Containers<'_> {
             data: Vec<Map<String, Value>>,
         }
         let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
-        let (list, more) = if parent.is_some() { (REPLIES, ",replied_to") } else { (self.list, "") };
+        let (list, more) = match parent {
+            Some(_) => (REPLIES, ",replied_to"),
+            None if self.is_story => (STORIES, ""),
+            None => (self.list, ""),
+        };
         let fields = format!("id,timestamp,permalink,{}{more}", self.text);
         let query = [("fields", fields.as_str()), ("limit", &MAX_RECENT_POSTS.to_string())];
         let request = self.access.request(Method::GET, &format!("{}/{list}", self.account)).query(&query);
@@ -305,7 +372,7 @@ impl Containers<'_> {
             let replied_to = found.get("replied_to").and_then(|replied_to| replied_to["id"].as_str());
             Listed {
                 at: parse_time(text("timestamp")),
-                is_same: replied_to == parent && is_same(text(self.text), &post.text),
+                is_same: replied_to == parent && (self.is_story || is_same(text(self.text), &post.text)),
                 published: Published::new(text("id"), url),
             }
         });
@@ -329,7 +396,7 @@ fn post_error(post: &OutgoingPost, failure: GraphFailure) -> CallError {
 /// Returns whether the error of creating the container of a reply means that its parent does not exist.
 fn is_parent_missing(post: &OutgoingPost, failure: &GraphFailure) -> bool {
     // For a carousel, the code may refer to one of its images, which Threads does not find immediately either.
-    let is_not_found = failure.code == NOT_FOUND && post.images.len() < 2;
+    let is_not_found = failure.code == NOT_FOUND && post.media().len() < 2;
     post.reply_to.is_some() && (is_not_found || is_gone(failure))
 }
 
@@ -340,7 +407,7 @@ fn parent_missing(name: &str, failure: &GraphFailure) -> CallError {
 }
 
 fn children(marker: &Marker) -> Vec<&str> {
-    let ids = marker.get("children").and_then(Value::as_array);
+    let ids = marker.get(CHILDREN).and_then(Value::as_array);
     ids.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 

@@ -171,6 +171,9 @@ impl From<CallError> for GraphFailure {
     }
 }
 
+/// The subcodes of a video that Facebook has not received completely.
+pub(crate) const INCOMPLETE_VIDEO: [i64; 6] = [1_363_019, 1_363_021, 1_363_030, 1_363_033, 1_363_037, 1_363_041];
+
 enum Kind {
     Reauth,
     Permanent,
@@ -198,17 +201,30 @@ fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
             (Permanent, Category::Account, "requires an action on this account first")
         }
         // Containers of Instagram and Threads.
-        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download an image"),
+        (_, Some(2_207_003 | 2_207_052)) => (Transient, Category::Media, "could not download an image or a video"),
         (_, Some(2_207_020 | 2_207_006 | 2_207_008 | 2_207_027 | 2_207_032 | 2_207_053)) => {
             (Transient, Category::Media, "has not finished processing the images")
         }
-        (_, Some(2_207_004 | 2_207_005 | 2_207_009 | 2_207_010 | 2_207_028)) => {
-            (Permanent, Category::InvalidContent, "does not accept this post")
-        }
+        (
+            _,
+            Some(
+                2_207_004 | 2_207_005 | 2_207_009 | 2_207_010 | 2_207_023 | 2_207_026 | 2_207_028 | 2_207_057
+                | 2_207_081,
+            ),
+        ) => (Permanent, Category::InvalidContent, "does not accept this post"),
         (_, Some(2_207_042)) => (Rate, Category::RateLimited, "asks to wait"),
         (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
         // "Action blocked": the post may still have been published.
         (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),
+        // Videos of Facebook: the file, the account, an upload that is not complete, and a download.
+        (_, Some(1_363_022..=1_363_024 | 1_363_040 | 1_363_127..=1_363_129)) | (352 | 382, _) => {
+            (Permanent, Category::InvalidContent, "does not accept the video")
+        }
+        (_, Some(1_363_042)) => (Permanent, Category::Account, "does not allow this page to publish the video"),
+        (_, Some(subcode)) if INCOMPLETE_VIDEO.contains(&subcode) => {
+            (Transient, Category::Media, "has not received the whole video")
+        }
+        (389, _) => (Transient, Category::Media, "could not download the video"),
         (24, _) => (Transient, Category::Media, "has not finished processing this post"),
         (_, Some(1_363_047 | 1_609_010)) => (Internal, Category::PlatformError, "had a temporary error"),
         // The page no longer exists for this token.

@@ -1,4 +1,4 @@
-//! Threads. A post is created in containers (`meta/containers.rs`), for which Threads downloads the images.
+//! Threads. A post is created in containers (`meta/containers.rs`), for which Threads downloads the images and videos.
 //! `connect.rs` connects accounts in the browser.
 //!
 //! `auto_publish_text` would save two calls, but there would be no container to show the outcome after a lost response.
@@ -30,7 +30,7 @@ use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, Image, InboxConnector, Marker, MarkerSeed, OutgoingPost,
+    CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Medium, OutgoingPost,
     Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost, options,
 };
 
@@ -77,26 +77,39 @@ impl Threads {
             status_field: "status",
             reason_field: "error_message",
             text: "text",
+            is_story: false,
         })
     }
 }
 
-/// Returns the request for one image.
-fn image_request(image: &Image) -> ContainerRequest {
+/// Returns the request for one image or video.
+fn medium_request(medium: Medium<'_>) -> ContainerRequest {
+    let (media_type, name, url, alt) = match medium {
+        Medium::Image(image) => ("IMAGE", "image_url", &image.url, &image.alt_text),
+        Medium::Video(video) => ("VIDEO", "video_url", &video.url, &video.alt_text),
+    };
     let mut request = ContainerRequest::new();
-    request.insert("media_type".to_owned(), json!("IMAGE"));
-    request.insert("image_url".to_owned(), Value::from(image.url.as_str()));
-    if let Some(alt) = &image.alt_text {
+    request.insert("media_type".to_owned(), json!(media_type));
+    request.insert(name.to_owned(), Value::from(url.as_str()));
+    if let Some(alt) = alt {
         request.insert("alt_text".to_owned(), Value::from(alt.as_str()));
     }
     request
 }
 
+/// Returns the request for one image or video of a carousel.
+fn item_request(medium: Medium<'_>) -> ContainerRequest {
+    let mut request = medium_request(medium);
+    request.insert("is_carousel_item".to_owned(), Value::from(true));
+    request
+}
+
 /// Returns the request for the post.
 fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerRequest, CallError> {
-    let mut request = match post.images.as_slice() {
+    let media = post.media();
+    let mut request = match media.as_slice() {
         [] => ContainerRequest::from_iter([("media_type".to_owned(), json!("TEXT"))]),
-        [only] => image_request(only),
+        [only] => medium_request(*only),
         _ => ContainerRequest::from_iter([
             ("media_type".to_owned(), json!("CAROUSEL")),
             ("children".to_owned(), Value::from(children.join(","))),
@@ -114,8 +127,8 @@ fn post_request(post: &OutgoingPost, children: &[&str]) -> Result<ContainerReque
         // The options apply to the post itself.
         return Ok(request);
     }
-    // A link is shown as a card, which only a post without images can have.
-    let link = options::text(post, "link")?.filter(|_| post.images.is_empty());
+    // A link is shown as a card, which only a post without images and videos can have.
+    let link = options::text(post, "link")?.filter(|_| media.is_empty());
     for (name, value) in [
         ("link_attachment", link),
         ("reply_control", options::text(post, "reply_control")?),
@@ -163,12 +176,7 @@ impl Connector for Threads {
     }
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
-        let item = |index: usize| {
-            let mut request = image_request(&post.images[index]);
-            request.insert("is_carousel_item".to_owned(), Value::from(true));
-            request
-        };
-        self.containers(account)?.stage(post, item, |children| post_request(post, children)).await
+        self.containers(account)?.stage(post, item_request, |children| post_request(post, children)).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
