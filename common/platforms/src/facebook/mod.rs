@@ -1,9 +1,9 @@
 //! Facebook pages, via the Graph API (`meta/graph.rs`). `connect.rs` connects them in the browser.
 //!
 //! Images are uploaded as unpublished photos, which the post references. After a call with an unknown outcome, the
-//! page's newest posts since the first attempt are searched for the same text. First comments use the inbox's calls
-//! (`inbox.rs`). A page's token cannot be revoked separately: revoking the user's permissions would disconnect the
-//! user's other pages. So a disconnect only deletes the token in Crier.
+//! page's newest posts since the first attempt are searched for the same text. `video.rs` publishes videos. First
+//! comments use the inbox's calls (`inbox.rs`). A page's token cannot be revoked separately: revoking the user's
+//! permissions would disconnect the user's other pages. So a disconnect only deletes the token in Crier.
 //!
 //! Sources: Meta's Business SDK v25.0.2 (`page.py`: feed, photos, published_posts), "Page Post" (deleting), "Error
 //! handling" and "Changelog" of the Graph API, as of June to September 2026.
@@ -11,6 +11,9 @@
 mod analytics;
 mod connect;
 mod inbox;
+mod video;
+mod video_state;
+mod video_upload;
 
 use async_trait::async_trait;
 use chrono::SecondsFormat;
@@ -32,7 +35,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, Video, VideoStep, VideoTransfer,
 };
 use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
@@ -133,9 +136,26 @@ impl Connector for Facebook {
         Ok(Value::from(photo.id))
     }
 
+    /// A video for the feed is downloaded by Facebook. Its only step is to find that out.
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.send_video_step(account, post, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         if let Some(reply_to) = &post.reply_to {
             return self.publish_comment(account, self.check_id(&reply_to.parent.external_id)?, &post.text).await;
+        }
+        if let Some(video) = post.video() {
+            return self.publish_video(account, post, video).await;
         }
         let mut body = json!({ "message": post.text, "published": true });
         let photos = post.images.iter().map(|image| Ok(json!({ "media_fbid": image.name()? })));
@@ -155,6 +175,9 @@ impl Connector for Facebook {
         if let Some(reply_to) = &post.reply_to {
             return self.reconcile_comment(account, self.check_id(&reply_to.parent.external_id)?, post).await;
         }
+        if let Some(video) = post.video() {
+            return self.reconcile_video(account, post, video).await;
+        }
         let access = self.access(account)?;
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))
@@ -169,7 +192,8 @@ impl Connector for Facebook {
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
-        let id = self.check_id(&post.external_id)?;
+        // A video is deleted with its post.
+        let id = self.check_id(post.other_ids.first().unwrap_or(&post.external_id))?;
         let missing = match post.is_comment {
             true => inbox::missing_engagement("delete this account's comments"),
             false => missing_permission(
