@@ -14,33 +14,34 @@ use crate::support::containers::{ACCOUNT, ContainerServer, INSTAGRAM, THREADS, W
 use crate::support::facebook::error;
 use crate::support::request::assert_fields;
 
-struct Started {
-    server: ContainerServer,
-    connector: Arc<dyn Connector>,
-    account: ConnectorAccount,
+/// A connector and its server.
+pub struct Started {
+    pub server: ContainerServer,
+    pub connector: Arc<dyn Connector>,
+    pub account: ConnectorAccount,
     _mock: MockServer,
 }
 
-async fn start(platform: Platform, words: Words) -> Started {
+pub async fn start(platform: Platform, words: Words) -> Started {
     let (server, mock) = ContainerServer::start(words, "2026-03-01T12:00:05+0000").await;
     let connector = connector(platform, &mock.uri());
     let account = account(ACCOUNT, json!({ "access_token": "token", "client_id": "id", "client_secret": "secret" }));
     Started { server, connector, account, _mock: mock }
 }
 
-async fn both() -> [Started; 2] {
+pub async fn both() -> [Started; 2] {
     [start(Platform::Instagram, INSTAGRAM).await, start(Platform::Threads, THREADS).await]
 }
 
 impl Started {
-    fn post(&self, images: &[&str]) -> OutgoingPost {
+    pub fn post(&self, images: &[&str]) -> OutgoingPost {
         let mut outgoing = post(self.connector.as_ref(), "Fresh bread");
         outgoing.images = images.iter().map(|name| image(name)).collect();
         outgoing
     }
 
     /// Runs the steps as the worker does, until the post is ready or has to wait.
-    async fn stage(&self, post: &mut OutgoingPost) -> Result<StageResult, CallError> {
+    pub async fn stage(&self, post: &mut OutgoingPost) -> Result<StageResult, CallError> {
         for _ in 0..10 {
             match self.connector.stage(&self.account, post).await? {
                 StageResult::Created(marker) => post.marker = marker,
@@ -50,12 +51,12 @@ impl Started {
         panic!("too many steps")
     }
 
-    async fn publish(&self, post: &mut OutgoingPost) -> Result<Published, CallError> {
+    pub async fn publish(&self, post: &mut OutgoingPost) -> Result<Published, CallError> {
         assert_eq!(self.stage(post).await?, StageResult::Ready);
         self.connector.publish(&self.account, post).await
     }
 
-    async fn reconcile(&self, post: &OutgoingPost) -> ReconcileResult {
+    pub async fn reconcile(&self, post: &OutgoingPost) -> ReconcileResult {
         self.connector.reconcile(&self.account, post).await.unwrap()
     }
 }

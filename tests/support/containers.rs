@@ -1,5 +1,6 @@
 //! A fake server for Instagram or Threads: publishing with containers, and the login, as Meta's documentation describes
-//! them. A container can be published once. It is `IN_PROGRESS` until its images are downloaded.
+//! them. A container can be published once. It is `IN_PROGRESS` until its images and videos are downloaded. That of a
+//! carousel cannot be created while one of its videos is in progress.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
@@ -59,6 +60,8 @@ pub struct Container {
     pub status: &'static str,
     /// The number of status requests before it is finished.
     polls: usize,
+    /// The reason of an error.
+    reason: &'static str,
     /// The id of the post.
     pub post: Option<String>,
 }
@@ -68,6 +71,8 @@ struct State {
     containers: BTreeMap<String, Container>,
     /// The ids and captions of published posts, oldest first.
     published: Vec<(String, String)>,
+    /// The ids of those that are stories.
+    stories: Vec<String>,
     polls: usize,
     quota_usage: u64,
     /// Responses to the next calls, by the last part of the path. `{}` stands for the status of a container.
@@ -146,6 +151,13 @@ impl ContainerServer {
         self.state.lock().unwrap().containers.get_mut(container).unwrap().status = status;
     }
 
+    /// Makes a container fail for this reason.
+    pub fn fail(&self, container: &str, reason: &'static str) {
+        let mut state = self.state.lock().unwrap();
+        let container = state.containers.get_mut(container).unwrap();
+        (container.status, container.reason) = ("ERROR", reason);
+    }
+
     /// Deletes all containers, as the platform does after some days.
     pub fn forget_containers(&self) {
         self.state.lock().unwrap().containers.clear();
@@ -193,6 +205,9 @@ impl ContainerServer {
         container.status = "PUBLISHED";
         container.post = Some(id.clone());
         let text = container.request[self.words.text].as_str().unwrap_or_default().to_owned();
+        if container.request["media_type"] == "STORIES" {
+            state.stories.push(id.clone());
+        }
         state.published.push((id.clone(), text));
         ResponseTemplate::new(200).set_body_json(json!({ "id": id }))
     }
@@ -200,6 +215,9 @@ impl ContainerServer {
     fn create(&self, state: &mut State, body: Value) -> ResponseTemplate {
         for child in body["children"].as_str().into_iter().flat_map(|children| children.split(',')) {
             match state.containers.get(child) {
+                Some(container) if container.status == "IN_PROGRESS" && container.request["video_url"].is_string() => {
+                    return error(400, 9007, Some(2_207_027), "Media ID is not available");
+                }
                 Some(container) if container.status != "EXPIRED" => {}
                 _ => return error(400, 24, Some(2_207_006), "The requested resource does not exist"),
             }
@@ -207,7 +225,8 @@ impl ContainerServer {
         let id = format!("{}", 100 + state.containers.len());
         let status = if state.polls == 0 { "FINISHED" } else { "IN_PROGRESS" };
         let polls = state.polls;
-        state.containers.insert(id.clone(), Container { request: body, status, polls, post: None });
+        let reason = "Error: Media upload has failed with error code 2207082";
+        state.containers.insert(id.clone(), Container { request: body, status, polls, reason, post: None });
         ResponseTemplate::new(200).set_body_json(json!({ "id": id }))
     }
 
@@ -227,13 +246,14 @@ impl ContainerServer {
         }
         let mut body = json!({ "id": id, self.words.status: container.status });
         if container.status == "ERROR" {
-            body[self.words.reason] = json!("Error: Media upload has failed with error code 2207082");
+            body[self.words.reason] = json!(container.reason);
         }
         ResponseTemplate::new(200).set_body_json(body)
     }
 
-    fn list(&self, state: &State) -> ResponseTemplate {
-        let shown = state.published.iter().rev().map(|(id, text)| {
+    fn list(&self, state: &State, are_stories: bool) -> ResponseTemplate {
+        let listed = state.published.iter().rev().filter(|(id, _)| state.stories.contains(id) == are_stories);
+        let shown = listed.map(|(id, text)| {
             json!({
                 "id": id, self.words.text: text, "timestamp": state.now,
                 "permalink": format!("https://www.example/p/{id}/"),
@@ -249,7 +269,8 @@ impl ContainerServer {
         match (request.method.as_str(), edge) {
             ("POST", edge) if edge == words.publish => self.publish(state, &request.body),
             ("POST", edge) if edge == words.create => self.create(state, request.body_json().unwrap()),
-            ("GET", edge) if edge == words.create => self.list(state),
+            ("GET", edge) if edge == words.create => self.list(state, false),
+            ("GET", "stories") => self.list(state, true),
             ("GET", edge) if edge == words.quota => ResponseTemplate::new(200).set_body_json(json!({
                 "data": [{ "quota_usage": state.quota_usage, "config": { "quota_total": 100, "quota_duration": 86_400 } }],
             })),

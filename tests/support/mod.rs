@@ -15,6 +15,7 @@ pub mod containers;
 pub mod databases;
 pub mod document;
 pub mod facebook;
+pub mod facebook_videos;
 pub mod failures;
 pub mod fake_inbox;
 pub mod fake_platform;
