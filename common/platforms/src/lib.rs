@@ -42,6 +42,7 @@ mod threads;
 mod tiktok;
 mod tumblr;
 mod twitter;
+mod upload_urls;
 pub mod video;
 pub mod video_checks;
 pub mod warnings;

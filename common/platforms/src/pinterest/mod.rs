@@ -1,4 +1,4 @@
-//! Pinterest, API v5: a pin on a board, with its images in the request.
+//! Pinterest, API v5: a pin on a board, with its images in the request, or with a video, which `video.rs` uploads.
 //!
 //! After a call with an unknown outcome, the newest pins since the first attempt are searched for the same board,
 //! title, description and link.
@@ -6,6 +6,7 @@
 //! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
 
 mod analytics;
+mod video;
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -30,7 +31,8 @@ use super::oauth::{
 };
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, options,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, Video, VideoStep,
+    VideoTransfer, options,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -139,13 +141,14 @@ fn pin(post: &OutgoingPost) -> Result<Value, CallError> {
         }
         item
     };
-    let media_source = match post.images.as_slice() {
-        [only] => json!({
+    let media_source = match (post.video(), post.images.as_slice()) {
+        (Some(video), _) => video::media_source(video)?,
+        (None, [only]) => json!({
             "source_type": "image_base64",
             "content_type": only.mime_type,
             "data": STANDARD.encode(&only.bytes),
         }),
-        several => json!({
+        (None, several) => json!({
             "source_type": "multiple_image_base64",
             "items": several.iter().map(encoded).collect::<Vec<_>>(),
             "index": 0,
@@ -158,7 +161,11 @@ fn pin(post: &OutgoingPost) -> Result<Value, CallError> {
     if let Some(link) = link {
         body["link"] = Value::from(link);
     }
-    if let Some(alt) = post.images.first().and_then(|image| image.alt_text.as_deref()) {
+    let alt = match post.video() {
+        Some(video) => video.alt_text.as_deref(),
+        None => post.images.first().and_then(|image| image.alt_text.as_deref()),
+    };
+    if let Some(alt) = alt {
         body["alt_text"] = Value::from(alt);
     }
     Ok(body)
@@ -237,6 +244,19 @@ impl Connector for Pinterest {
         ImageTransfer::Inline
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        _post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.send_video_step(account, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         #[derive(Deserialize)]
         struct Created {
@@ -244,8 +264,11 @@ impl Connector for Pinterest {
         }
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::POST, "/pins", token.expose_secret()).json(&pin(post)?);
-        let created: Created = self.call(Effect::Publishes, request).await?;
-        Ok(published(&created.id))
+        match (self.call::<Created>(Effect::Publishes, request).await, post.video()) {
+            (Ok(created), _) => Ok(published(&created.id)),
+            (Err(error), Some(video)) => Err(self.pin_error(&token, video, error).await),
+            (Err(error), None) => Err(error),
+        }
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {

@@ -1,9 +1,9 @@
-//! Reddit: text, link and image posts in a subreddit. `connect.rs` connects accounts in the browser; `comments.rs`
-//! writes first comments and deletes posts.
+//! Reddit: posts with a text, a link, images or a video in a subreddit. `connect.rs` connects accounts in the browser;
+//! `comments.rs` writes first comments and deletes posts.
 //!
-//! The response to a post with one image has no id, because Reddit creates the post after processing the image. So the
-//! user's newest posts are searched for it, immediately and in later runs. After a call with an unknown outcome, the
-//! same list is searched for the title and the subreddit since the first attempt.
+//! The response to a post with one image or a video has no id, because Reddit creates the post after processing the
+//! file. So the user's newest posts are searched for it, immediately and in later runs. After a call with an unknown
+//! outcome, the same list is searched for the title and the subreddit since the first attempt.
 //!
 //! Sources: www.reddit.com/dev/api (`/api/submit`, `/user/{name}/submitted`, `/api/v1/revoke_token`);
 //! github.com/praw-dev/praw 8.0.3 of August 2026 for galleries, uploads and texts beside images.
@@ -14,6 +14,7 @@ mod connect;
 mod inbox;
 mod rest;
 mod upload;
+mod video;
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta};
@@ -35,7 +36,8 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, options, time_marker,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, Video, VideoStep,
+    VideoTransfer, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -97,8 +99,8 @@ impl<'a> RedditOptions<'a> {
             return Err(invalid(format!("A post on Reddit requires the option title: 1 to {MAX_TITLE} characters.")));
         }
         let link = options::text(post, "link")?;
-        if link.is_some() && !post.images.is_empty() {
-            return Err(invalid("A post on Reddit can have a link or images, not both."));
+        if link.is_some() && !(post.images.is_empty() && post.videos.is_empty()) {
+            return Err(invalid("A post on Reddit can have a link, images or a video. Remove the others."));
         }
         Ok(Self {
             subreddit,
@@ -327,21 +329,36 @@ impl Connector for Reddit {
         self.session(account)?.upload(image).await
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.session(account)?.send_video_step(post, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let session = self.session(account)?;
         if let Some(reply) = &post.reply_to {
             return session.comment_on(&reply.parent, &post.text).await;
         }
         let options = RedditOptions::of(post)?;
-        let created = match post.images.as_slice() {
-            [] => session.submit_text(&options, post).await,
-            [only] => session.submit_image(&options, post, only).await,
-            _ => session.submit_gallery(&options, post).await,
+        let created = match (post.video(), post.images.as_slice()) {
+            (Some(video), _) => session.submit_video(&options, post, video).await,
+            (None, []) => session.submit_text(&options, post).await,
+            (None, [only]) => session.submit_image(&options, post, only).await,
+            (None, _) => session.submit_gallery(&options, post).await,
         };
         let is_old = |image: &Image| image.uploaded.as_ref().is_some_and(|uploaded| !uploaded.uploaded_in_this_run);
+        let has_old_upload = post.images.iter().any(is_old) || post.video().is_some_and(|video| session.is_old(video));
         let created = created.map_err(|SubmitError { error, field }| match (error, field.as_deref()) {
             // Reddit deletes uploads that no post references.
-            (CallError::Permanent(failure), Some("url" | "items")) if post.images.iter().any(is_old) => {
+            (CallError::Permanent(failure), Some("url" | "items" | "video_poster_url")) if has_old_upload => {
                 CallError::UploadsMissing(failure)
             }
             (error, _) => error,
@@ -349,17 +366,22 @@ impl Connector for Reddit {
         if let Some(name) = created.name() {
             return Ok(options.published(&name));
         }
-        // The post is created after its image is processed, and looked up then.
-        Err(self.client.accepted(post.marker.clone(), IMAGE_PAUSE))
+        // The post is created after its image or video is processed, and looked up then.
+        let pause = if post.video().is_some() { video::MIN_PAUSE } else { IMAGE_PAUSE };
+        Err(self.client.accepted(post.marker.clone(), pause))
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         if let Some(reply) = &post.reply_to {
             return self.find_comment(account, post, &reply.parent).await;
         }
-        let found = self.session(account)?.find(user_name(account)?, post).await?;
+        let session = self.session(account)?;
+        let found = session.find(user_name(account)?, post).await?;
         if found != ReconcileResult::Absent {
             return Ok(found);
+        }
+        if post.video().is_some() {
+            return Ok(session.missing_video(post));
         }
         if !post.images.is_empty() && post.called_at.is_none_or(|at| self.client.now() < at + PROCESSING) {
             let message = "Reddit may still be processing the image of this post.";

@@ -1,20 +1,19 @@
-//! Image uploads: Reddit leases a location in its storage, to which the image is sent in a form.
+//! Uploads: Reddit leases a location in its storage, to which the file is sent in a form.
 //!
 //! Source: github.com/praw-dev/praw 8 (`Subreddit._upload_media`). Reddit does not document these calls.
 
 use crier_domain::failure::{Category, Failure};
-use http::{Method, StatusCode};
+use crier_http::multipart::Part;
+use http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use url::Url;
 
 use super::super::call::{Effect, image_part};
+use super::super::upload_urls::{Delivery, MAX_FIELDS, is_at, send_form};
 use super::super::{CallError, Image};
-use super::Reddit;
 use super::rest::Session;
 
-/// The maximum number of fields of the storage's form.
-const MAX_FIELDS: usize = 50;
+const DOMAINS: [&str; 3] = ["amazonaws.com", "reddit.com", "redditmedia.com"];
 
 #[derive(Deserialize)]
 struct Leased {
@@ -58,49 +57,69 @@ impl Uploaded {
     }
 }
 
+/// A file to upload.
+pub(super) struct File<'a> {
+    pub(super) name: &'a str,
+    pub(super) mime_type: &'a str,
+    pub(super) part: Part,
+    /// In bytes.
+    pub(super) length: u64,
+    /// What the file is in error messages, such as "an image".
+    pub(super) noun: &'static str,
+}
+
+/// An uploaded file.
+pub(super) struct StoredFile {
+    pub(super) url: String,
+    pub(super) asset_id: String,
+}
+
 impl Session<'_> {
     /// Uploads an image. The upload is not visible.
     pub(super) async fn upload(&self, image: &Image) -> Result<Value, CallError> {
-        let file = image_part(image)?;
-        let form = [("filepath", image.filename.as_str()), ("mimetype", image.mime_type.as_str())];
+        let stored = self.store(image_file(image, "an image")?).await?;
+        Ok(json!({ "url": stored.url, "asset_id": stored.asset_id }))
+    }
+
+    /// Uploads a file to a new location.
+    pub(super) async fn store(&self, file: File<'_>) -> Result<StoredFile, CallError> {
+        let File { name, mime_type, part, length, noun } = file;
+        let form = [("filepath", name), ("mimetype", mime_type)];
         let request = self.request(Method::POST, "/api/media/asset.json").query(&[("raw_json", "1")]).form(&form);
         let Leased { args, asset } = self.call(Effect::Repeatable, request).await?;
         let strange = |what: &str| {
-            let message = format!("Reddit returned {what} for the image.");
+            let message = format!("Reddit returned {what} for {noun}.");
             CallError::Transient(Failure::of(Category::PlatformError, message))
         };
         let place = if args.action.starts_with("//") { format!("https:{}", args.action) } else { args.action };
-        if !self.reddit.is_storage(&place) {
+        if !is_at(&place, &DOMAINS, &self.reddit.api) {
             return Err(strange("an upload URL that is not its own"));
         }
         let key = args.fields.iter().find(|field| field.name == "key").map(|field| field.value.clone());
         let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no place"))?;
-        let fields = args.fields.into_iter();
-        let form = fields.fold(crier_http::multipart::Form::new(), |form, field| form.text(field.name, field.value));
-        // Sends no token, because the form has its own signature.
-        let request = self.client.request(Method::POST, &place).multipart(form.part("file", file));
-        let response = self.client.send(Effect::Repeatable, request).await?;
-        match response.status {
-            status if status.is_success() => Ok(json!({ "url": format!("{place}/{key}"), "asset_id": asset.asset_id })),
-            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => {
-                let message = "Reddit does not accept an image of this post; it may be too large.";
+        let fields = args.fields.into_iter().map(|field| (field.name, field.value));
+        match send_form(&self.client, &place, fields, part, length).await? {
+            Delivery::Stored => Ok(StoredFile { url: format!("{place}/{key}"), asset_id: asset.asset_id }),
+            Delivery::TooLarge | Delivery::Rejected => {
+                let message = format!("Reddit does not accept {noun} of this post; it may be too large.");
                 Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
             }
-            // The lease expired meanwhile, or the storage is busy.
-            _ => {
-                Err(CallError::Transient(Failure::of(Category::Media, "Reddit's storage accepts no images right now.")))
+            // The next attempt leases another location.
+            Delivery::Expired | Delivery::Unavailable => {
+                let message = "Reddit's storage accepts no files right now.";
+                Err(CallError::Transient(Failure::of(Category::Media, message)))
             }
         }
     }
 }
 
-impl Reddit {
-    /// Returns whether a URL from a response belongs to Reddit's storage.
-    fn is_storage(&self, address: &str) -> bool {
-        let Ok(url) = Url::parse(address) else { return false };
-        let host = url.host_str().unwrap_or_default();
-        let is_known = [".amazonaws.com", ".reddit.com", ".redditmedia.com"].iter().any(|end| host.ends_with(end));
-        let is_configured = Url::parse(&self.api).is_ok_and(|api| api.origin() == url.origin());
-        (url.scheme() == "https" && is_known) || is_configured
-    }
+/// Returns an image as a file to upload.
+pub(super) fn image_file(image: &Image, noun: &'static str) -> Result<File<'_>, CallError> {
+    Ok(File {
+        name: &image.filename,
+        mime_type: &image.mime_type,
+        part: image_part(image)?,
+        length: u64::try_from(image.bytes.len()).unwrap_or(u64::MAX),
+        noun,
+    })
 }

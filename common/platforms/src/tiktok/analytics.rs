@@ -14,7 +14,7 @@ use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Tiktok, published};
+use super::{PUBLISH_ID, Tiktok, is_video, published};
 use crate::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost, count};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount, Marker, Published};
@@ -121,9 +121,9 @@ impl AnalyticsConnector for Tiktok {
     }
 
     async fn find_id(&self, account: &ConnectorAccount, marker: &Marker) -> Result<Option<Published>, CallError> {
-        let Some(publish_id) = marker.get("publish_id").and_then(Value::as_str) else { return Ok(None) };
+        let Some(publish_id) = marker.get(PUBLISH_ID).and_then(Value::as_str) else { return Ok(None) };
         let found = self.publish_status(account, publish_id).await?;
-        Ok(Some(published(account, &found.public_ids)).filter(|post| !post.external_id.is_empty()))
+        Ok(Some(published(account, &found.public_ids, is_video(marker))).filter(|post| !post.external_id.is_empty()))
     }
 
     async fn post_metrics(

@@ -128,7 +128,22 @@ impl Tiktok {
                 CallError::Permanent(with(Category::PlatformRejected, "considers this post spam"))
             }
             "photo_pull_failed" => CallError::Transient(with(Category::Media, "could not download an image")),
-            "picture_size_check_failed" | "file_format_check_failed" | "invalid_params" | "invalid_param" => {
+            "video_pull_failed" => CallError::Transient(with(Category::Media, "could not download the video")),
+            "file_format_check_failed" => CallError::Permanent(with(
+                Category::InvalidContent,
+                "does not accept the file format or codec of an image or video of this post",
+            )),
+            "picture_size_check_failed" => CallError::Permanent(with(
+                Category::InvalidContent,
+                "does not accept the width and height of an image or video of this post",
+            )),
+            "duration_check_failed" => {
+                CallError::Permanent(with(Category::InvalidContent, "does not accept the duration of the video"))
+            }
+            "frame_rate_check_failed" => {
+                CallError::Permanent(with(Category::InvalidContent, "does not accept the frame rate of the video"))
+            }
+            "invalid_params" | "invalid_param" => {
                 CallError::Permanent(with(Category::InvalidContent, "does not accept this post"))
             }
             "internal" | "internal_error" => CallError::Transient(with(Category::PlatformError, "failed")),

@@ -15,7 +15,7 @@ const SCOPES: [&str; 3] = ["user.info.basic", "user.info.profile", "video.publis
 
 const PERMISSIONS: [Permission; 2] = [
     Permission { scopes: &["user.info.basic", "user.info.profile"], purpose: "see your name and profile picture" },
-    Permission { scopes: &["video.publish"], purpose: "publish photo posts" },
+    Permission { scopes: &["video.publish"], purpose: "publish photos and videos" },
 ];
 
 #[derive(Deserialize)]

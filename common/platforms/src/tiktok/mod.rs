@@ -1,9 +1,9 @@
-//! TikTok photo posts, via the Content Posting API. `connect.rs` connects accounts in the browser, `api.rs` has the
-//! calls and their errors, and `analytics.rs` the metrics.
+//! TikTok: posts with photos or a video, with the Content Posting API. `connect.rs` connects accounts in the browser,
+//! `api.rs` has the calls and their errors, `video.rs` the uploads of videos, and `analytics.rs` the metrics.
 //!
 //! TikTok accepts a post, downloads its images and publishes it later. The response to a publish contains a
-//! `publish_id`, whose status is requested until it is final. If that response is lost, the post cannot be found, and a
-//! user decides.
+//! `publish_id`, whose status is requested until it is final. If that response is lost, a photo post cannot be found,
+//! and a user decides. The `publish_id` of a video is known before it is published.
 //!
 //! The visibility has no default, as TikTok's guidelines for third-party applications require.
 //!
@@ -13,16 +13,17 @@
 mod analytics;
 mod api;
 mod connect;
+mod video;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, TimeDelta};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
 use http::Method;
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -30,13 +31,18 @@ use super::call::{Effect, PlatformClient};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
-    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult,
-    RefreshedTokens, Revocation, marker_field, options,
+    AnalyticsConnector, CallError, Clients, Connector, ConnectorAccount, Marker, OutgoingPost, Published,
+    ReconcileResult, RefreshedTokens, Revocation, Video, VideoStep, VideoTransfer, options,
 };
 
 /// The bounds of the pause before the status is requested again. Between them, the pause equals the time waited so far.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(3);
 const MAX_PAUSE: TimeDelta = TimeDelta::minutes(5);
+
+/// The fields of the marker of an accepted post.
+const PUBLISH_ID: &str = "publish_id";
+const ACCEPTED_AT: &str = "accepted_at";
+const IS_VIDEO: &str = "is_video";
 
 pub(super) struct Tiktok {
     client: PlatformClient,
@@ -67,6 +73,41 @@ impl Tiktok {
         let body = json!({ "publish_id": publish_id });
         self.post(Effect::Repeatable, "/v2/post/publish/status/fetch/", &token, &body).await
     }
+
+    /// Returns what the account permits, if it permits this visibility.
+    async fn creator(&self, token: &SecretString, privacy_level: &str) -> Result<CreatorInfo, CallError> {
+        let creator: CreatorInfo =
+            self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", token, &json!({})).await?;
+        let levels = &creator.privacy_level_options;
+        if !levels.is_empty() && !levels.iter().any(|one| one == privacy_level) {
+            let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
+            return Err(invalid(message.to_owned()));
+        }
+        Ok(creator)
+    }
+
+    async fn publish_photos(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<CallError, CallError> {
+        #[derive(Deserialize)]
+        struct Accepted {
+            publish_id: String,
+        }
+        let level = privacy_level(post)?;
+        let token = account.secrets.require("access_token")?;
+        let creator = self.creator(&token, level).await?;
+        let body = init_body(post, level, &creator)?;
+        let accepted: Accepted = self.post(Effect::Publishes, "/v2/post/publish/content/init/", &token, &body).await?;
+        Ok(self.accepted(post, &accepted.publish_id))
+    }
+
+    /// Returns the result of a publish: TikTok has accepted the post and publishes it later.
+    fn accepted(&self, post: &OutgoingPost, publish_id: &str) -> CallError {
+        let mut marker = post.marker.clone();
+        let now = self.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
+        marker.insert(PUBLISH_ID.to_owned(), Value::from(publish_id));
+        marker.insert(ACCEPTED_AT.to_owned(), Value::from(now));
+        marker.insert(IS_VIDEO.to_owned(), Value::from(post.video().is_some()));
+        self.client.accepted(marker, MIN_PAUSE)
+    }
 }
 
 /// Returns TikTok's name for the visibility of a post.
@@ -95,9 +136,15 @@ struct CreatorInfo {
     privacy_level_options: Vec<String>,
     #[serde(default)]
     comment_disabled: bool,
+    #[serde(default)]
+    duet_disabled: bool,
+    #[serde(default)]
+    stitch_disabled: bool,
+    /// Seconds.
+    max_video_post_duration_sec: Option<i64>,
 }
 
-/// Returns the body of a publish.
+/// Returns the body of a publish with photos.
 fn init_body(post: &OutgoingPost, privacy_level: &str, creator: &CreatorInfo) -> Result<Value, CallError> {
     let flag = |name| options::flag(post, name);
     let mut info = json!({
@@ -126,6 +173,8 @@ struct PublishStatus {
     status: String,
     #[serde(default)]
     fail_reason: String,
+    /// The number of bytes of a video that TikTok has.
+    uploaded_bytes: Option<u64>,
     /// The ids of public posts, available after moderation. The spelling is TikTok's.
     #[serde(default, rename = "publicaly_available_post_id")]
     public_ids: Vec<Value>,
@@ -164,39 +213,48 @@ impl Connector for Tiktok {
         true
     }
 
+    fn video_transfer(&self) -> VideoTransfer {
+        VideoTransfer::Uploaded
+    }
+
+    async fn send_video(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+        video: &Video,
+    ) -> Result<VideoStep, CallError> {
+        self.send_video_step(account, post, video).await
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        #[derive(Deserialize)]
-        struct Accepted {
-            publish_id: String,
-        }
-        let level = privacy_level(post)?;
-        let token = account.secrets.require("access_token")?;
-        let creator: CreatorInfo =
-            self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", &token, &json!({})).await?;
-        if !creator.privacy_level_options.is_empty() && !creator.privacy_level_options.iter().any(|one| one == level) {
-            let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
-            return Err(invalid(message.to_owned()));
-        }
-        let body = init_body(post, level, &creator)?;
-        let accepted: Accepted = self.post(Effect::Publishes, "/v2/post/publish/content/init/", &token, &body).await?;
-        let mut marker = post.marker.clone();
-        let now = self.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
-        marker.insert("publish_id".to_owned(), Value::from(accepted.publish_id));
-        marker.insert("accepted_at".to_owned(), Value::from(now));
-        Err(self.client.accepted(marker, MIN_PAUSE))
+        Err(match post.video() {
+            Some(video) => self.publish_video(account, post, video).await?,
+            None => self.publish_photos(account, post).await?,
+        })
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        let Some(publish_id) = post.marker.get("publish_id").and_then(Value::as_str) else {
+        let accepted = post.marker.get(PUBLISH_ID).and_then(Value::as_str);
+        let Some(id) = video::publish_id(post).or_else(|| accepted.map(str::to_owned)) else {
             return Ok(ReconcileResult::Unsupported);
         };
-        let found = self.publish_status(account, publish_id).await?;
+        let is_accepted = accepted == Some(id.as_str());
+        let found = self.publish_status(account, &id).await?;
         Ok(match found.status.as_str() {
-            "PUBLISH_COMPLETE" => ReconcileResult::Found(published(account, &found.public_ids)),
+            "PUBLISH_COMPLETE" => {
+                let is_video = post.video().is_some() || is_video(&post.marker);
+                ReconcileResult::Found(published(account, &found.public_ids, is_video))
+            }
             "FAILED" => ReconcileResult::Rejected(self.failed(&found.fail_reason)),
+            // The call ended before TikTok had the last chunk.
+            _ if !is_accepted && post.video().is_some_and(|video| found.lacks_bytes_of(video.size)) => {
+                ReconcileResult::Absent
+            }
             _ => {
-                let accepted_at = marker_field(&post.marker, "accepted_at")?.parse::<DateTime<_>>();
-                let waited = accepted_at.map_or(MAX_PAUSE, |at| self.client.now() - at);
+                let accepted_at =
+                    post.marker.get(ACCEPTED_AT).and_then(|at| at.as_str()?.parse::<DateTime<Utc>>().ok());
+                let since = accepted_at.filter(|_| is_accepted).or(post.called_at);
+                let waited = since.map_or(MAX_PAUSE, |at| self.client.now() - at);
                 ReconcileResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
             }
         })
@@ -223,13 +281,19 @@ impl Connector for Tiktok {
     }
 }
 
+/// Returns whether an accepted post has a video.
+fn is_video(marker: &Marker) -> bool {
+    marker.get(IS_VIDEO).and_then(Value::as_bool).unwrap_or_default()
+}
+
 /// TikTok returns no id for a private post.
-fn published(account: &ConnectorAccount, public_ids: &[Value]) -> Published {
+fn published(account: &ConnectorAccount, public_ids: &[Value], is_video: bool) -> Published {
     let id = match public_ids.first() {
         Some(Value::String(id)) => id.clone(),
         Some(Value::Number(id)) => id.to_string(),
         _ => return Published::new("", None),
     };
-    let url = account.username.as_deref().map(|name| format!("https://www.tiktok.com/@{name}/photo/{id}"));
+    let kind = if is_video { "video" } else { "photo" };
+    let url = account.username.as_deref().map(|name| format!("https://www.tiktok.com/@{name}/{kind}/{id}"));
     Published::new(id, url)
 }
