@@ -278,8 +278,8 @@ impl Tiktok {
         self.client.send_bytes(effect, request, length).await
     }
 
-    /// Publishes a video by sending its last chunk. TikTok publishes it later, so the result is always an error, as of
-    /// [`Tiktok::accepted`] on success.
+    /// Publishes a video by sending its last chunk. TikTok publishes it later, so the result is that of
+    /// [`Tiktok::accepted`], or another error.
     pub(super) async fn publish_video(
         &self,
         account: &ConnectorAccount,
