@@ -31,12 +31,12 @@ pub mod budget;
 pub mod cover;
 pub mod images;
 pub mod import;
+mod ingest_video;
 pub mod plain_file;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
 pub mod uploads;
-mod videos;
 pub mod video;
 
 pub use budget::Budget;
@@ -44,7 +44,7 @@ pub use images::{CheckedImage, Limits, Refusal};
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 pub use uploads::{UploadError, UploadProgress, UploadWriter};
-pub use videos::SNIFFED_BYTES;
+pub use ingest_video::SNIFFED_BYTES;
 
 use cover::CoverMaker;
 

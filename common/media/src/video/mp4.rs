@@ -308,7 +308,7 @@ fn decode<T: Atom>(mut body: &[u8]) -> Result<T, Refusal> {
 
 /// Returns 0 for a duration that is unknown, which is all ones in 32 or in 64 bits.
 fn known(duration: u64) -> u64 {
-    if duration == u32::MAX.into() || duration == u64::MAX { 0 } else { duration }
+    if duration == u64::from(u32::MAX) || duration == u64::MAX { 0 } else { duration }
 }
 
 fn video_codec(kind: &Kind) -> String {

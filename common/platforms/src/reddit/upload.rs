@@ -114,7 +114,7 @@ impl Session<'_> {
 }
 
 /// Returns an image as a file to upload.
-pub(super) fn image_file(image: &Image, noun: &'static str) -> Result<File<'_>, CallError> {
+pub(super) fn image_file<'a>(image: &'a Image, noun: &'static str) -> Result<File<'a>, CallError> {
     Ok(File {
         name: &image.filename,
         mime_type: &image.mime_type,
