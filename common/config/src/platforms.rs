@@ -107,7 +107,7 @@ const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
     description: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
     default: DefaultValue::Text(
-        "Instagram 50, TikTok 15, LinkedIn and Pinterest 100, Facebook 200, Threads 250, others unlimited",
+        "Instagram 50, TikTok 15, LinkedIn, Pinterest and YouTube 100, Facebook 200, Threads 250, others unlimited",
     ),
     example: "50",
     secret: false,

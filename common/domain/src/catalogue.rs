@@ -25,13 +25,13 @@ pub fn all() -> &'static [Descriptor] {
 }
 
 /// Returns the maximum number of posts that a platform accepts on one account within 24 hours, if it is known.
-/// Instagram and Threads: content publishing limits. TikTok: posts through an application. LinkedIn, Pinterest and
-/// Facebook: safe values.
+/// Instagram and Threads: content publishing limits. TikTok: posts through an application. YouTube: the videos of all
+/// accounts of an application, so it may reject one before. LinkedIn, Pinterest and Facebook: safe values.
 pub const fn daily_posts(platform: Platform) -> Option<u32> {
     match platform {
         Platform::Instagram => Some(50),
         Platform::Tiktok => Some(15),
-        Platform::Linkedin | Platform::Pinterest => Some(100),
+        Platform::Linkedin | Platform::Pinterest | Platform::Youtube => Some(100),
         Platform::Facebook => Some(200),
         Platform::Threads => Some(250),
         _ => None,
@@ -126,6 +126,7 @@ static CATALOGUE: [Descriptor; Platform::ALL.len()] = [
     GOOGLE_BUSINESS,
     REDDIT,
     TUMBLR,
+    YOUTUBE,
 ];
 
 /// Telegram Bot API: `sendMessage` (1–4096 characters after entities parsing), `sendPhoto` (caption 0–1024, at most 10
@@ -487,6 +488,27 @@ const TUMBLR: Descriptor = by_page(
         analytics: true,
         thread: None,
         first_comment: None,
+        unpublish: true,
+    },
+);
+
+/// YouTube Data API v3, `videos.insert`: the text is the description (5,000 bytes), the title (100 characters) is an
+/// option. A post is one video. The image rules are those of its cover (`thumbnails.set`: JPEG or PNG, 50 MB since
+/// September 2026). Comments of at most 10,000 characters.
+const YOUTUBE: Descriptor = by_page(
+    Platform::Youtube,
+    "YouTube",
+    Mode::Oauth,
+    Capabilities {
+        text: text(5_000, TextUnit::Utf8Bytes),
+        media: required(images(0, &[JPEG, PNG], Some(50 * MB))),
+        video: Some(video::YOUTUBE),
+        required_options: &["title", "made_for_kids"],
+        inbox: &[Comment],
+        replies: &[Comment],
+        analytics: true,
+        thread: None,
+        first_comment: comments(10_000, TextUnit::Characters),
         unpublish: true,
     },
 );

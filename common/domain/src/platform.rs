@@ -23,6 +23,7 @@ crier_base::text_enum! {
         GoogleBusiness = "google_business",
         Reddit = "reddit",
         Tumblr = "tumblr",
+        Youtube = "youtube",
     }
 }
 
@@ -90,8 +91,8 @@ pub struct TextRules {
 }
 
 /// The limits of a platform's images. An image that exceeds `mime_types`, `max_bytes`, `max_sides`, `max_pixels` or
-/// `gif` is converted and shrunk, and an alt text is cut. Images that exceed other limits are rejected. The API
-/// publishes the first four fields.
+/// `gif` is converted and shrunk, and an alt text is cut. Images that exceed other limits are rejected. So are the covers
+/// of videos, also on a platform without images. The API publishes the first four fields.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MediaRules {
     pub max_images: u32,

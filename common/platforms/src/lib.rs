@@ -50,6 +50,7 @@ mod window;
 mod woocommerce;
 mod wordpress;
 mod wp;
+mod youtube;
 
 use async_trait::async_trait;
 use bytes::Bytes;

@@ -19,7 +19,7 @@ use crier_domain::analytics::Metric::{
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::platform::Platform::{
     self, Bluesky, Facebook, Instagram, Linkedin, Mastodon, Pinterest, Reddit, Telegram, Threads, Tiktok, Tumblr,
-    Twitter,
+    Twitter, Youtube,
 };
 
 /// The maximum of a plausible count. No platform has more, and sums of many counts must fit in 64 bits.
@@ -121,6 +121,11 @@ pub const METRICS: &[PlatformMetric] = &[
     metric(Twitter, Followers, "/public_metrics/followers_count"),
     metric(Twitter, Following, "/public_metrics/following_count"),
     metric(Twitter, Posts, "/public_metrics/tweet_count"),
+    metric(Youtube, Impressions, "/statistics/viewCount"),
+    metric(Youtube, Likes, "/statistics/likeCount"),
+    metric(Youtube, Comments, "/statistics/commentCount"),
+    metric(Youtube, Followers, "/statistics/subscriberCount"),
+    metric(Youtube, Posts, "/statistics/videoCount"),
 ];
 
 /// The metrics of one platform, as configured.

@@ -23,6 +23,8 @@ pub struct PostOption {
 pub enum OptionKind {
     /// The maximum number of characters.
     Text(usize),
+    /// The same, without `<` and `>`.
+    PlainText(usize),
     /// An `http` or `https` URL.
     Link,
     /// A language tag (BCP 47), such as `de` or `pt-BR`.
@@ -46,6 +48,10 @@ const MAX_LINK: usize = 2_048;
 
 const fn text_of(name: &'static str, max: usize) -> PostOption {
     PostOption { name, kind: OptionKind::Text(max) }
+}
+
+const fn plain_text_of(name: &'static str, max: usize) -> PostOption {
+    PostOption { name, kind: OptionKind::PlainText(max) }
 }
 
 const fn one_of(name: &'static str, values: &'static [&'static str]) -> PostOption {
@@ -78,6 +84,14 @@ pub const GOOGLE_BUSINESS_ACTIONS: [&str; 6] = ["LEARN_MORE", "BOOK", "ORDER", "
 /// Who may reply to a post on Threads.
 pub const THREADS_REPLIES: [&str; 5] =
     ["everyone", "accounts_you_follow", "mentioned_only", "parent_post_author_only", "followers_only"];
+
+/// Who may see a video on YouTube. The first is the default.
+pub const YOUTUBE_PRIVACY: [&str; 3] = ["private", "unlisted", "public"];
+/// The categories of YouTube's videos that can be chosen (`videoCategories.list`): 1 film, 2 cars, 10 music, 15 animals,
+/// 17 sports, 19 travel, 20 games, 22 people, 23 comedy, 24 entertainment, 25 news, 26 instructions, 27 education, 28
+/// science, 29 non-profit.
+pub const YOUTUBE_CATEGORIES: [&str; 15] =
+    ["1", "2", "10", "15", "17", "19", "20", "22", "23", "24", "25", "26", "27", "28", "29"];
 
 /// Returns the options of a platform.
 pub const fn of(platform: Platform) -> &'static [PostOption] {
@@ -136,6 +150,19 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
             }
         }
         Platform::Bluesky => &[LINK_CARD],
+        Platform::Youtube => {
+            const {
+                &[
+                    plain_text_of("title", 100),
+                    one_of("privacy", &YOUTUBE_PRIVACY),
+                    boolean("made_for_kids"),
+                    one_of("category_id", &YOUTUBE_CATEGORIES),
+                    plain_text_of("tags", 500),
+                    boolean("notify_subscribers"),
+                    COVER_IMAGE,
+                ]
+            }
+        }
         Platform::Woocommerce | Platform::Sandbox | Platform::Twitter => &[],
     }
 }
@@ -178,6 +205,7 @@ impl OptionKind {
             (Self::LinkCard, Value::Bool(_)) => true,
             (Self::LinkCard, Value::Object(card)) => card.iter().all(|(name, value)| is_card_field(name, value)),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
+            (Self::PlainText(max), Value::String(text)) => text.chars().count() <= max && !text.contains(['<', '>']),
             // Empty means omitted.
             (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
             (Self::Language, Value::String(text)) => is_language_tag(text),
@@ -195,6 +223,7 @@ impl OptionKind {
     fn describe(self) -> String {
         match self {
             Self::Text(max) => format!("text of at most {max} characters"),
+            Self::PlainText(max) => format!("text of at most {max} characters without < and >"),
             Self::Link => format!("an http or https URL of at most {MAX_LINK} characters"),
             Self::Language => "a language code such as de or pt-BR".to_owned(),
             Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
@@ -367,6 +396,16 @@ mod tests {
             assert_eq!(format(Platform::Instagram, value.clone()), None, "{value}");
         }
         assert_eq!(format(Platform::Tiktok, json!("story")), None);
+    }
+
+    #[test]
+    fn titles_and_tags_on_youtube_contain_no_angle_brackets() {
+        let right = json!({ "title": "é".repeat(100), "tags": "bread,rye & more", "category_id": "22" });
+        assert!(rejected(Platform::Youtube, right).is_empty());
+        let wrong = json!({ "title": "I <3 bread", "privacy": "friends", "category_id": "3", "tags": "x".repeat(501) });
+        assert_eq!(rejected(Platform::Youtube, wrong), ["title", "privacy", "category_id", "tags"]);
+        let wrong = json!({ "title": "x".repeat(101), "made_for_kids": "false", "notify_subscribers": 1 });
+        assert_eq!(rejected(Platform::Youtube, wrong), ["title", "made_for_kids", "notify_subscribers"]);
     }
 
     #[test]

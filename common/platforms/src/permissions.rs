@@ -7,7 +7,7 @@ use crier_domain::failure::Failure;
 use crier_domain::platform::{ConnectTarget, Platform};
 
 use crate::inbox::permission::missing_permission;
-use crate::instagram;
+use crate::{instagram, youtube};
 
 /// What an account does in addition to publishing posts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,7 @@ fn required(platform: Platform, target: ConnectTarget, action: Action) -> Option
         (Platform::Facebook, _, Action::FirstComment) => "pages_manage_engagement",
         (Platform::Linkedin, ConnectTarget::Default, Action::FirstComment) => "w_member_social_feed",
         (Platform::Linkedin, ConnectTarget::Page, Action::FirstComment) => "w_organization_social_feed",
+        (Platform::Youtube, _, Action::FirstComment | Action::Unpublish) => youtube::MANAGE,
         _ => return None,
     })
 }
@@ -91,6 +92,17 @@ mod tests {
             assert!(failure.message.ends_with(&end), "{failure:?}");
             assert_eq!(failure.code, "missing_permission");
             assert_eq!(refusal_of(platform, &format!("{granted} {scope}"), action), None);
+        }
+    }
+
+    #[test]
+    fn a_deselected_permission_of_youtube_needs_a_new_consent() {
+        let upload = "https://www.googleapis.com/auth/youtube.upload";
+        for action in [Action::FirstComment, Action::Unpublish] {
+            let failure = refusal_of(Platform::Youtube, upload, action).unwrap();
+            let end = format!("Missing: {}. Connect the account again and allow it.", youtube::MANAGE);
+            assert!(failure.message.ends_with(&end), "{failure:?}");
+            assert_eq!(refusal_of(Platform::Youtube, &format!("{upload} {}", youtube::MANAGE), action), None);
         }
     }
 

@@ -31,6 +31,7 @@ use super::tumblr::Tumblr;
 use super::twitter::Twitter;
 use super::woocommerce::Woocommerce;
 use super::wordpress::Wordpress;
+use super::youtube::Youtube;
 
 use super::Connector;
 
@@ -71,6 +72,7 @@ impl ConnectorRegistry {
         registry.register(Arc::new(Tiktok::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Tumblr::new(&registry.config, clients, clock)));
         registry.register(Arc::new(Twitter::new(&registry.config, clients, clock)));
+        registry.register(Arc::new(Youtube::new(&registry.config, clients, clock)));
         registry
     }
 

@@ -111,7 +111,8 @@ async fn redirect_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString
     let redirect_uri = format!("{}/connect/callback/{}", app.public_url, authorization.platform);
     let request = ConnectRequest { target: authorization.target, instance: &authorization.instance };
     let mut server = oauth.server(request).await.map_err(|error| StepError::of(platform, error))?;
-    server.further_scopes = app.platforms.further_scopes(authorization.platform, authorization.target).to_vec();
+    let further_scopes = app.platforms.further_scopes(authorization.platform, authorization.target);
+    server.further_scopes.extend_from_slice(further_scopes);
     let application = if app.platforms.descriptor(authorization.platform).needs_application() {
         application_of(app, &authorization).await?
     } else {

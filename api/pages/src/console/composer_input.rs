@@ -428,11 +428,19 @@ fn fields_of(platform: Platform, name: &str, value: &Value) -> Vec<(String, Stri
 
 /// Sets the options for which the form has a field.
 fn apply_options(account_override: &AccountOverride, account: &SocialAccount, options: &mut Map<String, Value>) {
+    let required = descriptor(account.platform).capabilities.required_options;
     for option in options::of(account.platform) {
         let value = account_override.option(option.name);
         match option.kind {
             OptionKind::Boolean if value == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
+            }
+            // Only a required one has a field for both answers.
+            OptionKind::Boolean if value == "false" => {
+                options.insert(option.name.to_owned(), Value::Bool(false));
+            }
+            OptionKind::Boolean if required.contains(&option.name) => {
+                options.remove(option.name);
             }
             OptionKind::LinkCard => match account_override.link_card() {
                 Some(card) => _ = options.insert(option.name.to_owned(), card),

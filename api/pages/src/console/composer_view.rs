@@ -202,10 +202,15 @@ impl ComposerAccount {
             let (label, hint) = label_and_hint(option.name);
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
-                OptionKind::Text(max) => OptionValue::Text { value, max },
+                OptionKind::Text(max) | OptionKind::PlainText(max) => OptionValue::Text { value, max },
                 OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
                 OptionKind::Link => OptionValue::Link(value),
+                // A checkbox cannot be left unanswered.
+                OptionKind::Boolean if required.contains(&option.name) => {
+                    let answers = [("", "Choose an answer"), ("true", "Yes"), ("false", "No")];
+                    OptionValue::OneOf(answers.map(|(word, label)| Choice::new(word, label, word == value)).into())
+                }
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::Milliseconds => OptionValue::Seconds(value),
                 OptionKind::Image => OptionValue::Image(offered.image_choices(&value, "Chosen by the platform")),

@@ -276,6 +276,9 @@ const fn help(platform: PlatformKey) -> &'static str {
         }
         PlatformKey::Mastodon => "Sign in to your own server and authorize Crier. You then return here.",
         PlatformKey::Shopify => "Install the application in your shop and choose a blog. You then return here.",
+        PlatformKey::Youtube => {
+            "Sign in to Google, choose the channel, and leave all permissions selected. You then return here."
+        }
         _ => "Sign in to the platform and authorize Crier. You then return here.",
     }
 }

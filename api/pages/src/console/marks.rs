@@ -44,6 +44,10 @@ const fn drawing(platform: Platform) -> (&'static str, &'static str) {
              M12 10l1-5 3 1M9.500 14h.01M14.500 14h.01M9.500 17q2.500 1.500 5 0",
         ),
         Platform::Tumblr => ("#2c4762", "M11 4v12a3 3 0 0 0 3 3h2M7 9h9"),
+        Platform::Youtube => (
+            "#b3150c",
+            "M6 6h12a3 3 0 0 1 3 3v6a3 3 0 0 1-3 3H6a3 3 0 0 1-3-3V9a3 3 0 0 1 3-3zM10 9.500v5l4.500-2.500z",
+        ),
     }
 }
 

@@ -22,6 +22,10 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
         "brand_organic" => ("Promotes your own brand", ""),
         "action" => ("Button", ""),
         "nsfw" => ("Not safe for work", ""),
+        "privacy" => ("Who can watch", ""),
+        "made_for_kids" => ("Made for kids", "YouTube requires this for every video."),
+        "category_id" => ("Category", "The ID of a YouTube category."),
+        "notify_subscribers" => ("Notify subscribers", ""),
         "link_card" => ("Link card", "Shown below a post without images, with the title and the image of the page."),
         other => return (choice_label(other), ""),
     };

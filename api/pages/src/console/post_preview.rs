@@ -90,6 +90,7 @@ const fn look(platform: Platform) -> Look {
         Platform::Reddit => (Username("u/"), None, First, false),
         Platform::Tiktok => (Username(""), None, First, true),
         Platform::Pinterest
+        | Platform::Youtube
         | Platform::GoogleBusiness
         | Platform::Wordpress
         | Platform::Woocommerce

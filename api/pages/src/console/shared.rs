@@ -153,6 +153,7 @@ impl Platform {
             "google_business" => "Google Business Profile",
             "reddit" => "Reddit",
             "tumblr" => "Tumblr",
+            "youtube" => "YouTube",
             other => other,
         };
         Self { key: key.to_owned(), name: name.to_owned() }

@@ -54,9 +54,11 @@ pub fn missing_permission(platform: Platform, target: ConnectTarget, what: &str,
         ConnectTarget::Default => "",
         ConnectTarget::Page => "PAGE_",
     };
-    let message = format!(
-        "{name} does not allow Crier to {what}. Missing: {permissions}. Set it in CRIER_{variable}_{page}SCOPES \
-         and connect the account again."
-    );
+    let instruction = match platform {
+        // Crier requests all permissions that it uses, and people can deselect some.
+        Platform::Youtube => "Connect the account again and allow it.".to_owned(),
+        _ => format!("Set it in CRIER_{variable}_{page}SCOPES and connect the account again."),
+    };
+    let message = format!("{name} does not allow Crier to {what}. Missing: {permissions}. {instruction}");
     Failure::with_code(Category::Account, "missing_permission", message)
 }

@@ -15,7 +15,7 @@ pub fn find(platform: Platform, text: &str) -> Vec<Range<usize>> {
         Platform::Bluesky => return facets::find(text).into_iter().map(|found| found.range).collect(),
         Platform::Twitter | Platform::Telegram => (Some(true), &['#', '@']),
         Platform::Mastodon | Platform::Threads | Platform::Sandbox => (Some(false), &['#', '@']),
-        Platform::Facebook => (Some(false), &['#']),
+        Platform::Facebook | Platform::Youtube => (Some(false), &['#']),
         Platform::Instagram | Platform::Tiktok => (None, &['#', '@']),
         // The signs are escaped in posts on LinkedIn.
         Platform::Linkedin | Platform::Reddit => (Some(false), &[]),

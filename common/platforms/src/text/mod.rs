@@ -30,10 +30,10 @@ use unicode_segmentation::UnicodeSegmentation;
 pub struct ContentProblem {
     /// `content` or `media`; of a missing permission, `thread` or `first_comment`.
     pub field: &'static str,
-    /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `image_ratio`, `image_too_small`,
-    /// `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`, `empty`, `missing_permission`, and
-    /// those of videos ([`video_checks`](super::video_checks)); of a warning: `link_costs_more`,
-    /// `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
+    /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `video_required`, `image_ratio`,
+    /// `image_too_small`, `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`,
+    /// `angle_brackets`, `empty`, `missing_permission`, and those of videos ([`video_checks`](super::video_checks)); of
+    /// a warning: `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
     pub code: &'static str,
     /// A sentence that names the platform, the post's value and the limit.
     pub message: String,
@@ -99,6 +99,7 @@ pub struct TextMeasurements {
     mentions: usize,
     /// Links of the text that are also in the signature count twice.
     links: usize,
+    angle_brackets: usize,
 }
 
 /// Measures a text for a platform.
@@ -113,6 +114,7 @@ pub fn measure(descriptor: &Descriptor, text: &str) -> TextMeasurements {
         hashtags: marked('#'),
         mentions: marked('@'),
         links: if descriptor.platform == Platform::Threads { distinct_links(text) } else { 0 },
+        angle_brackets: if descriptor.platform == Platform::Youtube { text.matches(['<', '>']).count() } else { 0 },
     }
 }
 
@@ -142,6 +144,7 @@ impl TextMeasurements {
             hashtags: self.hashtags + signature.hashtags,
             mentions: self.mentions + signature.mentions,
             links: self.links + signature.links,
+            angle_brackets: self.angle_brackets + signature.angle_brackets,
             ..self
         }
     }
@@ -191,6 +194,12 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, media: M
             content(code, format!("{name} accepts at most {max} {what}; this text has {count}."));
         }
     }
+    if text.angle_brackets > 0 {
+        content(
+            "angle_brackets",
+            format!("{name} does not accept < and > in a text; this text has {}.", text.angle_brackets),
+        );
+    }
     problems.extend(check_images(descriptor, media));
     TextCheck { length, limit, problems }
 }
@@ -202,6 +211,8 @@ fn check_images(descriptor: &Descriptor, media: MediaCount) -> Option<ContentPro
         let noun = if max == 1 { "image" } else { "images" };
         let allowed = if max == 0 { "no images".to_owned() } else { format!("at most {max} {noun}") };
         ("too_many_images", format!("{name} accepts {allowed}; this post has {images}."))
+    } else if rules.required && media.total() == 0 && max == 0 {
+        ("video_required", format!("{name} requires a video; this post has none."))
     } else if rules.required && media.total() == 0 {
         let message = if descriptor.capabilities.video.is_some() {
             format!("{name} requires an image or a video; this post has neither.")

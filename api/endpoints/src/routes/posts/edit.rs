@@ -114,9 +114,11 @@ fn schema_of(kind: OptionKind) -> Value {
         OptionKind::Milliseconds => json!({ "type": "integer", "minimum": 0 }),
         OptionKind::Image => json!({ "type": "integer" }),
         OptionKind::Link => json!({ "type": "string", "format": "uri" }),
-        OptionKind::Text(_) | OptionKind::OneOf(_) | OptionKind::Language | OptionKind::Subreddit => {
-            json!({ "type": "string" })
-        }
+        OptionKind::Text(_)
+        | OptionKind::PlainText(_)
+        | OptionKind::OneOf(_)
+        | OptionKind::Language
+        | OptionKind::Subreddit => json!({ "type": "string" }),
         OptionKind::LinkCard => {
             let card = json!({
                 "type": "object",
