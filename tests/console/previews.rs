@@ -63,6 +63,7 @@ async fn every_platform_has_a_preview(app: TestApp) {
         (Platform::GoogleBusiness, "Demo", "first", 1, true, ""),
         (Platform::Reddit, "u/user_reddit", "first", 1, false, ""),
         (Platform::Tumblr, "user_tumblr", "mosaic", 4, true, ""),
+        (Platform::Youtube, "Demo", "first", 1, true, ""),
     ];
     assert_eq!(looks.map(|look| look.0), Platform::ALL);
     let t = app.tenant("unlimited").await;

@@ -129,6 +129,14 @@ const TESTS: &[PlatformTests] = &[
         ],
     ),
     (Platform::Tumblr, "platforms/tumblr", &[(Unpublish, "a_post_is_deleted_and_a_deletion_can_be_repeated")]),
+    (
+        Platform::Youtube,
+        "platforms/youtube",
+        &[
+            (FirstComment, "a_first_comment_is_published_below_the_video"),
+            (Unpublish, "videos_and_comments_are_deleted_and_a_deletion_can_be_repeated"),
+        ],
+    ),
 ];
 
 /// Returns the features that the catalogue promises.

@@ -66,3 +66,5 @@ mod wordpress;
 mod wordpress_comments;
 mod wordpress_video;
 mod wp_inbox;
+mod youtube;
+mod youtube_inbox;

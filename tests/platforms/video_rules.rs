@@ -154,6 +154,8 @@ const LIMITS: &[Limit] = &[
     (Platform::Tumblr, "", |c| c.size = 500_000_000, |c| c.size = 500_000_001, "video_too_large"),
     (Platform::Tumblr, "", |c| c.lasts(600_000), |c| c.lasts(600_001), "video_too_long"),
     (Platform::Tumblr, "", |c| c.mime_type = VideoType::Mp4, |c| c.mime_type = VideoType::Mov, "video_type"),
+    (Platform::Youtube, "", |c| c.size = 256 << 30, |c| c.size = (256 << 30) + 1, "video_too_large"),
+    (Platform::Youtube, "", |c| c.lasts(43_200_000), |c| c.lasts(43_200_001), "video_too_long"),
 ];
 
 #[test]
@@ -211,6 +213,7 @@ fn videos_and_images_are_counted() {
         (Platform::Threads, "", 10, 11, &["too_many_videos"]),
         (Platform::Tumblr, "", 1, 30, &[]),
         (Platform::Tumblr, "", 2, 0, &["too_many_videos"]),
+        (Platform::Youtube, "", 2, 1, &["too_many_videos", "video_with_images"]),
         (Platform::Sandbox, "", 10, 0, &[]),
         (Platform::Shopify, "", 2, 1, &["video_unsupported"]),
         // Without a video there is nothing to check.

@@ -87,19 +87,18 @@ impl Google {
         assert_eq!((query["access_type"].as_str(), query["prompt"].as_str()), ("offline", "consent"));
         self.oauth.agree(authorize_url)
     }
+}
 
-    /// Responds at the token endpoint. Google does not rotate refresh tokens, so a refresh returns none.
-    fn token(&self, request: &Request) -> ResponseTemplate {
-        let form = form(request);
-        let Some(refresh_token) = form.get("refresh_token").filter(|token| self.oauth.knows_refresh_token(token))
-        else {
-            return self.oauth.token(request);
-        };
-        self.oauth.stop_refresh_tokens();
-        let response = self.oauth.token(request);
-        self.oauth.add_refresh_token(refresh_token);
-        response
-    }
+/// Responds at the token endpoint. Google does not rotate refresh tokens, so a refresh returns none.
+pub fn token(oauth: &OAuthServer, request: &Request) -> ResponseTemplate {
+    let form = form(request);
+    let Some(refresh_token) = form.get("refresh_token").filter(|token| oauth.knows_refresh_token(token)) else {
+        return oauth.token(request);
+    };
+    oauth.stop_refresh_tokens();
+    let response = oauth.token(request);
+    oauth.add_refresh_token(refresh_token);
+    response
 }
 
 /// Returns a page of a list, and the token of the next page.
@@ -122,7 +121,7 @@ impl Respond for Google {
     fn respond(&self, request: &Request) -> ResponseTemplate {
         let path = request.url.path();
         if (request.method.as_str(), path) == ("POST", "/token") {
-            return self.token(request);
+            return token(&self.oauth, request);
         }
         if !self.oauth.knows(&bearer(request)) {
             return error(401, "UNAUTHENTICATED", json!([]));

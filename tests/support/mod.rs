@@ -59,3 +59,4 @@ pub mod twitter_videos;
 pub mod videos;
 pub mod wordpress_media;
 pub mod worker_posts;
+pub mod youtube;

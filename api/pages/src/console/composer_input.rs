@@ -435,7 +435,7 @@ fn apply_options(account_override: &AccountOverride, account: &SocialAccount, op
             OptionKind::Boolean if value == "true" => {
                 options.insert(option.name.to_owned(), Value::Bool(true));
             }
-            // Only a required one has a field for both answers.
+            // Only a required one has a field with this value.
             OptionKind::Boolean if value == "false" => {
                 options.insert(option.name.to_owned(), Value::Bool(false));
             }

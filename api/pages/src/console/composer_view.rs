@@ -206,10 +206,10 @@ impl ComposerAccount {
                 OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
                 OptionKind::Link => OptionValue::Link(value),
-                // A checkbox cannot be left unanswered.
+                // With a checkbox, nobody would have to decide.
                 OptionKind::Boolean if required.contains(&option.name) => {
-                    let answers = [("", "Choose an answer"), ("true", "Yes"), ("false", "No")];
-                    OptionValue::OneOf(answers.map(|(word, label)| Choice::new(word, label, word == value)).into())
+                    let choices = [("", "Choose yes or no"), ("true", "Yes"), ("false", "No")];
+                    OptionValue::OneOf(choices.map(|(word, label)| Choice::new(word, label, word == value)).into())
                 }
                 OptionKind::Boolean => OptionValue::Boolean(value == "true"),
                 OptionKind::Milliseconds => OptionValue::Seconds(value),

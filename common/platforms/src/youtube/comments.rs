@@ -193,8 +193,9 @@ impl Youtube {
         comment: &OutgoingPost,
     ) -> Result<ReconcileResult, CallError> {
         let query = [("part", "snippet"), ("videoId", video), ("order", "time")];
-        let first =
-            |list: &List| list.read::<Thread>().into_iter().map(|thread| thread.snippet.top_level_comment).collect::<Vec<_>>();
+        let first = |list: &List| {
+            list.read::<Thread>().into_iter().map(|thread| thread.snippet.top_level_comment).collect::<Vec<_>>()
+        };
         self.find_comment(account, (THREADS, &query[..]), first, &comment.text, comment.called_at).await
     }
 

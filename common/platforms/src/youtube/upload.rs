@@ -339,7 +339,8 @@ impl Youtube {
         let Some(playlist) = account.secrets.get("uploads") else { return Ok(ReconcileResult::Unsupported) };
         let title = Metadata::of(post)?.title;
         let max_results = MAX_RECENT_VIDEOS.to_string();
-        let query = [("part", "snippet"), ("playlistId", playlist.expose_secret()), ("maxResults", max_results.as_str())];
+        let query =
+            [("part", "snippet"), ("playlistId", playlist.expose_secret()), ("maxResults", max_results.as_str())];
         let request = self.request(Method::GET, "/youtube/v3/playlistItems", token).query(&query);
         let newest: List = self.call(Effect::Repeatable, request).await?;
         let listed = newest.read::<PlaylistItem>().into_iter().map(|item| Listed {
