@@ -123,19 +123,19 @@ async fn a_cover_is_chosen_in_seconds(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let options = options.split("</select>").next().unwrap_or_default();
     assert!(options.contains(&format!("value=\"{image}\"")), "{options}");
     assert!(!options.contains(&format!("value=\"{video}\"")), "a video is not a cover: {options}");
-    let with = |name, value| {
+    let with = |schedule_type, name, value| {
         [
             ("content", "Bread"),
             ("media", video.as_str()),
             ("accounts", account.as_str()),
             ("overrides.0.account_id", account.as_str()),
-            ("schedule_type", "draft"),
+            ("schedule_type", schedule_type),
             (name, value),
         ]
     };
-    let page = person.submit_from(&page, &new, &with(at, "soon")).await;
+    let page = person.submit_from(&page, &new, &with("now", at, "soon")).await;
     page.expect(422, &format!("id=\"e-{at}\"")).expect(422, "value=\"soon\"");
-    let page = person.submit_from(&page, &new, &with(at, "3.25")).await;
+    let page = person.submit_from(&page, &new, &with("draft", at, "3.25")).await;
     page.expect(200, "Draft saved.").expect(200, "Time of the cover: <bdi>3.25 s</bdi>");
     let post = only_post(&t).await;
     assert_eq!(post["targets"][0]["options"], json!({ "cover_at_ms": 3_250 }));
@@ -143,7 +143,7 @@ async fn a_cover_is_chosen_in_seconds(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let page = person.get(&edit).await;
     page.expect(200, &format!("name=\"{at}\" value=\"3.25\""));
 
-    person.submit_from(&page, &edit, &with(cover, image.as_str())).await.expect(200, "Draft saved.");
+    person.submit_from(&page, &edit, &with("draft", cover, image.as_str())).await.expect(200, "Draft saved.");
     let options = only_post(&t).await["targets"][0]["options"].take();
     assert_eq!(options, json!({ "cover_media_id": image.parse::<i64>().unwrap() }));
     person.get(&edit).await.expect(200, &format!("<option value=\"{image}\" selected>"));

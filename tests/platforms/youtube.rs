@@ -164,8 +164,8 @@ fn texts_and_media_that_youtube_does_not_accept_are_reported() {
         let checked = check_measured(youtube, &measure(youtube, text), MediaCount { images, videos });
         checked.problems.into_iter().map(|problem| (problem.field, problem.code)).collect()
     };
-    assert_eq!(problems("", 0, 1), []);
-    assert_eq!(problems(&"é".repeat(2_500), 0, 1), []);
+    assert!(problems("", 0, 1).is_empty());
+    assert!(problems(&"é".repeat(2_500), 0, 1).is_empty());
     assert_eq!(problems(&"é".repeat(2_501), 0, 1), [("content", "text_too_long")]);
     assert_eq!(problems("I <3 bread", 0, 1), [("content", "angle_brackets")]);
     assert_eq!(problems("bread", 0, 0), [("media", "video_required")]);
