@@ -23,6 +23,22 @@ pub fn counted(count: impl Display, one: &str, many: &str) -> String {
     format!("{count} {noun}")
 }
 
+/// Formats a file size with its largest suitable unit.
+pub fn size(bytes: i64) -> String {
+    match bytes {
+        ..=1_023 => counted(bytes, "byte", "bytes"),
+        1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
+        // With one decimal, unless it is 0.
+        _ => {
+            let tenths = bytes.saturating_mul(10) >> 20;
+            match tenths % 10 {
+                0 => format!("{} MiB", tenths / 10),
+                rest => format!("{}.{rest} MiB", tenths / 10),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,5 +53,11 @@ mod tests {
     fn a_count_of_one_is_singular() {
         let texts = [0, 1, 2, 1_000].map(|count| counted(count, "click", "clicks"));
         assert_eq!(texts, ["0 clicks", "1 click", "2 clicks", "1,000 clicks"]);
+    }
+
+    #[test]
+    fn sizes_have_their_largest_suitable_unit() {
+        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 byte", "180 KiB", "25 MiB"]);
+        assert_eq!(size((25 << 20) / 10), "2.5 MiB");
     }
 }

@@ -18,7 +18,7 @@ use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Image, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
-use crate::numbers::{counted, number};
+use crate::numbers::{number, size};
 
 /// The maximum number of imports that are shown, newest first.
 const MAX_IMPORTS: i64 = 10;
@@ -144,22 +144,6 @@ pub fn types(chosen: &str) -> Vec<Choice> {
     AssetType::ALL.iter().map(|one| Choice::new(one.as_str(), label(*one), one.as_str() == chosen)).collect()
 }
 
-/// Formats a file size with its largest suitable unit.
-pub fn size(bytes: i64) -> String {
-    match bytes {
-        ..=1_023 => counted(bytes, "byte", "bytes"),
-        1_024..=1_048_575 => format!("{} KiB", bytes / 1_024),
-        // With one decimal, unless it is 0.
-        _ => {
-            let tenths = bytes.saturating_mul(10) >> 20;
-            match tenths % 10 {
-                0 => format!("{} MiB", tenths / 10),
-                rest => format!("{}.{rest} MiB", tenths / 10),
-            }
-        }
-    }
-}
-
 /// Returns the path of a file on this host.
 pub fn src(visit: &Visit, key: &str) -> String {
     visit.own_path(&visit.app.library.url(key))
@@ -223,15 +207,4 @@ async fn import(visit: &Visit) -> Result<PageReply> {
     };
     let errors = if error.code == ErrorCode::InvalidSourceUrl { at_field("url", &error) } else { form_errors(error)? };
     render(visit, StatusCode::UNPROCESSABLE_ENTITY, FieldErrors::default(), errors).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size;
-
-    #[test]
-    fn sizes_have_their_largest_suitable_unit() {
-        assert_eq!([size(1), size(180 << 10), size(25 << 20)], ["1 byte", "180 KiB", "25 MiB"]);
-        assert_eq!(size((25 << 20) / 10), "2.5 MiB");
-    }
 }

@@ -9,12 +9,13 @@ use crier_endpoints::runner::call::Written;
 use crier_store::media as assets;
 use http::StatusCode;
 
-use super::media::{size, src, types};
+use super::media::{src, types};
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Time};
 use super::shell::{Section, Shell};
 use super::video::{details, type_label};
 use super::visit::{PageReply, Visit, form_errors};
+use crate::numbers::size;
 
 #[derive(Template)]
 #[template(path = "console/media_item.html")]

@@ -152,7 +152,7 @@ pub fn chip(account: &SocialAccount) -> AccountChip {
 pub fn image(visit: &Visit, asset: Asset) -> Image {
     Image {
         id: asset.id,
-        video: VideoFile::of(visit, &asset),
+        video: VideoFile::of(&asset, visit.own_path(&visit.app.library.url(&asset.key))),
         src: asset.thumbnail_key.as_deref().map(|key| visit.own_path(&visit.app.library.url(key))).unwrap_or_default(),
         filename: asset.filename,
         alt: asset.alt_text.unwrap_or_default(),

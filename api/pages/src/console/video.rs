@@ -2,8 +2,7 @@
 
 use crier_domain::media::{Asset, MediaType, VideoProperties};
 
-use super::media::{size, src};
-use super::visit::Visit;
+use crate::numbers::size;
 
 /// The file of a video of the library.
 #[derive(Clone, Debug, Default)]
@@ -19,12 +18,12 @@ pub struct VideoFile {
 }
 
 impl VideoFile {
-    /// Returns the file of a video. `None` for an image.
-    pub fn of(visit: &Visit, asset: &Asset) -> Option<Self> {
+    /// Returns the file of a video at this path. `None` for an image.
+    pub fn of(asset: &Asset, src: String) -> Option<Self> {
         let properties = asset.video.as_ref()?;
         let (duration, codec) = (duration(properties.duration_ms), codec_label(&properties.video_codec));
         Some(Self {
-            src: src(visit, &asset.key),
+            src,
             facts: format!("{} × {}, {duration}, {}, {codec}", asset.width, asset.height, size(asset.size_bytes)),
             duration,
             is_upright: asset.height > asset.width,
