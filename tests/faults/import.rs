@@ -71,15 +71,17 @@ async fn every_import_ends_once(mut crier: Installation) {
 
 /// Asserts that every file has a row: the clean-up would never find a file without one.
 pub async fn assert_files_have_rows(crier: &Installation) {
-    let rows: String = crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files").await;
+    let rows: String =
+        crier.value("SELECT string_agg(key || coalesce(' ' || thumbnail_key, ''), ' ') FROM files").await;
     let known: BTreeSet<&str> = rows.split(' ').collect();
     let stored = names(&crier.files());
     for name in &stored {
         // The name of a partially written file ends in `#` and a number.
         assert!(known.contains(name.split('#').next().unwrap()), "{name}");
     }
-    let shown: String =
-        crier.value("SELECT string_agg(key || ' ' || thumbnail_key, ' ') FROM files WHERE state = 'stored'").await;
+    let shown: String = crier
+        .value("SELECT string_agg(key || coalesce(' ' || thumbnail_key, ''), ' ') FROM files WHERE state = 'stored'")
+        .await;
     assert!(shown.split(' ').all(|name| stored.contains(name)), "every asset's file is there");
 }
 
