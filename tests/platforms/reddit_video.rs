@@ -237,7 +237,7 @@ async fn old_uploads_that_reddit_deleted_are_repeated_and_new_ones_are_invalid_c
     let (fake, server, connector) = start().await;
     let mut outgoing = with_video(connector.as_ref());
     accept(connector.as_ref(), &mut outgoing).await;
-    let config = PlatformsConfig::default().with_base_url(Platform::Reddit, &server.uri());
+    let config = PlatformsConfig::default().with_base_url(Platform::Reddit, server.uri());
     let clock = Clock::manual(now() + TimeDelta::hours(1));
     let later = ConnectorRegistry::new(config, &clients(), &clock).get(Platform::Reddit).unwrap();
     for key in ["rte_media/1-cat.png", "rte_media/2-clip.mp4"] {

@@ -35,7 +35,7 @@ async fn start() -> (TiktokVideos, MockServer, Arc<dyn Connector>) {
 
 /// The connector at another time.
 fn connector_at(server: &MockServer, time: DateTime<Utc>) -> Arc<dyn Connector> {
-    let config = PlatformsConfig::default().with_base_url(Platform::Tiktok, &server.uri());
+    let config = PlatformsConfig::default().with_base_url(Platform::Tiktok, server.uri());
     ConnectorRegistry::new(config, &clients(), &Clock::manual(time)).get(Platform::Tiktok).unwrap()
 }
 

@@ -264,7 +264,7 @@ async fn a_post_with_an_old_upload_uploads_again_and_one_with_a_new_upload_is_in
     let is_right = matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent);
     assert!(is_right && error.failure().message.contains("60 frames per second"), "{error:?}");
 
-    let config = PlatformsConfig::default().with_base_url(Platform::Twitter, &server.uri());
+    let config = PlatformsConfig::default().with_base_url(Platform::Twitter, server.uri());
     let clock = Clock::manual(now() + TimeDelta::hours(25));
     let later = ConnectorRegistry::new(config, &clients(), &clock).get(Platform::Twitter).unwrap();
     let error = later.publish(&ann(), &outgoing).await.unwrap_err();

@@ -41,10 +41,10 @@ pub mod video;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Refusal};
+pub use ingest_video::SNIFFED_BYTES;
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 pub use uploads::{UploadError, UploadProgress, UploadWriter};
-pub use ingest_video::SNIFFED_BYTES;
 
 use cover::CoverMaker;
 

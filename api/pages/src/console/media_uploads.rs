@@ -32,17 +32,19 @@ use crate::is_from_another_site;
 
 const CSRF: &str = "x-csrf-token";
 
+type MakeEndpoint = fn() -> Endpoint<(), Nothing>;
+
 /// One operation of the protocol.
 #[derive(Clone)]
 struct UploadRunner {
     app: Arc<App>,
     path: &'static str,
-    endpoint: fn() -> Endpoint<(), Nothing>,
+    endpoint: MakeEndpoint,
 }
 
 /// Returns the routes, relative to the root of the host.
 pub fn router(app: &Arc<App>) -> Router {
-    let operations: [(Method, &'static str, fn() -> Endpoint<(), Nothing>); 4] = [
+    let operations: [(Method, &'static str, MakeEndpoint); 4] = [
         (Method::POST, PATH, create::endpoint),
         (Method::HEAD, UPLOAD_PATH, status::endpoint),
         (Method::PATCH, UPLOAD_PATH, append::endpoint),

@@ -202,11 +202,7 @@ impl Bluesky {
             .header(CONTENT_TYPE, "application/octet-stream")
             .header(CONTENT_LENGTH, length)
             .body(video.part(begin..end).await?);
-        let response = service.caller.send_bytes(Effect::Repeatable, request, length).await;
-        let sent = response
-            .map_err(XrpcError::from)
-            .and_then(|response| service.checked(Effect::Repeatable, response).map(drop));
-        let Err(failed) = sent else {
+        let Err(failed) = service.send_bytes(Effect::Repeatable, request, length).await else {
             let next = parts.next + 1;
             return Ok(VideoStep::Next(Progress::Parts(Parts { next, ..parts }).stored()));
         };
@@ -383,8 +379,8 @@ async fn upload_whole(
             None => VideoStep::Next(Progress::Job { job: status.job_id.unwrap_or_default() }.stored()),
         });
     }
-    service.checked(Effect::Repeatable, response)?;
-    Err(unusable_response(service, "returned no job for the video").into())
+    let error = service.error_of(Effect::Repeatable, &response);
+    Err(error.unwrap_or_else(|| unusable_response(service, "returned no job for the video").into()))
 }
 
 /// Stores a video on the account's server.
@@ -402,8 +398,7 @@ async fn store_blob(server: &Server, account: &ConnectorAccount, video: &Video) 
         .header(CONTENT_TYPE, video.mime_type.as_str())
         .header(CONTENT_LENGTH, video.size)
         .body(video.part(0..video.size).await?);
-    let response = server.caller.send_bytes(Effect::Repeatable, request, video.size).await?;
-    match server.checked(Effect::Repeatable, response) {
+    match server.send_bytes(Effect::Repeatable, request, video.size).await {
         Ok(response) => {
             let stored: Uploaded = server.caller.read(Effect::Repeatable, &response)?;
             Ok(VideoStep::Ready(stored.blob))

@@ -112,13 +112,24 @@ impl Server {
 
     /// Sends a request. Older servers return no body for some writes.
     pub async fn send(&self, effect: Effect, request: RequestBuilder) -> Result<HttpResponse, XrpcError> {
-        self.checked(effect, self.caller.send(effect, request).await?)
+        self.send_bytes(effect, request, 0).await
     }
 
-    /// Returns a successful response, or the error of another one.
-    pub fn checked(&self, effect: Effect, response: HttpResponse) -> Result<HttpResponse, XrpcError> {
+    /// Sends a request whose body has this number of bytes of a video.
+    pub async fn send_bytes(
+        &self,
+        effect: Effect,
+        request: RequestBuilder,
+        bytes: u64,
+    ) -> Result<HttpResponse, XrpcError> {
+        let response = self.caller.send_bytes(effect, request, bytes).await?;
+        self.error_of(effect, &response).map_or(Ok(response), Err)
+    }
+
+    /// Returns the error of a response. `None` if the call succeeded.
+    pub fn error_of(&self, effect: Effect, response: &HttpResponse) -> Option<XrpcError> {
         if response.status.is_success() {
-            return Ok(response);
+            return None;
         }
         let problem: XrpcErrorBody = serde_json::from_slice(&response.body).unwrap_or_default();
         let name = problem.error.unwrap_or_default();
@@ -126,9 +137,9 @@ impl Server {
         let error = (!response.status.is_server_error()).then(|| classify_name(&name, &message)).flatten();
         let error = error.unwrap_or_else(|| {
             let code = (!name.is_empty()).then_some(name.as_str());
-            self.caller.classify_status(effect, &response, code, sanitize_message(&message, &[]))
+            self.caller.classify_status(effect, response, code, sanitize_message(&message, &[]))
         });
-        Err(XrpcError { name, error, message })
+        Some(XrpcError { name, error, message })
     }
 
     pub async fn create_session(&self, identifier: &str, password: &SecretString) -> Result<Session, XrpcError> {
