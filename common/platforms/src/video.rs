@@ -22,6 +22,8 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{VideoProperties, VideoType};
 use crier_http::Body;
 use futures::stream::BoxStream;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{CallError, Image, OutgoingPost};
@@ -136,6 +138,19 @@ fn deleted(id: i64) -> Failure {
     let message =
         format!("Media asset {id} is no longer in the media library. Choose another one, then publish the post again.");
     Failure::with_code(Category::InvalidContent, "media_deleted", message)
+}
+
+/// Reads the progress of an upload. `None` before the first step.
+pub(super) fn read_progress<T: DeserializeOwned>(upload: &VideoUpload) -> Option<T> {
+    serde_json::from_value(Value::Object(upload.clone())).ok()
+}
+
+/// Returns the progress of an upload, a struct or an enum with fields, for the store.
+pub(super) fn to_progress(progress: &impl Serialize) -> VideoUpload {
+    match serde_json::to_value(progress) {
+        Ok(Value::Object(fields)) => fields,
+        _ => VideoUpload::new(),
+    }
 }
 
 /// Returns the time that the transfer of a number of bytes may take, in addition to that of a request.

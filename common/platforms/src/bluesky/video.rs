@@ -77,14 +77,11 @@ struct Parts {
 impl Progress {
     /// Returns the progress that was stored. `None` before the first step.
     fn of(upload: &VideoUpload) -> Option<Self> {
-        serde_json::from_value(Value::Object(upload.clone())).ok()
+        crate::video::read_progress(upload)
     }
 
     fn stored(&self) -> VideoUpload {
-        match serde_json::to_value(self) {
-            Ok(Value::Object(fields)) => fields,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 }
 

@@ -39,15 +39,12 @@ struct Upload {
 impl Upload {
     /// Returns the stored progress. `None` before the first step, and if it is that of another format.
     fn of(video: &Video, edge: &str) -> Option<Self> {
-        let upload: Self = serde_json::from_value(Value::Object(video.upload.clone())).ok()?;
+        let upload: Self = crate::video::read_progress(&video.upload)?;
         (upload.edge == edge && is_id(&upload.video_id)).then_some(upload)
     }
 
     fn progress(&self) -> VideoUpload {
-        match json!(self) {
-            Value::Object(progress) => progress,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 }
 

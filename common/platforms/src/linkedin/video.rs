@@ -58,14 +58,11 @@ struct Part {
 impl Upload {
     /// Returns the stored progress. `None` before the first step.
     fn of(video: &Video) -> Option<Self> {
-        serde_json::from_value(Value::Object(video.upload.clone())).ok()
+        crate::video::read_progress(&video.upload)
     }
 
     fn progress(&self) -> VideoUpload {
-        match json!(self) {
-            Value::Object(progress) => progress,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 }
 

@@ -10,7 +10,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
 use http::Method;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::super::{CallError, OutgoingPost, ReconcileResult, Video, VideoStep, VideoUpload};
 use super::rest::{Session, SubmitError};
@@ -37,14 +37,11 @@ struct Upload {
 impl Upload {
     /// Returns the stored progress. `None` before the first step.
     fn of(video: &Video) -> Option<Self> {
-        serde_json::from_value(Value::Object(video.upload.clone())).ok()
+        crate::video::read_progress(&video.upload)
     }
 
     fn progress(&self) -> VideoUpload {
-        match json!(self) {
-            Value::Object(progress) => progress,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 }
 

@@ -51,14 +51,11 @@ struct Upload {
 impl Upload {
     /// Returns the stored progress. `None` before the first step.
     fn of(video: &Video) -> Option<Self> {
-        serde_json::from_value(Value::Object(video.upload.clone())).ok()
+        crate::video::read_progress(&video.upload)
     }
 
     fn progress(&self) -> VideoUpload {
-        match json!(self) {
-            Value::Object(progress) => progress,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 
     /// Returns whether TikTok has all chunks but the last one.
@@ -79,7 +76,7 @@ fn chunk(number: u64, size: u64) -> Range<u64> {
     start..if is_last { size } else { start.saturating_add(CHUNK) }
 }
 
-/// What became of the last chunk in a call to publish.
+/// The outcome of the last chunk in a call to publish.
 enum LastChunk {
     /// This call did not send it, because the upload had ended before.
     Unsent,

@@ -47,15 +47,12 @@ struct Upload {
 impl Upload {
     /// Returns the stored progress. `None` before the first step.
     fn of(video: &Video) -> Option<Self> {
-        let upload: Self = serde_json::from_value(Value::Object(video.upload.clone())).ok()?;
+        let upload: Self = crate::video::read_progress(&video.upload)?;
         (is_post_id(&upload.id) && upload.segment > 0).then_some(upload)
     }
 
     fn progress(&self) -> VideoUpload {
-        match json!(self) {
-            Value::Object(progress) => progress,
-            _ => VideoUpload::new(),
-        }
+        crate::video::to_progress(self)
     }
 
     /// Returns where the next segment begins and ends. `None` if X has all of them.
