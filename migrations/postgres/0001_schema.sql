@@ -572,6 +572,12 @@ create table posts (
     created_at    timestamptz not null,
     scheduled_at  timestamptz,
     schedule_type text not null,
+    -- Whether the post takes its time from the brand's queue.
+    queued        boolean not null default false,
+    -- The rule of which the post is an occurrence.
+    recurring_id  bigint,
+    -- The client's own name of an imported post.
+    external_ref  text,
     media         jsonb not null,
     labels        jsonb not null default '[]',
     -- The parts that follow the post in its thread.
@@ -605,6 +611,9 @@ create index posts_published on posts (brand_id, published_at desc nulls last, i
 create index posts_listed on posts (brand_id, listed_at, id) where deleted_at is null;
 -- calendar::upcoming.
 create index posts_scheduled on posts (brand_id, scheduled_at, id) where status = 'scheduled' and deleted_at is null;
+-- posts::with_external_refs, and two imports that run together.
+create unique index posts_external_ref on posts (brand_id, external_ref)
+    where external_ref is not null and deleted_at is null;
 create trigger delete_posts after delete on brands
     for each row execute function delete_children('posts', 'brand_id');
 

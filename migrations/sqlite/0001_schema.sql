@@ -547,6 +547,12 @@ create table posts (
     content       text not null,
     schedule_type text not null check (schedule_type in ('now', 'scheduled', 'draft')),
     scheduled_at  timestamptz,
+    -- Whether the post takes its time from the brand's queue.
+    queued        boolean not null default false,
+    -- The rule of which the post is an occurrence.
+    recurring_id  bigint,
+    -- The client's own name of an imported post.
+    external_ref  text,
     published_at  timestamptz,
     media         jsonb not null,
     labels        jsonb not null default '[]',
@@ -579,6 +585,9 @@ create index posts_published on posts (brand_id, published_at desc, id desc, sta
 create index posts_listed on posts (brand_id, listed_at, id) where deleted_at is null;
 -- calendar::upcoming.
 create index posts_scheduled on posts (brand_id, scheduled_at, id) where status = 'scheduled' and deleted_at is null;
+-- posts::with_external_refs, and two imports that run together.
+create unique index posts_external_ref on posts (brand_id, external_ref)
+    where external_ref is not null and deleted_at is null;
 
 -- The labels of the posts that are not deleted. The triggers copy them from the column `labels`. posts::labels,
 -- posts::search.

@@ -8,6 +8,7 @@ use crier_domain::access::Role;
 use crier_domain::brand::Brand;
 use crier_domain::plan::Plan;
 use crier_media::Spooled;
+use crier_posts::PostContext;
 use crier_store::keys::Caller;
 use http::Method;
 use serde_json::{Map, Value};
@@ -50,6 +51,21 @@ impl Context {
     /// Returns the caller's role in that brand.
     pub fn role(&self) -> Result<Role> {
         self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path has no brand"))
+    }
+
+    /// Returns what a change of a post in that brand needs. `now`: the time of the transaction.
+    pub fn post_context(&self, now: DateTime<Utc>) -> Result<PostContext<'_>> {
+        Ok(PostContext {
+            brand_id: self.brand()?.id,
+            workspace_id: self.caller.workspace_id,
+            author: (self.caller.user_id, &self.caller.user_name),
+            role: self.role()?,
+            posts_per_month: self.plan.posts_per_month,
+            platforms: &self.app.platforms,
+            library: &self.app.library,
+            now,
+            trace: self.trace(),
+        })
     }
 
     /// Returns an id in the path.

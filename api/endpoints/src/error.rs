@@ -7,11 +7,13 @@
 //! to `docs/errors.md`. The endpoints that return it list it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
+pub use crier_base::problems::FieldProblems;
+use crier_base::problems::ProblemSet;
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::PostTransitionError;
+use crier_posts::PostError;
 use crier_store::StoreError;
 use http::StatusCode;
 use serde::Serialize;
@@ -156,9 +158,6 @@ impl ErrorCode {
         format!("{public_url}/docs/errors#{self}")
     }
 }
-
-/// Maps a field's path (`accounts.0`) to its problems.
-pub type FieldProblems = BTreeMap<String, Vec<String>>;
 
 /// An error response.
 #[derive(Debug)]
@@ -325,21 +324,7 @@ impl ApiError {
     }
 
     pub fn validation(fields: FieldProblems) -> Self {
-        Self::validation_of(fields, false)
-    }
-
-    /// Like [`Self::validation`]. `more`: whether there are more problems than `fields` contains.
-    pub fn validation_of(fields: FieldProblems, more: bool) -> Self {
-        let first = fields.iter().next().and_then(|(path, problems)| Some((path, problems.first()?)));
-        let message = match first {
-            Some((path, problem)) if fields.len() == 1 => format!("`{path}` is not valid: {problem}"),
-            Some((path, problem)) => {
-                let at_least = if more { "At least " } else { "" };
-                format!("{at_least}{} fields are not valid. The first is `{path}`: {problem}", fields.len())
-            }
-            None => "The request is not valid.".to_owned(),
-        };
-        Self { fields, ..Self::new(ErrorCode::ValidationFailed, message) }
+        ProblemSet::from(fields).into()
     }
 
     /// Returns the error for one invalid field.
@@ -416,6 +401,29 @@ impl ApiError {
     }
 }
 
+impl From<ProblemSet> for ApiError {
+    fn from(found: ProblemSet) -> Self {
+        let message = found.to_string();
+        Self { fields: found.into_fields(), ..Self::new(ErrorCode::ValidationFailed, message) }
+    }
+}
+
+impl From<PostError> for ApiError {
+    fn from(error: PostError) -> Self {
+        match error {
+            PostError::Invalid(found) => found.into(),
+            PostError::NotEditable(message) => Self::new(ErrorCode::PostNotEditable, message),
+            PostError::ForPublishers => Self::for_publishers(),
+            PostError::LimitReached { cap } => {
+                let remedy = "Wait for the next month, or ask the operator for a larger plan.";
+                Self::limit_reached(cap, ["post per month", "posts per month"], remedy)
+            }
+            PostError::Store(error) => error.into(),
+            PostError::Bug(what) => Self::bug(what),
+        }
+    }
+}
+
 impl From<PostTransitionError> for ApiError {
     fn from(error: PostTransitionError) -> Self {
         Self::new(ErrorCode::PostNotEditable, error.to_string())
@@ -435,6 +443,8 @@ impl From<StoreError> for ApiError {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     #[test]

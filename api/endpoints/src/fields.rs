@@ -4,137 +4,14 @@
 //! that breaks its rules is reported under its path (`accounts.0`) and read as omitted; [`Problems::into_result`] then
 //! fails the request. The rules are the formats of [`crate::request`].
 
-use std::cell::RefCell;
-use std::ops::Bound;
-
 use chrono::{DateTime, Utc};
 use crier_base::UnknownWord;
+pub use crier_base::patch_field::PatchField;
+pub use crier_base::problems::{MAX_PROBLEMS, ProblemSet, Problems};
+pub use crier_base::steps;
 use serde_json::{Map, Value};
 
-use crate::error::{ApiError, FieldProblems, Result};
-
-pub mod steps;
 pub mod time;
-
-/// The maximum number of problems in a response. Validation stops at this number.
-pub const MAX_PROBLEMS: usize = 100;
-
-/// A field that a client may omit or set to null.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum PatchField<T> {
-    #[default]
-    Omitted,
-    Null,
-    Value(T),
-}
-
-impl<T> PatchField<T> {
-    /// Returns the value. Null is treated as omitted.
-    pub fn value(self) -> Option<T> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Omitted | Self::Null => None,
-        }
-    }
-
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> PatchField<U> {
-        match self {
-            Self::Omitted => PatchField::Omitted,
-            Self::Null => PatchField::Null,
-            Self::Value(value) => PatchField::Value(f(value)),
-        }
-    }
-
-    /// Returns the value after a PUT: omitted keeps `current`, null sets `cleared`.
-    pub fn apply_to(self, current: T, cleared: T) -> T {
-        match self {
-            Self::Omitted => current,
-            Self::Null => cleared,
-            Self::Value(value) => value,
-        }
-    }
-}
-
-/// The problems of a request.
-#[derive(Clone, Debug, Default)]
-pub struct ProblemSet {
-    fields: FieldProblems,
-    /// The number of messages.
-    count: usize,
-    /// Whether there were more problems than [`MAX_PROBLEMS`].
-    has_more: bool,
-}
-
-/// Collects the problems of a request, at most [`MAX_PROBLEMS`].
-#[derive(Debug, Default)]
-pub struct Problems(RefCell<ProblemSet>);
-
-impl From<FieldProblems> for Problems {
-    fn from(fields: FieldProblems) -> Self {
-        let count = fields.values().map(Vec::len).sum();
-        Self(RefCell::new(ProblemSet { fields, count, has_more: false }))
-    }
-}
-
-impl Problems {
-    pub fn add(&self, path: impl Into<String>, message: impl Into<String>) {
-        steps::count_step();
-        let mut found = self.0.borrow_mut();
-        if found.count == MAX_PROBLEMS {
-            found.has_more = true;
-            return;
-        }
-        found.count += 1;
-        found.fields.entry(path.into()).or_default().push(message.into());
-    }
-
-    /// Returns whether the maximum is reached, so that further validation can be skipped.
-    pub fn is_full(&self) -> bool {
-        self.0.borrow().count == MAX_PROBLEMS
-    }
-
-    /// Returns whether the field or a nested one has a problem, or the maximum is reached.
-    pub fn has(&self, path: &str) -> bool {
-        steps::count_step();
-        let found = self.0.borrow();
-        if found.count == MAX_PROBLEMS || found.fields.contains_key(path) {
-            return true;
-        }
-        let within = format!("{path}.");
-        let mut nested = found.fields.range::<str, _>((Bound::Included(within.as_str()), Bound::Unbounded));
-        nested.next().is_some_and(|(first, _)| first.starts_with(&within))
-    }
-
-    /// Adds the problems of `other`, with paths renamed by `rename`, except for fields that already have a problem.
-    pub fn merge(&self, other: Self, rename: impl Fn(&str) -> String) {
-        for (path, messages) in other.0.into_inner().fields {
-            let path = rename(&path);
-            if !self.has(path.split('.').next().unwrap_or_default()) {
-                messages.into_iter().for_each(|message| self.add(path.clone(), message));
-            }
-        }
-    }
-
-    pub fn from_set(found: ProblemSet) -> Self {
-        Self(RefCell::new(found))
-    }
-
-    pub fn into_set(self) -> ProblemSet {
-        self.0.into_inner()
-    }
-
-    /// Returns the paths of the fields with problems.
-    #[cfg(test)]
-    pub fn paths(&self) -> Vec<String> {
-        self.0.borrow().fields.keys().cloned().collect()
-    }
-
-    /// Fails if there are problems.
-    pub fn into_result(self) -> Result<()> {
-        let found = self.0.into_inner();
-        if found.fields.is_empty() { Ok(()) } else { Err(ApiError::validation_of(found.fields, found.has_more)) }
-    }
-}
 
 /// What the values of fields depend on.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +75,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Reads a value that is neither omitted nor null. The error of `read` is a problem of the field.
-    pub fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> std::result::Result<T, String>) -> PatchField<T> {
+    pub fn read<T>(&self, name: &str, read: impl FnOnce(&'a Value) -> Result<T, String>) -> PatchField<T> {
         steps::count_step();
         match self.object.get(name) {
             None => PatchField::Omitted,

@@ -5,9 +5,12 @@ pub mod clock;
 pub mod cron;
 pub mod disk_reserve;
 pub mod hexadecimal;
+pub mod patch_field;
 pub mod permissions;
+pub mod problems;
 pub mod random;
 pub mod secrets;
+pub mod steps;
 mod text_enum;
 
 pub use text_enum::UnknownWord;

@@ -259,6 +259,12 @@ pub struct Post {
     pub schedule_type: ScheduleType,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub published_at: Option<DateTime<Utc>>,
+    /// Whether the post takes its time from the brand's queue.
+    pub queued: bool,
+    /// The rule of which the post is an occurrence.
+    pub recurring_id: Option<i64>,
+    /// The client's own name of an imported post.
+    pub external_ref: Option<String>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub media: Vec<i64>,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
@@ -287,6 +293,9 @@ impl Post {
             schedule_type: ScheduleType::Draft,
             scheduled_at: None,
             published_at: None,
+            queued: false,
+            recurring_id: None,
+            external_ref: None,
             media: Vec::new(),
             labels: Vec::new(),
             thread: Vec::new(),

@@ -135,6 +135,29 @@ pub async fn plan_of(conn: &mut Conn, brand_id: i64) -> Result<Option<(i64, Stri
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?)
 }
 
+/// A member of a brand, with what work in their name needs.
+#[derive(Debug, Clone, sqlx_macros::FromRow)]
+pub struct BrandMember {
+    pub name: String,
+    pub role: Role,
+    pub workspace_id: i64,
+    pub plan: String,
+    pub timezone: String,
+}
+
+/// Finds a member of a brand, for work outside a request.
+pub async fn member(conn: &mut Conn, brand_id: i64, user_id: i64) -> Result<Option<BrandMember>> {
+    const SQL: &str = "
+        SELECT u.name, m.role, b.workspace_id, w.plan, b.timezone
+        FROM brand_members m
+        JOIN users u ON u.id = m.user_id
+        JOIN brands b ON b.id = m.brand_id
+        JOIN workspaces w ON w.id = b.workspace_id
+        WHERE m.brand_id = $1
+            AND m.user_id = $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(user_id).fetch_optional(c))?)
+}
+
 /// Finds a brand by its id only, for work outside a request.
 pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<Brand>> {
     const SQL: &str = "SELECT * FROM brands WHERE id = $1";

@@ -17,7 +17,8 @@ pub use search::{PostFilter, count_fitting_among, find_each, search};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
-    p.published_at, p.media, p.labels, p.thread, p.first_comment, p.counted, p.created_at, p.updated_at";
+    p.published_at, p.queued, p.recurring_id, p.external_ref, p.media, p.labels, p.thread, p.first_comment, p.counted,
+    p.created_at, p.updated_at";
 
 /// The size of a post's texts.
 const TEXT_BYTES: &str = "
@@ -56,9 +57,9 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         WITH new_post AS (
             INSERT INTO posts (
                 brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-                created_at, updated_at, labels, thread, first_comment
+                created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
             )
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14, $15, $16, $17)
             RETURNING id
         ),
         new_words AS (
@@ -73,9 +74,9 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
         "
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at, labels, thread, first_comment
+            created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14);
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $13, $14, $15, $16, $17);
         INSERT INTO post_words (brand_id, word, post_id)
         SELECT $1, value, (SELECT max(id) FROM posts)
         FROM json_each($12);
@@ -86,7 +87,8 @@ pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(post.brand_id).bind(post.author_id)
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
         .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now).bind(Json(&post.labels))
-        .bind(&words).bind(Json(&post.thread)).bind(post.first_comment.as_ref().map(Json)).fetch_all(c))?;
+        .bind(&words).bind(Json(&post.thread)).bind(post.first_comment.as_ref().map(Json))
+        .bind(post.queued).bind(post.recurring_id).bind(&post.external_ref).fetch_all(c))?;
     ids.first().copied().ok_or_else(|| StoreError::Decode("a post was not stored".to_owned()))
 }
 
@@ -95,7 +97,7 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "
         UPDATE posts
         SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
-            counted = $8, updated_at = $9, labels = $10, thread = $11, first_comment = $12
+            counted = $8, updated_at = $9, labels = $10, thread = $11, first_comment = $12, queued = $13
         WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -112,7 +114,8 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
         now,
         Json(&post.labels),
         Json(&post.thread),
-        post.first_comment.as_ref().map(Json)
+        post.first_comment.as_ref().map(Json),
+        post.queued
     )?;
     Ok(())
 }

@@ -12,7 +12,7 @@ use crier_domain::post::{Post, PostStatus};
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::fields::PatchField;
 use crier_endpoints::fields::time::in_zone;
-use crier_endpoints::routes::posts::edit::PostChange;
+use crier_endpoints::routes::posts::request::UpdatePostRequest;
 use crier_endpoints::routes::posts::update;
 use crier_store::calendar::{self, CalendarQuery};
 use crier_store::{Conn, posts};
@@ -305,7 +305,7 @@ async fn move_post(visit: &Visit, date: Option<NaiveDate>) -> Result<PageReply> 
     if at <= visit.now {
         return Err(ApiError::field("date", past_problem(local, today(visit))));
     }
-    let change = PostChange { scheduled_at: PatchField::Value(at), ..PostChange::default() };
+    let change = UpdatePostRequest { scheduled_at: PatchField::Value(at), ..UpdatePostRequest::default() };
     visit.call().write(update::endpoint(), change).await?;
     if !visit.is_fetch {
         return visit.to(&format!("calendar?date={date}"), "post-moved");

@@ -16,7 +16,7 @@ use chrono::{NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::posts::create::CreatePostRequest;
-use crier_endpoints::routes::posts::edit::PostChange;
+use crier_endpoints::routes::posts::request::UpdatePostRequest;
 use crier_endpoints::routes::posts::split::SplitPostRequest;
 use crier_endpoints::routes::posts::{self, create, update};
 use crier_endpoints::routes::{media, snippets};
@@ -237,7 +237,7 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
     drop(conn);
     let request = input.request(mode, &accounts, stored);
     let saved = match stored {
-        Some(_) => visit.call().write(update::endpoint(), visit.parse::<PostChange>(&request.body)).await,
+        Some(_) => visit.call().write(update::endpoint(), visit.parse::<UpdatePostRequest>(&request.body)).await,
         None => visit.call().write(create::endpoint(), visit.parse::<CreatePostRequest>(&request.body)).await,
     };
     let shown: Vec<i64> = accounts.iter().map(|account| account.id).collect();

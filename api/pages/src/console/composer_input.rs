@@ -11,7 +11,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, ScheduleType, Target, ThreadPart};
 use crier_endpoints::error::{ApiError, Result};
-use crier_endpoints::routes::posts::edit::{MAX_ACCOUNTS, MAX_MEDIA};
+use crier_endpoints::routes::posts::request::{MAX_ACCOUNTS, MAX_MEDIA};
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
 use crier_store::{posts, targets};

@@ -10,7 +10,7 @@ use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Target, ThreadPart};
-use crier_endpoints::routes::posts::edit::MAX_MEDIA;
+use crier_endpoints::routes::posts::request::MAX_MEDIA;
 
 use super::composer_input::{ComposerInput, Stored};
 use super::form::Form;

@@ -7,8 +7,8 @@ use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::fields::PatchField;
 use crier_endpoints::request::{Parsed, Request};
 use crier_endpoints::response::Output;
-use crier_endpoints::routes::posts::edit::PostChange;
 use crier_endpoints::routes::posts::reject::Rejection;
+use crier_endpoints::routes::posts::request::UpdatePostRequest;
 use crier_endpoints::routes::posts::unpublish::UnpublishPostRequest;
 use crier_endpoints::routes::posts::{self, update};
 use crier_endpoints::runner::call::Written;
@@ -96,8 +96,8 @@ async fn reject(visit: &Visit) -> Result<PageReply> {
 }
 
 /// Returns the change that publishes the post immediately or returns it to draft.
-fn change_to(schedule_type: ScheduleType) -> PostChange {
-    PostChange { schedule_type: PatchField::Value(schedule_type), ..PostChange::default() }
+fn change_to(schedule_type: ScheduleType) -> UpdatePostRequest {
+    UpdatePostRequest { schedule_type: PatchField::Value(schedule_type), ..UpdatePostRequest::default() }
 }
 
 async fn publish(visit: &Visit) -> Result<PageReply> {
@@ -107,7 +107,7 @@ async fn publish(visit: &Visit) -> Result<PageReply> {
 async fn reschedule(visit: &Visit) -> Result<PageReply> {
     let mut fields = visit.form.texts(&["scheduled_at"]);
     fields.insert("schedule_type".to_owned(), ScheduleType::Scheduled.as_str().into());
-    write(visit, update::endpoint(), visit.parse::<PostChange>(&fields), "post-scheduled").await
+    write(visit, update::endpoint(), visit.parse::<UpdatePostRequest>(&fields), "post-scheduled").await
 }
 
 async fn unschedule(visit: &Visit) -> Result<PageReply> {

@@ -49,7 +49,8 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(job.and_then(|job| job.trace.as_deref()))
         .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
         .bind(usage::month(now)).bind(Json(&post.labels)).bind(&words).bind(Json(&post.thread))
-        .bind(post.first_comment.as_ref().map(Json)).fetch_all(c))?;
+        .bind(post.first_comment.as_ref().map(Json)).bind(post.queued).bind(post.recurring_id)
+        .bind(&post.external_ref).fetch_all(c))?;
     if let Some(job) = job {
         for id in ascending(&rows, |row| row.job_id) {
             tx.count_enqueued(job.kind);
@@ -90,9 +91,9 @@ const CREATE_PG: &str = sql!(
     WITH new_post AS (
         INSERT INTO posts (
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-            created_at, updated_at, labels, thread, first_comment
+            created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24, $25, $26, $27)
         RETURNING id
     ),
     new_words AS (
@@ -143,9 +144,9 @@ const CREATE_SQLITE: &str = sql!(
     "
     INSERT INTO posts (
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
-        created_at, updated_at, labels, thread, first_comment
+        created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
     )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24);
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24, $25, $26, $27);
     INSERT INTO post_words (brand_id, word, post_id)
     SELECT $1, value, (SELECT max(id) FROM posts)
     FROM json_each($22);

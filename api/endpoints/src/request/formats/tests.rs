@@ -17,7 +17,7 @@ fn problems_of<T>(body: Value, read: impl Fn(&Fields<'_>) -> T) -> Vec<(String, 
     let problems = Problems::default();
     read(&fields(&body, &problems));
     let Err(error) = problems.into_result() else { return Vec::new() };
-    error.fields.into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
+    error.into_fields().into_iter().flat_map(|(path, all)| all.into_iter().map(move |m| (path.clone(), m))).collect()
 }
 
 /// A request that the tests read.
@@ -182,8 +182,8 @@ fn validation_stops_after_a_hundred_problems() {
     assert_eq!(read[0].n, 7);
     problems.add("late", "Is told no more.");
     let error = problems.into_result().unwrap_err();
-    assert_eq!(error.fields.len(), MAX_PROBLEMS);
-    assert!(error.message.starts_with("At least 100 fields are not valid"), "{}", error.message);
+    assert_eq!(error.fields().len(), MAX_PROBLEMS);
+    assert!(error.to_string().starts_with("At least 100 fields are not valid"), "{error}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crier_domain::content_plan::PlanSize;
 use crier_store::content_plans;
 
 use crate::request::Request;
-use crate::routes::posts::edit::MAX_CONTENT_CHARS;
+use crate::routes::posts::request::MAX_CONTENT_CHARS;
 
 pub const TITLE_LENGTH: RangeInclusive<usize> = 1..=200;
 /// The maximum number of items created by one request.

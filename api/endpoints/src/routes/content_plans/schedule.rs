@@ -9,6 +9,8 @@ use crier_domain::access::Scope;
 use crier_domain::content_plan::{Destination, PlanItem};
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, ScheduleType};
+use crier_posts::check::{self, LookupContext};
+use crier_posts::{DesiredPost, PostChange, PostContext, apply};
 use crier_store::{Conn, Tx, content_plans};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,10 +22,9 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::Problems;
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply, Timestamp};
-use crate::routes::posts::check::{self, LookupContext};
 use crate::routes::posts::create::CreatePostRequest;
-use crate::routes::posts::edit::{self, DesiredPost, MAX_ACCOUNTS, PostChange, PostOverride};
-use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody, apply};
+use crate::routes::posts::request::{MAX_ACCOUNTS, OverrideRequest};
+use crate::routes::posts::{self, Author, PostDetail, PostFields, TargetBody};
 
 /// The post to create from an item.
 #[derive(Clone, Debug, Request)]
@@ -36,7 +37,7 @@ pub struct PlanScheduling {
     pub destination: Destination,
     /// The overrides, as for a post.
     #[field(objects(MAX_ACCOUNTS), extension)]
-    pub overrides: Option<Vec<PostOverride>>,
+    pub overrides: Option<Vec<OverrideRequest>>,
 }
 
 /// A post created from an item of a content plan.
@@ -78,7 +79,8 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>
     let request = parsed.partial()?;
     check_feature(cx, request.destination)?;
     let item = lock_item(cx, tx).await?;
-    let draft = draft_of(cx, tx, &item)?;
+    let post_cx = cx.post_context(tx.now)?;
+    let draft = draft_of(&post_cx, &item);
     let (change, problems) = (request.change(), parsed.problems());
     if request.destination == Destination::Calendar && item.planned_at.is_none() {
         problems.add("planned_at", "The item has no planned time. Set one, or choose another destination.");
@@ -87,7 +89,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>
         submits: request.destination == Destination::Approval,
         ..DesiredPost::from_change(&draft, &[], &change)
     };
-    let lookup = LookupContext::load_and_lock(cx, tx, &mut desired, &change).await?;
+    let lookup = LookupContext::load_and_lock(&post_cx, tx, &mut desired, &change).await?;
     // Without a valid destination, the other fields cannot be checked.
     if !problems.has("destination") {
         let of_post = Problems::default();
@@ -101,7 +103,7 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>
         );
         return Err(ApiError::new(ErrorCode::ItemAlreadyScheduled, message));
     }
-    let (post, targets) = apply::create(cx, tx, draft, &desired, &lookup.accounts).await?;
+    let (post, targets) = apply::create(&post_cx, tx, draft, &desired, &lookup.accounts).await?;
     content_plans::set_post(tx, item.id, post.id).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
@@ -123,12 +125,8 @@ fn check_feature(cx: &Context, destination: Destination) -> Result<()> {
 }
 
 /// Returns an empty draft with the item's content and time.
-fn draft_of(cx: &Context, tx: &Tx, item: &PlanItem) -> Result<Post> {
-    Ok(Post {
-        content: item.content.clone().unwrap_or_default(),
-        scheduled_at: item.planned_at,
-        ..edit::empty_draft(cx, tx.now)?
-    })
+fn draft_of(cx: &PostContext<'_>, item: &PlanItem) -> Post {
+    Post { content: item.content.clone().unwrap_or_default(), scheduled_at: item.planned_at, ..cx.empty_draft() }
 }
 
 impl PlanScheduling {

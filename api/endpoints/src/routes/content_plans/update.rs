@@ -16,7 +16,7 @@ use crate::error::{ErrorCode, Result};
 use crate::fields::{Fields, PatchField, Problems, steps};
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
-use crate::routes::posts::edit::MAX_CONTENT_CHARS;
+use crate::routes::posts::request::MAX_CONTENT_CHARS;
 
 /// Changes to a content plan. Omitted fields keep their values. Null clears a field.
 #[derive(Clone, Debug, Default, Request)]

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::fields::PatchField;
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
-use crate::routes::posts::edit::MAX_CONTENT_CHARS;
+use crate::routes::posts::request::MAX_CONTENT_CHARS;
 
 /// Changes to an item. Omitted fields keep their values. Null clears a field.
 #[derive(Clone, Debug, Default, Request)]

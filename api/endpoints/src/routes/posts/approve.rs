@@ -3,9 +3,10 @@
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_posts::apply;
 use crier_store::{Tx, posts};
 
-use super::{PostDetail, TAG, apply, show};
+use super::{PostDetail, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -46,7 +47,7 @@ pub fn check_pending(post: &Post) -> Result<()> {
 
 async fn approve(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
-    let post = apply::lock(cx, tx).await?;
+    let post = lock(cx, tx).await?;
     let post = approve_post(cx, tx, post).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
 }
@@ -62,6 +63,6 @@ pub async fn approve_post(cx: &Context, tx: &mut Tx, mut post: Post) -> Result<P
     post.move_to(status)?;
     let post = Post { schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
-    apply::publish(cx, tx, post.id, future_time.unwrap_or(tx.now)).await?;
+    apply::publish(&cx.post_context(tx.now)?, tx, post.id, future_time.unwrap_or(tx.now)).await?;
     Ok(post)
 }

@@ -13,12 +13,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{BulkAction, BulkOutcome, MAX_LABEL, MAX_LABELS, Post, ScheduleType};
+use crier_posts::PostChange;
 use crier_store::{Tx, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::edit::PostChange;
-use super::{TAG, approve, delete, reject, submit, update};
+use super::{TAG, approve, delete, reject, submit};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -183,7 +183,8 @@ async fn change(cx: &Context, tx: &mut Tx, post: Post, request: &BulkChange) -> 
             PostChange { labels, ..PostChange::default() }
         }
     };
-    update::change_post(cx, tx, post, &change, Problems::default()).await.map(drop)
+    crier_posts::update(&cx.post_context(tx.now)?, tx, post, &change, Problems::default()).await?;
+    Ok(())
 }
 
 fn shifted(post: &Post, minutes: i64) -> Result<DateTime<Utc>> {

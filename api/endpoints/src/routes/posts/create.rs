@@ -5,13 +5,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
 use crier_domain::post::{MAX_LABEL, MAX_LABELS, MAX_THREAD, ScheduleType};
+use crier_posts::PostChange;
 use crier_store::Tx;
 
-use super::edit::{
-    self, DesiredPost, FirstCommentRequest, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, PostChange, PostOverride,
-    ThreadPartRequest,
+use super::request::{
+    FirstCommentRequest, MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA, OverrideRequest, ThreadPartRequest, to_overrides,
+    to_thread,
 };
-use super::{PostDetail, TAG, apply, check, show};
+use super::{PostDetail, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ErrorCode, Result};
@@ -38,7 +39,7 @@ pub struct CreatePostRequest {
     #[field(ids(MAX_MEDIA), extension)]
     pub media: Option<Vec<i64>>,
     #[field(objects(MAX_ACCOUNTS), extension)]
-    pub overrides: Option<Vec<PostOverride>>,
+    pub overrides: Option<Vec<OverrideRequest>>,
     /// At most 10 labels of at most 40 characters each. They do not affect what is published.
     #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
     pub labels: Option<Vec<String>>,
@@ -71,10 +72,10 @@ impl From<&CreatePostRequest> for PostChange {
             scheduled_at: to_change(scheduled_at),
             accounts: to_change(accounts),
             media: to_change(media),
-            overrides: to_change(overrides),
+            overrides: to_change(overrides.map(to_overrides)),
             labels: to_change(labels),
-            thread: to_change(thread),
-            first_comment: to_change(first_comment),
+            thread: to_change(thread.map(to_thread)),
+            first_comment: to_change(first_comment.map(Into::into)),
         }
     }
 }
@@ -92,7 +93,7 @@ pub fn endpoint() -> Endpoint<CreatePostRequest, One<PostDetail>> {
             "`schedule_type` determines whether the post is a draft, is scheduled, or is published immediately. Publishing \
              is asynchronous: poll the post's status, or subscribe to `post.published` and `post.failed`.",
         )
-        .ignores(|cx, new| PostChange::ignored(cx, &PostChange::from(new)))
+        .ignores(|cx, new| PostChange::from(new).ignored(cx.now))
         .status(201)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
@@ -111,10 +112,7 @@ pub async fn create_post(
     change: &PostChange,
     problems: Problems,
 ) -> Result<Reply<PostDetail>> {
-    let draft = edit::empty_draft(cx, tx.now)?;
-    let mut desired = DesiredPost::from_change(&draft, &[], change);
-    let accounts = check::validate(cx, tx, &draft, &mut desired, change, problems).await?;
-    let (post, targets) = apply::create(cx, tx, draft, &desired, &accounts).await?;
+    let (post, targets) = crier_posts::create(&cx.post_context(tx.now)?, tx, change, problems).await?;
     let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
     let id = post.id;
     Ok(Reply::at(&path, PostDetail::new(post, targets)).with_records([id]))

@@ -5,7 +5,7 @@ use crier_domain::post::{Post, PostStatus};
 use crier_jobs::publishing;
 use crier_store::Tx;
 
-use super::{TAG, apply};
+use super::{TAG, lock};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, Result};
@@ -24,7 +24,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
 }
 
 async fn delete(cx: &Context, tx: &mut Tx) -> Result<Reply<()>> {
-    let post = apply::lock(cx, tx).await?;
+    let post = lock(cx, tx).await?;
     delete_post(cx, tx, &post).await?;
     Ok(Reply::from(()))
 }

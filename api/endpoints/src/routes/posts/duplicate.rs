@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use crier_domain::access::Scope;
-use crier_domain::post::{FirstCommentOverride, Post, Target, ThreadPart};
+use crier_domain::post::{Post, Target, TargetOverride, ThreadPart};
+use crier_posts::desired::distinct_media;
+use crier_posts::{PostChange, PostOverride};
 use crier_store::{Conn, Tx, accounts, media, posts, targets};
 
-use super::create::{CreatePostRequest, create_post};
-use super::edit::{PostChange, PostOverride, ThreadPartRequest, distinct_media};
+use super::create::create_post;
 use super::{PostDetail, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
@@ -35,8 +36,7 @@ async fn duplicate(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
     let post = show::find(cx, tx).await?;
     let targets = targets::list(tx, post.id).await?;
     let available = Available::load(tx, &post, &targets).await?;
-    let change = PostChange::from(&available.request(post, targets));
-    create_post(cx, tx, &change, Problems::default()).await
+    create_post(cx, tx, &available.change(post, targets), Problems::default()).await
 }
 
 /// Returns the new post. The post in the path is the one that was duplicated.
@@ -65,31 +65,30 @@ impl Available {
         })
     }
 
-    /// Returns the request that creates the duplicate.
-    fn request(&self, post: Post, mut targets: Vec<Target>) -> CreatePostRequest {
+    /// Returns the change of an empty draft to the duplicate.
+    fn change(&self, post: Post, mut targets: Vec<Target>) -> PostChange {
         targets.retain(|target| self.accounts.contains(&target.account_id));
         let accounts = targets.iter().map(|target| target.account_id).collect();
         let overrides = targets.into_iter().map(|target| PostOverride {
             account_id: Some(target.account_id),
-            content: target.content,
-            media: target.media.map(|ids| self.keep(ids)),
-            options: Some(target.options.into()),
-            thread: target.thread.map(|parts| self.keep_parts(parts)),
-            first_comment: match target.first_comment {
-                None => PatchField::Omitted,
-                Some(FirstCommentOverride::Off) => PatchField::Null,
-                Some(FirstCommentOverride::Own(comment)) => PatchField::Value(comment.into()),
+            target_override: TargetOverride {
+                content: target.content,
+                media: target.media.map(|ids| self.keep(ids)),
+                options: target.options,
+                signature: None,
+                thread: target.thread.map(|parts| self.keep_parts(parts)),
+                first_comment: target.first_comment,
             },
         });
-        CreatePostRequest {
-            content: Some(post.content),
-            accounts: Some(accounts),
-            media: Some(self.keep(post.media)),
-            overrides: Some(overrides.collect()),
-            labels: Some(post.labels),
-            thread: Some(self.keep_parts(post.thread)),
-            first_comment: post.first_comment.map(Into::into),
-            ..CreatePostRequest::default()
+        PostChange {
+            content: PatchField::Value(post.content),
+            accounts: PatchField::Value(accounts),
+            media: PatchField::Value(self.keep(post.media)),
+            overrides: PatchField::Value(overrides.collect()),
+            labels: PatchField::Value(post.labels),
+            thread: PatchField::Value(self.keep_parts(post.thread)),
+            first_comment: post.first_comment.map_or(PatchField::Omitted, PatchField::Value),
+            ..PostChange::default()
         }
     }
 
@@ -99,8 +98,8 @@ impl Available {
     }
 
     /// Returns the parts that still have text or an image.
-    fn keep_parts(&self, parts: Vec<ThreadPart>) -> Vec<ThreadPartRequest> {
+    fn keep_parts(&self, parts: Vec<ThreadPart>) -> Vec<ThreadPart> {
         let kept = parts.into_iter().map(|part| ThreadPart { media: self.keep(part.media), ..part });
-        kept.filter(|part| !part.content.is_empty() || !part.media.is_empty()).map(Into::into).collect()
+        kept.filter(|part| !part.content.is_empty() || !part.media.is_empty()).collect()
     }
 }

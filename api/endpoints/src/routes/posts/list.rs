@@ -12,7 +12,7 @@ use crier_store::{Conn, Page, PageRequest};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::edit::MAX_CONTENT_CHARS;
+use super::request::MAX_CONTENT_CHARS;
 use super::thread::failed_part_of;
 use super::{PostFields, TAG, TargetError};
 use crate::context::Context;

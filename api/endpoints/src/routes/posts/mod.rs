@@ -1,37 +1,35 @@
 //! Posts.
 //!
-//! Every change takes the same path: an endpoint reads it with `edit.rs` (the request and the resulting post),
-//! validates the result with `check.rs` (422), and writes it with `apply.rs` (409, 402). Other resources that create
-//! posts (content plans) use the same three modules.
+//! `request.rs` has the fields of a post in requests. `crier_posts` validates every change and writes it, for these
+//! endpoints and for everything else that creates posts.
 
 use std::collections::HashMap;
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use crier_domain::post::{self, PostStatus, ScheduleType, StoredFirstComment, TargetStatus};
-use crier_store::{Conn, first_comments, targets};
+use crier_store::{Conn, Tx, first_comments, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
-use crate::error::Result;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
-pub mod apply;
 pub mod approve;
 pub mod attempts;
 pub mod bulk;
-pub mod check;
 pub mod create;
 pub mod delete;
 mod draft;
 pub mod duplicate;
-pub mod edit;
 pub mod labels;
 pub mod list;
 pub mod reject;
+pub mod request;
 pub mod show;
 pub mod split;
 pub mod status;
@@ -40,7 +38,9 @@ pub mod thread;
 pub mod unpublish;
 pub mod update;
 pub mod validate;
-mod warnings;
+
+#[cfg(test)]
+mod check_tests;
 
 pub use draft::create_draft;
 pub use show::{find, show};
@@ -67,6 +67,12 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         status::endpoint().erase(),
         attempts::endpoint().erase(),
     ]
+}
+
+/// Locks and returns the post in the path; 404 if it does not exist.
+pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<post::Post> {
+    let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
+    found.ok_or_else(|| ApiError::not_found("post"))
 }
 
 /// The reason why a target failed.
@@ -154,6 +160,15 @@ pub struct PostFields {
     pub scheduled_at: Option<ScheduledTimestamp>,
     #[schemars(extend("examples" = [null]))]
     pub published_at: Option<Timestamp>,
+    /// Whether the post takes its time from the brand's queue.
+    #[schemars(extend("x-extension" = true, "examples" = [false]))]
+    pub queued: bool,
+    /// The id of the recurring post of which this is an occurrence. Otherwise null.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub recurring_id: Option<i64>,
+    /// The client's own name of an imported post. Otherwise null.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub external_ref: Option<String>,
     /// The ids of the post's accounts, in order.
     pub accounts: Vec<i64>,
     /// The ids of the post's images, in order.
@@ -250,6 +265,9 @@ impl PostFields {
             schedule_type: p.schedule_type,
             scheduled_at: p.scheduled_at.map(Into::into),
             published_at: p.published_at.map(Into::into),
+            queued: p.queued,
+            recurring_id: p.recurring_id,
+            external_ref: p.external_ref,
             accounts: targets.clone().map(|(account_id, ..)| account_id).collect(),
             media: p.media,
             labels: p.labels,

@@ -8,7 +8,7 @@ use crier_domain::post::{Post, PostStatus, ScheduleType};
 use crier_store::{Tx, posts};
 
 use super::approve::{check_pending, check_role};
-use super::{PostDetail, TAG, apply, show};
+use super::{PostDetail, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
@@ -37,7 +37,7 @@ pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
 
 async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Result<Reply<PostDetail>> {
     check_role(cx)?;
-    let post = apply::lock(cx, tx).await?;
+    let post = lock(cx, tx).await?;
     let post = reject_post(tx, post, parsed.valid()?.reason.as_deref()).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
 }

@@ -11,14 +11,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::TAG;
-use super::check::{Accounts, missing_account};
-use super::edit::{MAX_ACCOUNTS, MAX_CONTENT_CHARS};
+use super::request::{MAX_ACCOUNTS, MAX_CONTENT_CHARS};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::Problems;
 use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
+use crier_posts::check::{Accounts, missing_account};
 
 /// The maximum number of parts: the post and its thread.
 const MAX_PARTS: usize = MAX_THREAD + 1;
@@ -84,5 +84,6 @@ fn check(request: &SplitPostRequest, found: &Accounts) -> Result<()> {
             problems.add(format!("accounts.{i}"), missing_account(*id));
         }
     }
-    problems.into_result()
+    problems.into_result()?;
+    Ok(())
 }

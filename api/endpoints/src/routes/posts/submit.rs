@@ -5,12 +5,10 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus};
 use crier_store::Tx;
 
-use super::edit::{DesiredPost, PostChange};
-use super::{PostDetail, TAG, apply, check, show};
+use super::{PostDetail, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
-use crate::fields::Problems;
 use crate::response::{One, Reply};
 
 pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
@@ -24,7 +22,7 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
 }
 
 async fn submit(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
-    let post = apply::lock(cx, tx).await?;
+    let post = lock(cx, tx).await?;
     let post = submit_post(cx, tx, post).await?;
     Ok(Reply::from(PostDetail::load(tx, post).await?))
 }
@@ -35,9 +33,5 @@ pub async fn submit_post(cx: &Context, tx: &mut Tx, post: Post) -> Result<Post> 
         let message = format!("Only a draft can be submitted. The status of this post is {}.", post.status);
         return Err(ApiError::new(ErrorCode::PostNotSubmittable, message));
     }
-    let current = apply::load_target_states(cx, tx, post.id).await?;
-    let change = PostChange::default();
-    let mut desired = DesiredPost { submits: true, ..DesiredPost::from_change(&post, &current, &change) };
-    let accounts = check::validate(cx, tx, &post, &mut desired, &change, Problems::default()).await?;
-    apply::execute(cx, tx, post, &current, &desired, &accounts).await
+    Ok(crier_posts::submit(&cx.post_context(tx.now)?, tx, post).await?)
 }

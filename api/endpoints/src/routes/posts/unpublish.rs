@@ -10,8 +10,8 @@ use crier_jobs::unpublishing;
 use crier_platforms::permissions::{self, Action};
 use crier_store::{Tx, accounts, targets};
 
-use super::edit::MAX_ACCOUNTS;
-use super::{PostDetail, TAG, apply, show};
+use super::request::MAX_ACCOUNTS;
+use super::{PostDetail, TAG, lock, show};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, FieldProblems, Result};
@@ -62,7 +62,7 @@ pub fn endpoint() -> Endpoint<UnpublishPostRequest, One<PostDetail>> {
 }
 
 async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRequest>>) -> Result<Reply<PostDetail>> {
-    let post = apply::lock(cx, tx).await?;
+    let post = lock(cx, tx).await?;
     let request = parsed.valid()?;
     let chosen = choose(targets::list(tx, post.id).await?, request.accounts.as_deref())?;
     if post.status == PostStatus::Publishing {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crier_domain::access::Scope;
 use crier_domain::platform::Platform;
 use crier_domain::post::ScheduleType;
+use crier_posts::check::{self, LookupContext, TargetCheck, TextLengthCache};
+use crier_posts::warnings::Warnings;
+use crier_posts::{DesiredPost, PostChange};
 use crier_store::Conn;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::TAG;
-use super::check::{self, LookupContext, TargetCheck, TextLengthCache};
 use super::create::CreatePostRequest;
-use super::edit::{self, DesiredPost, PostChange};
-use super::warnings::Warnings;
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorCode, Result};
@@ -107,7 +107,7 @@ pub fn endpoint() -> Endpoint<ValidatePostRequest, One<Validation>> {
              Writes nothing, so a test key works too, and no `Idempotency-Key` is needed.",
         )
         .extension()
-        .ignores(|cx, new: &ValidatePostRequest| PostChange::ignored(cx, &PostChange::from(&new.post)))
+        .ignores(|cx, new: &ValidatePostRequest| PostChange::from(&new.post).ignored(cx.now))
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_reads(validate)
 }
@@ -117,7 +117,8 @@ async fn validate(
     conn: &mut Conn,
     parsed: Arc<Parsed<ValidatePostRequest>>,
 ) -> Result<Reply<Validation>> {
-    let post = edit::empty_draft(cx, cx.now)?;
+    let post_cx = cx.post_context(cx.now)?;
+    let post = post_cx.empty_draft();
     let (request, problems) = (parsed.partial()?, parsed.problems());
     let change = PostChange::from(&request.post);
     let mut desired = DesiredPost::from_change(&post, &[], &change);
@@ -127,10 +128,10 @@ async fn validate(
     // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Omitted, ..change };
-    let lookup = LookupContext::load(cx, conn, &mut desired, &change).await?;
+    let lookup = LookupContext::load(&post_cx, conn, &mut desired, &change).await?;
     check::check(&post, &draft, &change, &lookup, &problems);
     problems.into_result()?;
-    let mut warnings = Warnings::load(cx, conn, &desired, request.post_id).await?;
+    let mut warnings = Warnings::load(&post_cx, conn, &desired, cx.zone(), request.post_id).await?;
     let mut measures = TextLengthCache::default();
     let checked = desired.targets.iter().enumerate().filter_map(|(position, target)| {
         let mut checked = check::check_target(&desired, target, &lookup, &mut measures)?;

@@ -14,10 +14,9 @@ use crier_platforms::warnings;
 use crier_store::Conn;
 use crier_store::nearby_posts::{self, NearbyPost, NearbyQuery};
 
-use super::check::TargetProblem;
-use super::edit::{DesiredPost, DesiredTarget};
-use crate::context::Context;
-use crate::error::Result;
+use crate::check::TargetProblem;
+use crate::desired::{DesiredPost, DesiredTarget};
+use crate::{PostContext, Result};
 
 /// The time between two posts with the same text.
 const SAME_TEXT: TimeDelta = TimeDelta::days(7);
@@ -39,12 +38,18 @@ pub struct Warnings<'a> {
 }
 
 impl<'a> Warnings<'a> {
-    /// Looks up the other posts. `except` is the post that is changed.
-    pub async fn load(cx: &Context, conn: &mut Conn, desired: &'a DesiredPost, except: Option<i64>) -> Result<Self> {
+    /// Looks up the other posts. `time_zone` is that of the times in the warnings, `except` the post that is changed.
+    pub async fn load(
+        cx: &PostContext<'_>,
+        conn: &mut Conn,
+        desired: &'a DesiredPost,
+        time_zone: &str,
+        except: Option<i64>,
+    ) -> Result<Self> {
         let at = desired.scheduled_at.unwrap_or(cx.now);
         let account = |target: &'a DesiredTarget| (target.account_id, target.target_override.content.as_deref());
         let query = NearbyQuery {
-            brand_id: cx.brand()?.id,
+            brand_id: cx.brand_id,
             except,
             content: &desired.content,
             accounts: desired.targets.iter().map(account).collect(),
@@ -58,7 +63,7 @@ impl<'a> Warnings<'a> {
         Ok(Self {
             desired,
             at,
-            zone: zone(Some(cx.zone())),
+            zone: zone(Some(time_zone)),
             nearby,
             of_text: HashMap::new(),
             of_thread: HashMap::new(),

@@ -1,190 +1,18 @@
-//! Computes the post that results from a request, without database access.
-//!
-//! One set of rules serves all endpoints: a create is an edit of an empty draft, a submit is an edit of the status
-//! only. [`PostChange`] is the request and [`DesiredPost`] the resulting post; [`super::check`] validates it and
-//! [`super::apply`] writes it.
+//! Computes the post that results from a change, without database access.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use crier_base::patch_field::PatchField;
+use crier_base::steps;
 use crier_domain::account::AccountSummary;
-use crier_domain::catalogue;
 use crier_domain::post::{
-    FirstComment, FirstCommentOverride, MAX_LABEL, MAX_LABELS, MAX_THREAD, Post, PostStatus, ScheduleType, Target,
-    TargetOverride, TargetStatus, ThreadPart,
+    FirstComment, FirstCommentOverride, Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus,
+    ThreadPart,
 };
 use crier_domain::snippet::signature_for;
-use crier_platforms::link_card;
-use crier_platforms::options::{self, OptionKind};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde_json::{Map, Value, json};
 
-use crate::context::Context;
-use crate::error::Result;
-use crate::fields::{Fields, PatchField, steps};
-use crate::openapi::schema::by_platform;
-use crate::request::Request;
-
-mod thread;
-
-use thread::to_thread;
-pub use thread::{FirstCommentRequest, ThreadPartRequest};
-
-pub const MAX_CONTENT_CHARS: usize = 65_535;
-/// The maximum number of accounts of a post.
-pub const MAX_ACCOUNTS: usize = 1_000;
-/// The maximum number of images of a post. No platform accepts as many.
-pub const MAX_MEDIA: usize = 100;
-
-/// The changes to a post. Omitted fields keep their values. Null clears a field.
-#[derive(Clone, Debug, Default, Request)]
-pub struct PostChange {
-    #[field(text(0..=MAX_CONTENT_CHARS), example = "Fresh bread from 6 o'clock.")]
-    pub content: PatchField<String>,
-    #[field(enum_value(), example = "now")]
-    pub schedule_type: PatchField<ScheduleType>,
-    #[field(time(), extension)]
-    pub scheduled_at: PatchField<DateTime<Utc>>,
-    #[field(ids(MAX_ACCOUNTS), extension)]
-    pub accounts: PatchField<Vec<i64>>,
-    #[field(ids(MAX_MEDIA), extension)]
-    pub media: PatchField<Vec<i64>>,
-    /// The new overrides. They replace all existing overrides.
-    #[field(objects(MAX_ACCOUNTS), extension)]
-    pub overrides: PatchField<Vec<PostOverride>>,
-    /// All labels of the post. They do not affect what is published.
-    #[field(texts(MAX_LABELS, 1..=MAX_LABEL), extension)]
-    pub labels: PatchField<Vec<String>>,
-    /// All parts that follow the post in its thread.
-    #[field(objects(MAX_THREAD), extension)]
-    pub thread: PatchField<Vec<ThreadPartRequest>>,
-    /// The comment to publish under the post.
-    #[field(object(), extension)]
-    pub first_comment: PatchField<FirstCommentRequest>,
-}
-
-/// The override for one account. Omitted fields use the post's values.
-#[derive(Clone, Debug, Default, Request)]
-#[request(check = check_override)]
-pub struct PostOverride {
-    /// The id of one of the post's accounts.
-    #[field(id(), required)]
-    pub account_id: Option<i64>,
-    #[field(text(1..=MAX_CONTENT_CHARS))]
-    pub content: Option<String>,
-    #[field(ids(MAX_MEDIA))]
-    pub media: Option<Vec<i64>>,
-    #[field(map())]
-    pub options: Option<PostOptions>,
-    /// The parts that follow the text on this account. An empty list publishes only the first part.
-    #[field(objects(MAX_THREAD))]
-    pub thread: Option<Vec<ThreadPartRequest>>,
-    /// The comment for this account. Null publishes none.
-    #[field(object())]
-    pub first_comment: PatchField<FirstCommentRequest>,
-}
-
-/// The platform-specific options of a post, by name.
-#[derive(Clone, Debug, Default)]
-pub struct PostOptions(Map<String, Value>);
-
-impl From<Map<String, Value>> for PostOptions {
-    fn from(options: Map<String, Value>) -> Self {
-        Self(options)
-    }
-}
-
-impl JsonSchema for PostOptions {
-    fn schema_name() -> Cow<'static, str> {
-        "PostOptions".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let fields = catalogue::all().iter().flat_map(|platform| {
-            options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
-        });
-        by_platform("The platform-specific options, in addition to text and images.", fields)
-    }
-}
-
-fn schema_of(kind: OptionKind) -> Value {
-    match kind {
-        OptionKind::Boolean => json!({ "type": "boolean" }),
-        OptionKind::Milliseconds => json!({ "type": "integer", "minimum": 0 }),
-        OptionKind::Image => json!({ "type": "integer" }),
-        OptionKind::Link => json!({ "type": "string", "format": "uri" }),
-        OptionKind::Text(_)
-        | OptionKind::PlainText(_)
-        | OptionKind::OneOf(_)
-        | OptionKind::Language
-        | OptionKind::Subreddit => json!({ "type": "string" }),
-        OptionKind::LinkCard => {
-            let card = json!({
-                "type": "object",
-                "properties": {
-                    "url": { "type": "string", "format": "uri" },
-                    "title": { "type": "string", "maxLength": link_card::MAX_TITLE },
-                    "description": { "type": "string", "maxLength": link_card::MAX_DESCRIPTION },
-                    "media_id": { "type": "integer" },
-                },
-            });
-            json!({ "anyOf": [{ "type": "boolean" }, card] })
-        }
-    }
-}
-
-/// Returns the empty draft that a create edits.
-pub fn empty_draft(cx: &Context, now: DateTime<Utc>) -> Result<Post> {
-    let (author_id, author_name) = (Some(cx.caller.user_id), Some(cx.caller.user_name.clone()));
-    Ok(Post { author_id, author_name, ..Post::draft(cx.brand()?.id, now) })
-}
-
-impl PostChange {
-    /// Returns the field that is ignored: a time in the past that is sent with `now`.
-    pub fn ignored(cx: &Context, change: &Self) -> Option<&'static str> {
-        let is_past = matches!(change.scheduled_at, PatchField::Value(at) if at <= cx.now);
-        (is_past && change.schedule_type == PatchField::Value(ScheduleType::Now)).then_some("scheduled_at")
-    }
-}
-
-/// The options stay in the override, so that their other problems are found too.
-fn check_override(request: &PostOverride, fields: &Fields<'_>) {
-    if request.options.as_ref().is_some_and(|options| any_field_has_nul(&options.0)) {
-        fields.problem("options", "Must not contain the NUL character.");
-    }
-}
-
-impl PostOverride {
-    fn target_override(&self) -> TargetOverride {
-        TargetOverride {
-            content: self.content.clone(),
-            media: self.media.clone(),
-            options: self.options.clone().unwrap_or_default().0,
-            signature: None,
-            thread: self.thread.clone().map(to_thread),
-            first_comment: match self.first_comment.clone() {
-                PatchField::Omitted => None,
-                PatchField::Null => Some(FirstCommentOverride::Off),
-                PatchField::Value(comment) => Some(FirstCommentOverride::Own(comment.into())),
-            },
-        }
-    }
-}
-
-fn any_field_has_nul(object: &Map<String, Value>) -> bool {
-    object.iter().any(|(key, value)| key.contains('\0') || has_nul(value))
-}
-
-fn has_nul(value: &Value) -> bool {
-    steps::count_step();
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(list) => list.iter().any(has_nul),
-        Value::Object(object) => any_field_has_nul(object),
-        _ => false,
-    }
-}
+use crate::change::PostChange;
 
 /// A stored target and the state of its job.
 #[derive(Clone, Debug)]
@@ -287,7 +115,7 @@ impl DesiredPost {
             let place = places.get(&Some(account_id)).copied();
             let existing = by_account.get(&account_id);
             let mut target_override = match (overrides, place) {
-                (Some(list), Some(place)) => list[place].target_override(),
+                (Some(list), Some(place)) => list[place].target_override.clone(),
                 (Some(_), None) => TargetOverride::default(),
                 (None, _) => existing.map(|s| s.current_override()).unwrap_or_default(),
             };
@@ -315,12 +143,8 @@ impl DesiredPost {
             content: change.content.clone().apply_to(post.content.clone(), String::new()),
             media: change.media.clone().apply_to(post.media.clone(), Vec::new()),
             labels: change.labels.clone().apply_to(post.labels.clone(), Vec::new()),
-            thread: change.thread.clone().map(to_thread).apply_to(post.thread.clone(), Vec::new()),
-            first_comment: change
-                .first_comment
-                .clone()
-                .map(|comment| Some(FirstComment::from(comment)))
-                .apply_to(post.first_comment.clone(), None),
+            thread: change.thread.clone().apply_to(post.thread.clone(), Vec::new()),
+            first_comment: change.first_comment.clone().map(Some).apply_to(post.first_comment.clone(), None),
             schedule_type,
             scheduled_at,
             targets: accounts.into_iter().map(target).collect(),

@@ -1,14 +1,20 @@
 //! The number of steps to parse and check a body grows at most linearly with its size, whatever its shape.
 
-use crier_domain::account::AccountStatus;
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use crier_domain::account::{AccountStatus, AccountSummary};
+use crier_domain::platform::Platform;
+use crier_domain::post::Post;
+use crier_posts::check::{LookupContext, check};
+use crier_posts::{DesiredPost, PostChange};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::*;
-use crate::fields::{MAX_PROBLEMS, ReadContext};
+use super::create::CreatePostRequest;
+use super::request::MAX_ACCOUNTS;
+use crate::fields::{MAX_PROBLEMS, Problems, ReadContext, steps};
 use crate::request::Parsed;
-use crate::routes::posts::create::CreatePostRequest;
-use crate::routes::posts::edit::{DesiredPost, MAX_ACCOUNTS, PostChange};
 use crate::runner::json::{self, MAX_VALUES};
 
 /// The maximum steps per value of a body, and the fixed steps per request.
@@ -136,7 +142,7 @@ proptest! {
             values(&body)
         );
         if let Err(error) = problems.into_result() {
-            let count = error.fields.values().map(Vec::len).sum::<usize>();
+            let count = error.fields().values().map(Vec::len).sum::<usize>();
             prop_assert!(count <= MAX_PROBLEMS, "{count}");
         }
     }

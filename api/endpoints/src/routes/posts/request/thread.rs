@@ -37,7 +37,8 @@ fn check_part(part: &ThreadPartRequest, fields: &Fields<'_>) {
     }
 }
 
-pub(super) fn to_thread(parts: Vec<ThreadPartRequest>) -> Vec<ThreadPart> {
+/// Returns the parts of a thread.
+pub fn to_thread(parts: Vec<ThreadPartRequest>) -> Vec<ThreadPart> {
     let part = |part: ThreadPartRequest| ThreadPart {
         content: part.content.unwrap_or_default(),
         media: part.media.unwrap_or_default(),
@@ -45,20 +46,8 @@ pub(super) fn to_thread(parts: Vec<ThreadPartRequest>) -> Vec<ThreadPart> {
     parts.into_iter().map(part).collect()
 }
 
-impl From<ThreadPart> for ThreadPartRequest {
-    fn from(part: ThreadPart) -> Self {
-        Self { content: Some(part.content), media: Some(part.media) }
-    }
-}
-
 impl From<FirstCommentRequest> for FirstComment {
     fn from(comment: FirstCommentRequest) -> Self {
-        Self { content: comment.content, delay_seconds: comment.delay_seconds }
-    }
-}
-
-impl From<FirstComment> for FirstCommentRequest {
-    fn from(comment: FirstComment) -> Self {
         Self { content: comment.content, delay_seconds: comment.delay_seconds }
     }
 }

@@ -12,13 +12,12 @@ use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
 use crier_store::{Conn, Tx, post_media, post_words, usage};
 
-use super::check::Accounts;
-use super::edit::{DesiredPost, TargetState, distinct_media};
-use crate::context::Context;
-use crate::error::{ApiError, ErrorCode, Result};
+use crate::check::Accounts;
+use crate::desired::{DesiredPost, TargetState, distinct_media};
+use crate::{PostContext, PostError, Result};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
-pub async fn load_target_states(cx: &Context, conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
+pub async fn load_target_states(cx: &PostContext<'_>, conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
     let all = targets::list(conn, post_id).await?;
     let ids: Vec<i64> = all.iter().map(|t| t.id).collect();
     let running = jobs::running_among(conn, JobKind::PublishTarget, &ids).await?;
@@ -31,20 +30,14 @@ pub async fn load_target_states(cx: &Context, conn: &mut Conn, post_id: i64) -> 
 }
 
 /// Returns whether a retry repeats a call whose outcome is unknown, because the platform cannot tell the outcome.
-fn repeats_call(cx: &Context, platform: Platform) -> bool {
-    cx.app.platforms.get(platform).is_some_and(|connector| !connector.can_reconcile())
-}
-
-/// Locks and returns the post in the path; 404 if it does not exist.
-pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<Post> {
-    let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
-    found.ok_or_else(|| ApiError::not_found("post"))
+fn repeats_call(cx: &PostContext<'_>, platform: Platform) -> bool {
+    cx.platforms.get(platform).is_some_and(|connector| !connector.can_reconcile())
 }
 
 /// Writes a validated new post with its targets, and counts it (402). `draft`: the draft that `desired` is based on.
 /// Returns the stored post and its targets.
 pub async fn create(
-    cx: &Context,
+    cx: &PostContext<'_>,
     tx: &mut Tx,
     draft: Post,
     desired: &DesiredPost,
@@ -56,10 +49,10 @@ pub async fn create(
     let new_targets = decision.new_targets(accounts)?;
     let mut post = draft;
     decision.apply_to(&mut post, desired, tx.now)?;
-    let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.caller.workspace_id));
+    let job = decision.publish_at.map(|at| publish_job(cx, at).workspace(cx.workspace_id));
     // A count without a cap cannot fail, so it is part of the statement.
-    let has_cap = cx.plan.posts_per_month.is_some();
-    let counted_in = (decision.counts_against_limit && !has_cap).then_some(cx.caller.workspace_id);
+    let has_cap = cx.posts_per_month.is_some();
+    let counted_in = (decision.counts_against_limit && !has_cap).then_some(cx.workspace_id);
     let new = NewPost { post: &post, targets: &new_targets, job: job.as_ref(), counted_in };
     let (post_id, target_ids) = posts::create(tx, new).await?;
     post.id = post_id;
@@ -79,7 +72,7 @@ pub async fn create(
 /// Decides on the steps (409), writes the post, and counts it (402). The caller has locked the post's row. Returns the
 /// stored post.
 pub async fn execute(
-    cx: &Context,
+    cx: &PostContext<'_>,
     tx: &mut Tx,
     mut post: Post,
     current: &[TargetState],
@@ -113,9 +106,9 @@ pub async fn execute(
 
 /// Fails if the caller's role does not allow the change. A contributor can change only drafts: if a pending post
 /// changed, an approver could approve content that they have not seen.
-fn check_role(cx: &Context, from: PostStatus, to: PostStatus) -> Result<()> {
+fn check_role(cx: &PostContext<'_>, from: PostStatus, to: PostStatus) -> Result<()> {
     let is_writing = from == PostStatus::Draft && matches!(to, PostStatus::Draft | PostStatus::PendingApproval);
-    if is_writing || cx.role()?.can_publish() { Ok(()) } else { Err(ApiError::for_publishers()) }
+    if is_writing || cx.role.can_publish() { Ok(()) } else { Err(PostError::ForPublishers) }
 }
 
 /// The steps that carry out a change.
@@ -239,7 +232,7 @@ impl Decision {
     /// Returns the targets to insert, each with the platform of its account.
     fn new_targets(&self, accounts: &Accounts) -> Result<Vec<(&NewTarget, Platform)>> {
         let all = self.insert.iter().map(|new| Some((new, accounts.get(&new.account_id)?.platform)));
-        all.collect::<Option<_>>().ok_or_else(|| ApiError::bug("an account that was checked is not known"))
+        all.collect::<Option<_>>().ok_or_else(|| PostError::Bug("an account that was checked is not known".to_owned()))
     }
 
     /// Compares the stored targets with the desired ones.
@@ -327,14 +320,12 @@ impl OutputChanges {
 }
 
 /// Counts a post that leaves draft for the first time.
-async fn count_against_limit(cx: &Context, tx: &mut Tx) -> Result<()> {
-    let cap = cx.plan.posts_per_month;
-    if usage::take_post(tx, cx.caller.workspace_id, cap).await? {
+async fn count_against_limit(cx: &PostContext<'_>, tx: &mut Tx) -> Result<()> {
+    let cap = cx.posts_per_month;
+    if usage::take_post(tx, cx.workspace_id, cap).await? {
         return Ok(());
     }
-    let nouns = ["post per month", "posts per month"];
-    let remedy = "Wait for the next month, or ask the operator for a larger plan.";
-    Err(ApiError::limit_reached(cap.unwrap_or_default(), nouns, remedy))
+    Err(PostError::LimitReached { cap: cap.unwrap_or_default() })
 }
 
 /// Cancels the jobs that have not started. Fails if one has started meanwhile.
@@ -348,16 +339,16 @@ async fn cancel_jobs(tx: &mut Tx, current: &[TargetState], decision: &Decision) 
     Ok(())
 }
 
-fn busy() -> ApiError {
+fn busy() -> PostError {
     not_editable(Conflict::Busy)
 }
 
-fn not_editable(conflict: Conflict) -> ApiError {
-    ApiError::new(ErrorCode::PostNotEditable, conflict.to_string())
+fn not_editable(conflict: Conflict) -> PostError {
+    PostError::NotEditable(conflict.to_string())
 }
 
 async fn write_targets(
-    cx: &Context,
+    cx: &PostContext<'_>,
     tx: &mut Tx,
     post_id: i64,
     decision: &Decision,
@@ -383,14 +374,14 @@ async fn write_targets(
 }
 
 /// Returns the job that publishes a target, without its subject.
-fn publish_job(cx: &Context, at: DateTime<Utc>) -> NewJob {
-    NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace().map(str::to_owned))
+fn publish_job(cx: &PostContext<'_>, at: DateTime<Utc>) -> NewJob {
+    NewJob::new(JobKind::PublishTarget, 0, at).trace(cx.trace.map(str::to_owned))
 }
 
 /// Enqueues a job for every pending target.
-pub async fn publish(cx: &Context, tx: &mut Tx, post_id: i64, at: DateTime<Utc>) -> Result<()> {
+pub async fn publish(cx: &PostContext<'_>, tx: &mut Tx, post_id: i64, at: DateTime<Utc>) -> Result<()> {
     let job = publish_job(cx, at);
-    let workspace_id = Some(cx.caller.workspace_id);
+    let workspace_id = Some(cx.workspace_id);
     let subject = |t: Target| JobSubject { id: t.id, lane: Lane::Account(t.account_id), workspace_id };
     let subjects: Vec<_> = pending(targets::list(tx, post_id).await?).map(subject).collect();
     if jobs::enqueue_each(tx, &job, &subjects).await? < subjects.len() {

@@ -1,11 +1,11 @@
 use chrono::TimeDelta;
 use proptest::prelude::*;
 
-use crier_domain::post::{PublishedPart, ThreadPart};
+use crier_base::patch_field::PatchField;
+use crier_domain::post::{FirstComment, FirstCommentOverride, PublishedPart, ThreadPart};
 
 use super::*;
-use crate::fields::PatchField;
-use crate::routes::posts::edit::{FirstCommentRequest, PostChange, PostOverride};
+use crate::change::{PostChange, PostOverride};
 
 fn now() -> DateTime<Utc> {
     "2026-03-01T12:00:00Z".parse().unwrap()
@@ -130,8 +130,7 @@ fn published_targets_are_immutable_but_failed_ones_are_not() {
     assert_eq!(decide_change(&post, &current, &all), Err(Conflict::Published(1)));
     let override_of = |account_id| PostOverride {
         account_id: Some(account_id),
-        content: Some("x".into()),
-        ..PostOverride::default()
+        target_override: TargetOverride { content: Some("x".into()), ..TargetOverride::default() },
     };
     let one = |account_id| PostChange { overrides: PatchField::Value(vec![override_of(account_id)]), ..put(None) };
     assert_eq!(decide_change(&post, &current, &one(1)), Err(Conflict::Published(1)));
@@ -155,14 +154,15 @@ fn published_parts_are_immutable_but_later_ones_are_not() {
     failed.target.published_parts = vec![published("1"), published("2")];
     let current = [failed.clone()];
     let change = |thread: &[&str]| PostChange {
-        thread: PatchField::Value(thread.iter().map(|content| part(content).into()).collect()),
+        thread: PatchField::Value(thread.iter().map(|content| part(content)).collect()),
         ..put(None)
     };
     for thread in [&["two", "three"][..], &["two", "3"], &["two"], &["two", "three", "four"]] {
         assert!(decide_change(&post, &current, &change(thread)).is_ok(), "{thread:?}");
     }
     let of_first = PostChange { content: PatchField::Value("x".into()), ..put(None) };
-    let only_first = PostOverride { account_id: Some(1), thread: Some(Vec::new()), ..PostOverride::default() };
+    let none_follow = TargetOverride { thread: Some(Vec::new()), ..TargetOverride::default() };
+    let only_first = PostOverride { account_id: Some(1), target_override: none_follow };
     let only_first = PostChange { overrides: PatchField::Value(vec![only_first]), ..put(None) };
     for rejected in [change(&["2", "three"]), change(&["three"]), change(&[]), of_first, only_first] {
         assert_eq!(decide_change(&post, &current, &rejected), Err(Conflict::Published(1)), "{rejected:?}");
@@ -185,7 +185,7 @@ fn a_part_with_an_unknown_outcome_is_immutable() {
     let mut failed = target(1, TargetStatus::Failed);
     failed.target.call_started_at = Some(now());
     let change = |thread: &[&str]| PostChange {
-        thread: PatchField::Value(thread.iter().map(|content| part(content).into()).collect()),
+        thread: PatchField::Value(thread.iter().map(|content| part(content)).collect()),
         ..put(Some(ScheduleType::Now))
     };
     let decide_thread = |failed: &TargetState, thread: &[&str]| {
@@ -216,10 +216,11 @@ fn a_part_with_an_unknown_outcome_is_immutable() {
 
 #[test]
 fn a_first_comment_can_change_until_its_target_is_published() {
-    let comment = FirstCommentRequest { content: "new".into(), delay_seconds: 0 };
+    let comment = FirstComment { content: "new".into(), delay_seconds: 0 };
     let of_post = PostChange { first_comment: PatchField::Value(comment.clone()), ..put(None) };
-    let own =
-        PostOverride { account_id: Some(1), first_comment: PatchField::Value(comment), ..PostOverride::default() };
+    let first_comment = Some(FirstCommentOverride::Own(comment));
+    let target_override = TargetOverride { first_comment, ..TargetOverride::default() };
+    let own = PostOverride { account_id: Some(1), target_override };
     let of_target = PostChange { overrides: PatchField::Value(vec![own]), ..put(None) };
     for status in TargetStatus::ALL {
         let current = [target(1, *status)];

@@ -5,10 +5,10 @@ use crier_domain::platform::{Capabilities, CommentRules, Descriptor, MediaRules,
 use crier_platforms::options;
 use crier_platforms::text::{self, MediaCount};
 
-use super::super::edit::{DesiredPost, DesiredTarget};
 use super::lengths::{SharedText, TextLengthCache};
 use super::part::CheckedPart;
 use super::{LookupContext, TargetCheck, TargetProblem};
+use crate::desired::{DesiredPost, DesiredTarget};
 
 /// The length of a part of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use crier_domain::platform::Descriptor;
 use crier_platforms::options::{self, COVER_AT_MS, COVER_MEDIA_ID};
 use serde_json::Value;
 
-use super::super::edit::{DesiredPost, DesiredTarget};
 use super::{LookupContext, image_problem};
+use crate::desired::{DesiredPost, DesiredTarget};
 
 /// A problem of an option.
 pub(super) struct CoverProblem {

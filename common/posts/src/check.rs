@@ -3,6 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Months, Utc};
+use crier_base::patch_field::PatchField;
+use crier_base::problems::Problems;
+use crier_base::steps;
 use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::catalogue::descriptor;
 use crier_domain::media::Asset;
@@ -12,10 +15,9 @@ use crier_platforms::options::OptionKind;
 use crier_platforms::{link_card, options, text};
 use crier_store::{Conn, Tx, accounts, media, post_media};
 
-use super::edit::{DesiredPost, DesiredTarget, PostChange};
-use crate::context::Context;
-use crate::error::Result;
-use crate::fields::{PatchField, Problems, steps};
+use crate::change::PostChange;
+use crate::desired::{DesiredPost, DesiredTarget};
+use crate::{PostContext, Result};
 
 mod covers;
 mod lengths;
@@ -38,7 +40,7 @@ pub type Accounts = HashMap<i64, AccountSummary>;
 /// Decides on the signatures of the resulting post, and validates it. Fails with 422 and all problems. Returns the post's
 /// accounts.
 pub async fn validate(
-    cx: &Context,
+    cx: &PostContext<'_>,
     tx: &mut Tx,
     post: &Post,
     desired: &mut DesiredPost,
@@ -66,18 +68,23 @@ pub struct LookupContext {
 impl LookupContext {
     /// Loads the records, and locks the images, so that they are not deleted before the commit.
     pub async fn load_and_lock(
-        cx: &Context,
+        cx: &PostContext<'_>,
         tx: &mut Tx,
         desired: &mut DesiredPost,
         change: &PostChange,
     ) -> Result<Self> {
-        post_media::lock_media(tx, cx.brand()?.id, &referenced_media(desired, change)).await?;
+        post_media::lock_media(tx, cx.brand_id, &referenced_media(desired, change)).await?;
         Self::load(cx, tx, desired, change).await
     }
 
     /// Loads the records, and decides on the signatures ([`DesiredPost::sign`]).
-    pub async fn load(cx: &Context, conn: &mut Conn, desired: &mut DesiredPost, change: &PostChange) -> Result<Self> {
-        let brand_id = cx.brand()?.id;
+    pub async fn load(
+        cx: &PostContext<'_>,
+        conn: &mut Conn,
+        desired: &mut DesiredPost,
+        change: &PostChange,
+    ) -> Result<Self> {
+        let brand_id = cx.brand_id;
         let account_ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
         let accounts = accounts::summaries(conn, brand_id, &account_ids).await?;
         let accounts: Accounts = accounts.into_iter().map(|account| (account.id, account)).collect();
@@ -86,9 +93,9 @@ impl LookupContext {
         Ok(Self {
             accounts,
             assets: assets.into_iter().map(|asset| (asset.id, asset)).collect(),
-            video_limits: Platform::ALL.iter().map(|p| (*p, cx.app.platforms.video_limits(*p))).collect(),
+            video_limits: Platform::ALL.iter().map(|p| (*p, cx.platforms.video_limits(*p))).collect(),
             now: cx.now,
-            private_url: (!cx.app.library.is_public()).then(|| cx.app.library.public_url().to_owned()),
+            private_url: (!cx.library.is_public()).then(|| cx.library.public_url().to_owned()),
         })
     }
 }
@@ -97,9 +104,7 @@ impl LookupContext {
 fn referenced_media(desired: &DesiredPost, change: &PostChange) -> Vec<i64> {
     let mut ids = desired.all_media();
     if let PatchField::Value(list) = &change.overrides {
-        let parts = list.iter().flat_map(|entry| entry.thread.iter().flatten());
-        ids.extend(list.iter().flat_map(|entry| entry.media.iter().flatten()));
-        ids.extend(parts.flat_map(|part| part.media.iter().flatten()));
+        ids.extend(list.iter().flat_map(|entry| entry.target_override.all_media()));
         ids.sort_unstable();
         ids.dedup();
     }
@@ -173,17 +178,17 @@ fn check_content(desired: &DesiredPost, problems: &Problems) {
 
 /// Checks the images in the request. Published parts are final, so their images may have been deleted.
 fn check_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
-    let check_part = |is_final: bool, place: &str, ids: Option<&[i64]>| {
+    let check_part = |is_final: bool, place: &str, ids: &[i64]| {
         if !is_final {
-            check_media_exists(place, ids.unwrap_or_default(), lookup, problems);
+            check_media_exists(place, ids, lookup, problems);
         }
     };
     if let PatchField::Value(ids) = &change.media {
-        check_part(desired.has_final_media(0), "media", Some(ids.as_slice()));
+        check_part(desired.has_final_media(0), "media", ids);
     }
     if let PatchField::Value(parts) = &change.thread {
         for (n, part) in parts.iter().enumerate() {
-            check_part(desired.has_final_media(n + 1), &format!("thread.{n}.media"), part.media.as_deref());
+            check_part(desired.has_final_media(n + 1), &format!("thread.{n}.media"), &part.media);
         }
     }
     if let PatchField::Value(list) = &change.overrides {
@@ -191,9 +196,10 @@ fn check_media(desired: &DesiredPost, change: &PostChange, lookup: &LookupContex
             desired.targets.iter().filter_map(|target| Some((target.override_index?, target))).collect();
         for (i, entry) in list.iter().enumerate() {
             let is_final = |part: usize| targets.get(&i).is_some_and(|target| target.has_published(part));
-            check_part(is_final(0), &format!("overrides.{i}.media"), entry.media.as_deref());
-            for (n, part) in entry.thread.iter().flatten().enumerate() {
-                check_part(is_final(n + 1), &format!("overrides.{i}.thread.{n}.media"), part.media.as_deref());
+            let own = &entry.target_override;
+            check_part(is_final(0), &format!("overrides.{i}.media"), own.media.as_deref().unwrap_or_default());
+            for (n, part) in own.thread.iter().flatten().enumerate() {
+                check_part(is_final(n + 1), &format!("overrides.{i}.thread.{n}.media"), &part.media);
             }
         }
     }
@@ -416,6 +422,3 @@ fn card_image(platform: Platform, target: &DesiredTarget) -> Option<i64> {
         target.target_override.options.get(link_card::OPTION).filter(|_| is_known && !target.has_published(0))?;
     option.get("media_id")?.as_i64()
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use crier_base::steps;
 use crier_domain::platform::Descriptor;
 use crier_domain::snippet::parts_with;
 use crier_platforms::text::{self, TextCounting, TextMeasurements};
 
-use super::super::edit::{DesiredPost, DesiredTarget};
-use crate::fields::steps;
+use crate::desired::{DesiredPost, DesiredTarget};
 
 /// A text of the post itself, which its targets share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
