@@ -1,5 +1,5 @@
 //! The snippets of a brand. A snippet of the kind `signature` can be the signature of an account
-//! (`routes/accounts/update.rs`), and is then part of posts (`routes/posts/edit.rs`).
+//! (`routes/accounts/update.rs`), and is then part of posts (`crier_posts::DesiredPost::sign`).
 
 use crier_domain::snippet::{self, MAX_SNIPPETS_TEXT, SnippetKind};
 use crier_store::{Tx, brands, snippets};
