@@ -465,9 +465,11 @@ create table media_uploads (
     -- Null if the brand was deleted.
     brand_id     bigint references brands (id) on delete set null,
     state        text not null check (state in ('open', 'done', 'doomed')),
-    -- The size of the whole file, which is reserved in the workspace's storage while the upload is open.
+    -- The size of the whole file.
     size_bytes   bigint not null,
-    -- The number of bytes and of pieces that are stored. All bytes only if an asset has them.
+    -- How much of the workspace's storage is reserved: the size, or 0 if an asset has the bytes.
+    reserved     bigint not null,
+    -- The number of bytes and of pieces that are stored.
     received     bigint not null,
     pieces       integer not null,
     -- The request that writes at the moment, and until when no other may. Null if there is none.
@@ -489,6 +491,8 @@ create table media_uploads (
 create index media_uploads_brand on media_uploads (brand_id);
 -- media_uploads::create.
 create index media_uploads_open on media_uploads (workspace_id) where state = 'open';
+-- media_uploads::acquire_received.
+create index media_uploads_received on media_uploads (id) where state = 'open' and received = size_bytes;
 -- media_uploads::mark_expired; misdated::correct_future_times.
 create index media_uploads_expiry on media_uploads (expires_at) where state <> 'doomed';
 -- media_uploads::mark_expired.

@@ -21,6 +21,7 @@ use crier_store::{Result, Store};
 use crier_telemetry::metrics;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +33,7 @@ use tasks::clean_up::PurgeCursors;
 use tasks::renotify::LastEmpty;
 use tasks::{
     analytics, clean_up, dispatch, feeds, inbox, measure, misdated, renotify, reports, rescue, reservations, sweep,
-    tokens,
+    tokens, uploads,
 };
 use ticks::{Ticks, run_at_ticks};
 
@@ -49,6 +50,8 @@ pub struct Scheduler {
     pub early_metrics_platform: Option<Platform>,
     pub purge_cursors: Arc<PurgeCursors>,
     pub last_empty: Arc<LastEmpty>,
+    /// Locked while this process creates the assets of uploads.
+    pub finishing_uploads: Arc<Mutex<()>>,
 }
 
 /// A recurring task.
@@ -95,6 +98,7 @@ pub const TASKS: &[Task] = &[
     Task::new("reservations", "4/5 * * * * *", |s| Box::pin(reservations::run(s))),
     Task::new("clean_up", "41 * * * * *", |s| Box::pin(clean_up::run(s))),
     Task::new("sweep", "17/30 * * * * *", |s| Box::pin(sweep::run(s))),
+    Task::new("uploads", "28/30 * * * * *", |s| Box::pin(uploads::run(s))),
 ];
 
 /// Runs the scheduler of a process until it stops.
@@ -127,6 +131,7 @@ impl Scheduler {
             early_metrics_platform: None,
             purge_cursors: Arc::default(),
             last_empty: Arc::default(),
+            finishing_uploads: Arc::default(),
         }
     }
 

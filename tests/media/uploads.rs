@@ -1,10 +1,13 @@
 //! Resumable uploads of videos by tus 1.0: pieces, replicas, locks, quota, expiry, rejected files and crashes.
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use crier_config::MediaConfig;
 use crier_domain::access::KeyMode;
 use crier_media::{Owner, Spooled};
 use crier_scheduler::Scheduler;
-use crier_scheduler::tasks::sweep as task;
+use crier_scheduler::tasks::{sweep as task, uploads as finishing};
 use futures::future::join_all;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,6 +30,9 @@ on_both_apps!("unlimited" =>
     a_deleted_upload_releases_its_storage,
     a_rejected_file_deletes_the_upload,
     a_crash_before_the_asset_leads_to_one_asset,
+    an_upload_whose_process_died_is_finished_by_the_scheduler,
+    a_rejected_file_of_a_dead_process_deletes_the_upload,
+    an_upload_ends_with_its_asset,
     a_lost_piece_deletes_the_upload,
     open_uploads_are_capped,
 );
@@ -38,6 +44,7 @@ on_one_app!("unlimited" =>
     options_need_no_key,
     a_storage_outage_loses_no_upload,
     a_low_disk_accepts_no_bytes,
+    a_disk_that_becomes_low_ends_the_request,
 );
 on_one_app!(console "unlimited" => the_console_s_script_can_upload);
 
@@ -121,10 +128,21 @@ async fn assert_asset(t: &Tenant<'_>, id: i64, bytes: &[u8]) {
     assert!(served.body == bytes, "{} of {} bytes", served.body.len(), bytes.len());
 }
 
+fn scheduler(app: &TestApp) -> Scheduler {
+    Scheduler::new(app.store.store.clone(), FixedCapacityTransport::with_room(100), app.library(&app.url))
+}
+
 async fn sweep(app: &TestApp) {
-    let scheduler =
-        Scheduler::new(app.store.store.clone(), FixedCapacityTransport::with_room(100), app.library(&app.url));
-    task::run(&scheduler).await.unwrap();
+    task::run(&scheduler(app)).await.unwrap();
+}
+
+/// Creates an upload of all these bytes, whose process died after it had stored the last ones. Returns its path.
+async fn received_upload(t: &Tenant<'_>, bytes: &[u8]) -> String {
+    let path = create(t, bytes.len() + 1).await;
+    append_some(t, &path, 0, bytes).await;
+    t.app.sql("UPDATE media_uploads SET size_bytes = size_bytes - 1, reserved = reserved - 1".to_owned()).await;
+    t.app.sql("UPDATE storage_usage SET bytes = bytes - 1".to_owned()).await;
+    path
 }
 
 fn pieces_in_storage(app: &TestApp) -> usize {
@@ -140,6 +158,13 @@ async fn assert_swept(app: &TestApp) {
         assert_eq!(app.count_rows(table).await, 0, "{table}");
     }
     assert_eq!(app.counted_bytes().await, 0);
+}
+
+/// Asserts that nothing is left when the upload has expired.
+async fn assert_swept_after_a_day(app: &TestApp) {
+    app.advance(DAY_SECONDS);
+    sweep(app).await;
+    assert_swept(app).await;
 }
 
 /// Waits until no request writes to an upload, and the only upload has this number of bytes.
@@ -307,7 +332,51 @@ async fn a_crash_before_the_asset_leads_to_one_asset(t: Tenant<'_>) {
     assert_eq!(t.app.counted_bytes().await, i64::try_from(video.len()).unwrap());
 }
 
-/// For example, after the restore of a backup, which has no pieces.
+async fn an_upload_whose_process_died_is_finished_by_the_scheduler(t: Tenant<'_>) {
+    let video = video(3_000_000);
+    let path = received_upload(&t, &video).await;
+    let until = t.app.later(30).to_rfc3339();
+    t.app.sql(format!("UPDATE media_uploads SET writer = 'dead', writer_until = '{until}'")).await;
+    assert_eq!(offset(&t, &path).await, video.len());
+    finishing::finish_all(&scheduler(t.app)).await;
+    assert_eq!(t.app.count_rows("media").await, 0, "the process may still be alive");
+    t.app.advance(LEASE_SECONDS);
+    t.app.set_storage_unavailable(true);
+    finishing::finish_all(&scheduler(t.app)).await;
+    t.app.set_storage_unavailable(false);
+    // A request has nothing to add.
+    append_some(&t, &path, video.len(), &[]).await;
+    finishing::finish_all(&scheduler(t.app)).await;
+    let id = number(&status(&t, &path).await, "crier-media-id").expect("an asset");
+    assert_asset(&t, id, &video).await;
+    finishing::finish_all(&scheduler(t.app)).await;
+    assert_eq!((t.app.count_rows("media").await, t.app.counted_bytes().await), (1, t.app.file_bytes().await));
+}
+
+async fn a_rejected_file_of_a_dead_process_deletes_the_upload(t: Tenant<'_>) {
+    let path = received_upload(&t, &[7; 1_000]).await;
+    let video = video(1_000);
+    let next = create(&t, video.len()).await;
+    finishing::finish_all(&scheduler(t.app)).await;
+    status(&t, &path).await.assert_status(404);
+    assert_eq!(t.app.counted_bytes().await, i64::try_from(video.len()).unwrap());
+    // An upload that has not received all bytes is not affected.
+    let id = finish(&t, &next, 0, &video).await;
+    assert_asset(&t, id, &video).await;
+}
+
+/// Otherwise, a client would wait for an asset that never comes.
+async fn an_upload_ends_with_its_asset(t: Tenant<'_>) {
+    let video = video(1_000);
+    let path = create(&t, video.len()).await;
+    let id = finish(&t, &path, 0, &video).await;
+    t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);
+    status(&t, &path).await.assert_status(404);
+    append(&t, &path, video.len(), &[]).await.expect_error(404, "not_found");
+    assert_swept_after_a_day(t.app).await;
+}
+
+/// For example, because the operator deleted it.
 async fn a_lost_piece_deletes_the_upload(t: Tenant<'_>) {
     let video = video(5_000_000);
     let path = create(&t, video.len()).await;
@@ -501,6 +570,40 @@ async fn a_low_disk_accepts_no_bytes(t: Tenant<'_>) {
     append(&t, &path, 0, &[1]).await.expect_error(503, "service_unavailable");
     t.app.api.library.disk().set_low(false);
     append_some(&t, &path, 0, &[1]).await;
+}
+
+async fn a_disk_that_becomes_low_ends_the_request(t: Tenant<'_>) {
+    let video = video(7_000_000);
+    let path = create(&t, video.len()).await;
+    let mut stream = begin_part(&t, &path, video.len(), &video[..PIECE + 1]).await;
+    until("a piece is stored", || async {
+        (t.app.count_rows(&format!("media_uploads WHERE received = {PIECE}")).await == 1).then_some(())
+    })
+    .await;
+    t.app.api.library.disk().set_low(true);
+    // The response may come, and the connection end, before all bytes are sent.
+    let _ = stream.write_all(&video[PIECE + 1..]).await;
+    until_released(t.app, PIECE).await;
+    t.app.api.library.disk().set_low(false);
+    let id = finish(&t, &path, PIECE, &video[PIECE..]).await;
+    assert_asset(&t, id, &video).await;
+}
+
+/// Storing a large file may take longer than a connection may be idle. Here, it waits for space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_last_response_does_not_wait_for_the_asset() {
+    let app = TestApp::start_with_asset_wait(TestStore::sqlite().await, Duration::ZERO).await;
+    let t = app.tenant("unlimited").await;
+    let video = video(3_000_000);
+    let path = create(&t, video.len()).await;
+    let half = MediaConfig::default().video_spool_bytes / 2;
+    let space = app.api.library.video_spools().open(t.workspace, half).await.unwrap();
+    let reply = append(&t, &path, 0, &video).await;
+    reply.expect(204);
+    assert_eq!(reply.header("crier-media-id"), None);
+    drop(space);
+    let id = until("the asset is created", || async { number(&status(&t, &path).await, "crier-media-id") }).await;
+    assert_asset(&t, id, &video).await;
 }
 
 /// A client that sends too slowly gets the number of stored bytes, and continues there.

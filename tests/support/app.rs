@@ -190,16 +190,21 @@ impl TestApp {
 
     /// Starts the API with this configuration of the platforms.
     pub async fn start_with_platforms(store: TestStore, platforms: PlatformsConfig) -> Self {
-        Self::build(store, Ai::none(), MinRate::default(), platforms, None).await
+        Self::build(store, Ai::none(), MinRate::default(), platforms, None, None).await
     }
 
     /// Starts the API with this public URL.
     pub async fn start_at(store: TestStore, public_url: &str) -> Self {
-        Self::build(store, Ai::none(), MinRate::default(), PlatformsConfig::default(), Some(public_url)).await
+        Self::build(store, Ai::none(), MinRate::default(), PlatformsConfig::default(), Some(public_url), None).await
+    }
+
+    /// Starts the API with a limit for how long the last request of a resumable upload waits for the asset.
+    pub async fn start_with_asset_wait(store: TestStore, wait: Duration) -> Self {
+        Self::build(store, Ai::none(), MinRate::default(), PlatformsConfig::default(), None, Some(wait)).await
     }
 
     async fn start_as(store: TestStore, ai: Ai, min_rate: MinRate) -> Self {
-        Self::build(store, ai, min_rate, PlatformsConfig::default(), None).await
+        Self::build(store, ai, min_rate, PlatformsConfig::default(), None, None).await
     }
 
     async fn build(
@@ -208,6 +213,7 @@ impl TestApp {
         min_rate: MinRate,
         platforms: PlatformsConfig,
         public_url: Option<&str>,
+        asset_wait: Option<Duration>,
     ) -> Self {
         init_log_from_env();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -220,7 +226,7 @@ impl TestApp {
         // The servers of avatars run on this machine.
         let avatar_guard = Guard::new(vec!["127.0.0.1/32".parse().expect("a network")]);
         let api = api.with_min_rate(min_rate).with_response_rate(min_rate).with_avatar_guard(avatar_guard);
-        let api = Arc::new(api);
+        let api = Arc::new(if let Some(wait) = asset_wait { api.with_asset_wait(wait) } else { api });
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
         let http = HttpClient::trusted(Duration::from_secs(30), 64 << 20);

@@ -28,6 +28,10 @@ use crate::runner::upload_slots::UploadSlots;
 /// Low enough for a slow mobile connection.
 const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
 
+/// How long a request with the last bytes of a resumable upload waits for the asset. Shorter than the idle timeouts of
+/// this server and of common proxies (60 s).
+const ASSET_WAIT: Duration = Duration::from_secs(30);
+
 /// The dependencies of [`App`].
 pub struct AppDeps {
     pub store: Store,
@@ -75,6 +79,8 @@ pub struct App {
     pub in_flight: InFlightKeys,
     /// Limits the requests that receive bytes of resumable uploads.
     pub upload_slots: UploadSlots,
+    /// How long the last request of a resumable upload waits for the asset.
+    pub asset_wait: Duration,
     /// Counts visits of public pages. In this process only, because a page must not wait for Redis.
     pub visits: MemoryLimiter,
     /// The cache of link-in-bio pages, and their view and click counts.
@@ -113,6 +119,7 @@ impl App {
             large_bodies: LargeBodySemaphore::default(),
             in_flight: InFlightKeys::default(),
             upload_slots: UploadSlots::default(),
+            asset_wait: ASSET_WAIT,
             visits,
             bio: Bio::default(),
         }
@@ -128,6 +135,12 @@ impl App {
     #[must_use]
     pub fn with_response_rate(self, rate: MinRate) -> Self {
         Self { response_rate: rate, ..self }
+    }
+
+    /// Sets how long the last request of a resumable upload waits for the asset.
+    #[must_use]
+    pub fn with_asset_wait(self, wait: Duration) -> Self {
+        Self { asset_wait: wait, ..self }
     }
 
     /// Sets the guard of the requests for avatars.

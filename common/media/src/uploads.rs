@@ -1,10 +1,11 @@
 //! Resumable uploads: receives the bytes of a video in several requests, through any process.
 //!
 //! The bytes are stored in pieces, so a broken connection loses at most one piece of a request that is received further,
-//! and nothing of one that ends. Only the piece that is being received is in memory. The last bytes never become a piece:
-//! with them, the whole file is copied to a spool, checked and stored like every video, and only the transaction that
-//! creates its asset counts them as received. So after a crash, the client sends the last bytes again, and there is
-//! exactly one asset.
+//! and nothing of one that ends. Only the piece that is being received is in memory. After the last piece, the whole file
+//! is copied to a spool, checked and stored like every video. The transaction that creates its asset also ends the
+//! upload, so there is exactly one asset. Until then, the upload has all bytes and no asset. If the process dies or the
+//! storage fails meanwhile, the scheduler continues ([`Library::finish_next_upload`]), because a client may have been told
+//! that all bytes were received, and never come back.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -112,6 +113,31 @@ impl Library {
     }
 }
 
+impl Library {
+    /// Creates the asset of an upload that has received all bytes, if no request is doing that: the first one after the
+    /// ID `after`. Returns its ID and the result. `None` if there is no such upload.
+    pub async fn finish_next_upload(
+        &self,
+        store: &Store,
+        after: i64,
+    ) -> Result<Option<(i64, Result<UploadProgress, UploadError>)>, UploadError> {
+        let writer = random_name(WRITER)?;
+        let mut tx = store.begin().await?;
+        let Some((workspace_id, brand_id, upload)) = media_uploads::acquire_received(&mut tx, after, &writer).await?
+        else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
+        tx.commit().await?;
+        let (owner, upload_id) = (Owner { workspace_id, brand_id, cap: None }, upload.id);
+        let mut writer =
+            UploadWriter { library: self.clone(), store: store.clone(), owner, upload, writer, pending: Vec::new() };
+        let completed = writer.complete().await;
+        writer.release().await;
+        Ok(Some((upload_id, completed)))
+    }
+}
+
 /// Returns the reason why an upload cannot be written at this offset. It may have changed meanwhile, so the last reason
 /// is the one that passes.
 async fn why_not_acquired(
@@ -165,17 +191,19 @@ impl UploadWriter {
     }
 
     async fn finish(&mut self) -> Result<UploadProgress, UploadError> {
-        if self.missing() == 0 {
-            return self.complete().await;
-        }
         if !self.pending.is_empty() {
             self.store_piece().await?;
+        }
+        if self.missing() == 0 {
+            return self.complete().await;
         }
         Ok(UploadProgress { offset: self.upload.received, media_id: None })
     }
 
     /// Stores the pending bytes as the next piece.
     async fn store_piece(&mut self) -> Result<(), UploadError> {
+        // The disk may have become full since the request began.
+        self.library.check_disk()?;
         let piece_size = i64::try_from(PIECE).unwrap_or(i64::MAX);
         if i64::from(self.upload.pieces) >= self.upload.size_bytes / piece_size + MAX_SHORT_PIECES {
             return Err(UploadError::TooManyPieces);
@@ -210,9 +238,8 @@ impl UploadWriter {
 
     /// Creates the asset of a file whose bytes are all here.
     async fn complete(&mut self) -> Result<UploadProgress, UploadError> {
-        let last = std::mem::take(&mut self.pending);
         let completed = tokio::select! {
-            completed = self.create_asset(last) => completed,
+            completed = self.create_asset() => completed,
             never = self.keep_lease() => match never {},
         };
         if let Err(UploadError::Damaged | UploadError::Ingest(IngestError::Rejected(_))) = completed {
@@ -221,8 +248,8 @@ impl UploadWriter {
         completed
     }
 
-    async fn create_asset(&self, last: Vec<u8>) -> Result<UploadProgress, UploadError> {
-        let spooled = self.assemble(last).await?;
+    async fn create_asset(&self) -> Result<UploadProgress, UploadError> {
+        let spooled = self.assemble().await?;
         // The upload has taken the space of the file, so a limit could only count it twice.
         let owner = Owner { cap: None, ..self.owner };
         let ingested = self.library.ingest_video(&self.store, &owner, &spooled).await?;
@@ -234,8 +261,8 @@ impl UploadWriter {
         Ok(UploadProgress { offset: self.upload.size_bytes, media_id: Some(created?) })
     }
 
-    /// Copies the pieces and the last bytes to a spool.
-    async fn assemble(&self, last: Vec<u8>) -> Result<Spooled, UploadError> {
+    /// Copies the pieces to a spool.
+    async fn assemble(&self) -> Result<Spooled, UploadError> {
         let size = u64::try_from(self.upload.size_bytes).unwrap_or_default();
         let keys = media_uploads::piece_keys(&mut self.store.read().await?, self.upload.id).await?;
         let mut spool = self.library.video_spools().open(self.owner.workspace_id, size).await?;
@@ -247,14 +274,13 @@ impl UploadWriter {
                 spool.write(&chunk?).await?;
             }
         }
-        spool.write(&last).await?;
         if spool.size() != size {
             return Err(UploadError::Damaged);
         }
         Ok(spool.finish().await.map_err(SpoolError::from)?)
     }
 
-    /// Creates the asset, and counts all bytes as received, in one transaction. Returns the ID of the asset.
+    /// Creates the asset, and ends the upload, in one transaction. Returns the ID of the asset.
     async fn insert_asset(&self, ingested: &IngestedFile) -> Result<i64, UploadError> {
         let name = filename(Some(&self.upload.filename), ingested.kind);
         let details = AssetDetails {

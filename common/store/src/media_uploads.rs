@@ -9,8 +9,8 @@
 //! a request that stalled cannot change what another one has continued. A piece has a row with its name before its bytes
 //! are written to the storage, and counts as received after that.
 //!
-//! An upload is open exactly if `received` is less than `size_bytes`, because the last bytes count only when the asset is
-//! created. `doomed` is the stored word for *marked for deletion* ([`UploadState::Deleting`]).
+//! An upload that has received all bytes is open until its asset is created. If no request is doing that, the scheduler
+//! does it ([`acquire_received`]). `doomed` is the stored word for *marked for deletion* ([`UploadState::Deleting`]).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::media::{AssetType, UploadState};
@@ -53,7 +53,7 @@ pub struct Upload {
     pub size_bytes: i64,
     pub received: i64,
     pub pieces: i32,
-    /// The asset of a finished upload. `None` if it was deleted.
+    /// The asset of a finished upload. `None` if the upload is open.
     pub media_id: Option<i64>,
     pub expires_at: DateTime<Utc>,
     pub asset_type: AssetType,
@@ -78,10 +78,10 @@ pub async fn create(tx: &mut Tx, new: &NewUpload<'_>, cap: Option<u64>) -> Resul
     const SQL: &str = sql!(
         "
         INSERT INTO media_uploads (
-            workspace_id, brand_id, state, size_bytes, received, pieces, created_at, expires_at, asset_type, filename,
-            alt_text, metadata
+            workspace_id, brand_id, state, size_bytes, reserved, received, pieces, created_at, expires_at, asset_type,
+            filename, alt_text, metadata
         )
-        VALUES ($1, $2, 'open', $3, 0, 0, $4, $5, $6, $7, $8, $9)
+        VALUES ($1, $2, 'open', $3, $3, 0, 0, $4, $5, $6, $7, $8, $9)
         RETURNING {COLUMNS}",
         COLUMNS
     );
@@ -100,7 +100,7 @@ pub async fn create(tx: &mut Tx, new: &NewUpload<'_>, cap: Option<u64>) -> Resul
     Ok(Creation::Created(created))
 }
 
-/// Returns an upload that has not expired.
+/// Returns an upload that has not expired, and whose asset was not deleted.
 pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<Utc>) -> Result<Option<Upload>> {
     const SQL: &str = sql!(
         "
@@ -108,7 +108,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<
         FROM media_uploads
         WHERE brand_id = $1
             AND id = $2
-            AND state <> 'doomed'
+            AND (state = 'open' OR state = 'done' AND media_id IS NOT NULL)
             AND expires_at > $3",
         COLUMNS
     );
@@ -134,6 +134,38 @@ pub async fn acquire(tx: &mut Tx, brand_id: i64, upload_id: i64, offset: i64, wr
     let (now, until) = (tx.now, tx.now + LEASE);
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(offset).bind(writer).bind(until)
         .bind(now).fetch_optional(c))?)
+}
+
+/// Lets `writer` create the asset of an open upload that has received all bytes and that no other request is processing:
+/// the first one after the ID `after`. Returns the IDs of its workspace and its brand, and the upload.
+pub async fn acquire_received(tx: &mut Tx, after: i64, writer: &str) -> Result<Option<(i64, i64, Upload)>> {
+    let sql = locking_sql!(
+        tx,
+        "
+        UPDATE media_uploads
+        SET writer = $2, writer_until = $3
+        WHERE id = (
+            SELECT id
+            FROM media_uploads
+            WHERE state = 'open'
+                AND received = size_bytes
+                AND id > $1
+                AND brand_id IS NOT NULL
+                AND expires_at > $4
+                AND (writer_until IS NULL OR writer_until <= $4)
+            ORDER BY id
+            LIMIT 1
+            {LOCK}
+        )
+        RETURNING workspace_id, brand_id, id",
+        "FOR UPDATE SKIP LOCKED"
+    );
+    let (now, until) = (tx.now, tx.now + LEASE);
+    let acquired: Option<(i64, i64, i64)> =
+        run!(tx, c => sqlx::query_as(sql).bind(after).bind(writer).bind(until).bind(now).fetch_optional(c))?;
+    let Some((workspace_id, brand_id, upload_id)) = acquired else { return Ok(None) };
+    let upload = find(tx, brand_id, upload_id, now).await?;
+    Ok(upload.map(|upload| (workspace_id, brand_id, upload)))
 }
 
 /// Extends the lease of `writer`. Returns `false` if it no longer writes to the upload.
@@ -194,8 +226,11 @@ pub async fn piece_keys(conn: &mut Conn, upload_id: i64) -> Result<Vec<String>> 
 pub async fn complete(tx: &mut Tx, upload_id: i64, writer: &str, media_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE media_uploads
-        SET state = 'done', received = size_bytes, media_id = $3, writer = NULL, writer_until = NULL, ended_at = $4
-        WHERE id = $1 AND writer = $2 AND state = 'open'
+        SET state = 'done', reserved = 0, media_id = $3, writer = NULL, writer_until = NULL, ended_at = $4
+        WHERE id = $1
+            AND writer = $2
+            AND state = 'open'
+            AND received = size_bytes
         RETURNING workspace_id, size_bytes";
     let now = tx.now;
     let done: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(media_id)
@@ -217,22 +252,16 @@ pub async fn reject(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<()> {
     release_space(tx, &rejected).await
 }
 
-/// The space that an upload takes. Evaluated after a change of the state, which does not change the number of bytes.
-const SPACE: &str = "CASE WHEN received < size_bytes THEN size_bytes ELSE 0 END";
-
 /// Marks an upload for deletion, and releases its space. The asset of a finished upload remains. Returns `false` if there
 /// is no such upload.
 pub async fn delete(tx: &mut Tx, brand_id: i64, upload_id: i64) -> Result<bool> {
-    const SQL: &str = sql!(
-        "
+    const SQL: &str = "
         UPDATE media_uploads
         SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $3
         WHERE brand_id = $1
             AND id = $2
             AND state <> 'doomed'
-        RETURNING workspace_id, {SPACE}",
-        SPACE
-    );
+        RETURNING workspace_id, reserved";
     let now = tx.now;
     let deleted: Vec<(i64, i64)> =
         run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(now).fetch_all(c))?;
@@ -256,9 +285,8 @@ pub async fn mark_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
             LIMIT $2
             {LOCK}
         )
-        RETURNING workspace_id, {SPACE}",
-        "FOR UPDATE SKIP LOCKED",
-        SPACE
+        RETURNING workspace_id, reserved",
+        "FOR UPDATE SKIP LOCKED"
     );
     let orphaned = locking_sql!(
         tx,
@@ -273,9 +301,8 @@ pub async fn mark_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
             LIMIT $2
             {LOCK}
         )
-        RETURNING workspace_id, {SPACE}",
-        "FOR UPDATE SKIP LOCKED",
-        SPACE
+        RETURNING workspace_id, reserved",
+        "FOR UPDATE SKIP LOCKED"
     );
     let now = tx.now;
     let mut marked: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(expired).bind(now).bind(limit).fetch_all(c))?;

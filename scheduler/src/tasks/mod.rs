@@ -13,3 +13,4 @@ pub mod rescue;
 pub mod reservations;
 pub mod sweep;
 pub mod tokens;
+pub mod uploads;

@@ -101,12 +101,23 @@ const transfer = (() => {
     }
     if (upload.sent <= sent && !upload.id) throw failure(LOST, true);
   };
+  // Waits until the server has checked and stored a file of which it has all bytes.
+  const awaitAsset = async (upload) => {
+    await wait(upload, 2);
+    try {
+      read(upload, await request(upload, 'HEAD', upload.url, TUS));
+    } catch (error) {
+      if (!GONE.includes(error.status)) throw error;
+      setUrl(upload, null);
+      throw failure('This file cannot be used. Check that the video plays, and upload it again.');
+    }
+  };
   const sendVideo = async (upload) => {
     for (let failures = 0; !upload.id;) {
       try {
         if (upload.url) await find(upload);
         if (!upload.url) await create(upload);
-        for (; !upload.id; failures = 0) await sendPart(upload);
+        for (; !upload.id; failures = 0) await (upload.sent < upload.size ? sendPart : awaitAsset)(upload);
       } catch (error) {
         if (!error.retry || failures === SECONDS_BEFORE_RETRY.length) throw error;
         await wait(upload, SECONDS_BEFORE_RETRY[failures]);

@@ -21,8 +21,8 @@ use crate::runner::body_reader::BodyReader;
 use crate::tus::{TusRequest, TusResponse, UPLOAD_OFFSET};
 
 const BYTES: &str = "application/offset+octet-stream";
-/// The maximum number of bytes that are read and discarded for a finished upload, so that the client can read the
-/// response.
+/// The maximum number of bytes that are read and discarded for an upload that has all bytes, so that the client can read
+/// the response.
 const MAX_DISCARDED: usize = 16 << 20;
 
 pub fn endpoint() -> Endpoint<(), Nothing> {
@@ -32,9 +32,10 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .description(
             "Bytes are stored as they arrive, so a request may end early and another one continue it, also on another \
              server of this installation. If the body stops for 30 seconds, the response has the number of bytes that \
-             were stored. With the last byte, Crier checks the file and creates an asset, whose ID is in \
-             `Crier-Media-Id`. If the file is rejected (415, 413), the upload is deleted. A request to a finished \
-             upload changes nothing.",
+             were stored. After the last byte, Crier checks the file and creates an asset, whose ID is in \
+             `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have the ID: get it with \
+             `HEAD`. If the file is rejected (415, 413), the upload is deleted. A request to an upload that has all \
+             bytes changes nothing.",
         )
         .extension()
         .status(204)
@@ -56,7 +57,7 @@ async fn append(cx: &Context, request: TusRequest<'_>) -> Result<TusResponse> {
     let upload = find(cx).await?;
     check_type(request.headers)?;
     let offset = request.required_number(&UPLOAD_OFFSET)?;
-    if upload.state == UploadState::Done {
+    if upload.state == UploadState::Done || upload.received == upload.size_bytes {
         discard(cx, request).await;
         let response = TusResponse::new(StatusCode::NO_CONTENT);
         return Ok(with_progress(response, &upload, upload.received, upload.media_id));
@@ -79,7 +80,13 @@ async fn append(cx: &Context, request: TusRequest<'_>) -> Result<TusResponse> {
     } else {
         forward(cx, request, sender).await;
     }
-    let received = work.await.map_err(|error| ApiError::bug(format!("the upload was not finished: {error}")))?;
+    // No bytes are sent meanwhile, so a longer wait would exceed the idle timeout of the connection or of a proxy.
+    let Ok(ended) = tokio::time::timeout(cx.app.asset_wait, work).await else {
+        let upload = find(cx).await?;
+        let response = TusResponse::new(StatusCode::NO_CONTENT);
+        return Ok(with_progress(response, &upload, upload.received, upload.media_id));
+    };
+    let received = ended.map_err(|error| ApiError::bug(format!("the upload was not finished: {error}")))?;
     let progress = received.map_err(|error| upload_error(cx, error))?;
     if is_too_long {
         return Err(too_long());

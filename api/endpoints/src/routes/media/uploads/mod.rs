@@ -49,7 +49,7 @@ const EXPIRES: HeaderSpec = HeaderSpec {
 };
 const ASSET: HeaderSpec = HeaderSpec {
     name: "Crier-Media-Id",
-    description: "The ID of the asset with the uploaded file. Omitted until the upload is finished.",
+    description: "The ID of the asset with the uploaded file. Omitted until the asset is created.",
     is_required: false,
     example: "1",
 };

@@ -29,7 +29,11 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::head(UPLOAD_PATH, "getMediaUpload", Scope::MediaWrite)
         .tag(TAG)
         .summary("Get the offset of an upload")
-        .description("The response has only headers. Continue the upload at `Upload-Offset`.")
+        .description(
+            "The response has only headers. Continue the upload at `Upload-Offset`. If that is the size of the file, \
+             Crier is creating the asset or has created it (`Crier-Media-Id`). An upload whose file was rejected, and \
+             one whose asset was deleted, do not exist (404).",
+        )
         .extension()
         .status(200)
         .request_headers(&[RESUMABLE])
