@@ -208,6 +208,18 @@ pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
 }
 
+/// Returns the storage keys of all files and thumbnails.
+pub async fn keys(conn: &mut Conn) -> Result<Vec<String>> {
+    const SQL: &str = "
+        SELECT key
+        FROM files
+        UNION ALL
+        SELECT thumbnail_key
+        FROM files
+        WHERE thumbnail_key IS NOT NULL";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
+}
+
 /// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of
 /// deleted brands. Returns how many. Leaves locked rows to the next call.
 pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {

@@ -312,6 +312,18 @@ pub async fn mark_expired(tx: &mut Tx, limit: i64) -> Result<usize> {
     Ok(marked.len())
 }
 
+/// Marks all open uploads for deletion, because a restored installation does not have their pieces. Releases their space.
+pub async fn delete_open(tx: &mut Tx) -> Result<()> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $1
+        WHERE state = 'open'
+        RETURNING workspace_id, reserved";
+    let now = tx.now;
+    let deleted: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(now).fetch_all(c))?;
+    release_space(tx, &deleted).await
+}
+
 /// Returns the IDs, after `after` and in order, of uploads that ended before `before` and may have pieces.
 pub async fn ended(conn: &mut Conn, after: i64, before: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
     const SQL: &str = "

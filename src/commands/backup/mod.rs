@@ -1,7 +1,8 @@
 //! `crier backup | restore | resume`: an embedded installation as one file.
 //!
 //! The file is a tar archive: a copy of the database, which SQLite makes while the database is in use, and the files of
-//! the media library. A file that is deleted after the copy is omitted. A restored installation does not know what it
+//! the media library. A file that is deleted after the copy is omitted. So are unfinished uploads, because they may be
+//! larger than all files, and their clients can send them again. A restored installation does not know what it
 //! published after the backup, so publishing is held until the operator resumes it.
 
 mod archive;
@@ -27,6 +28,8 @@ pub use resume::run as resume;
 const DATABASE: &str = "crier.db";
 const KEY: &str = "secret.key";
 const FILES: &str = "files";
+/// The end of the name of a piece of an upload.
+const PIECE_END: &str = ".piece";
 /// The prefixes of unfinished files and directories.
 const BACKUP_PREFIX: &str = "crier-backup-";
 const RESTORE_PREFIX: &str = "crier-restore-";
@@ -163,7 +166,7 @@ fn write(
     archive.add_file(DATABASE, &mut File::open(database).map_err(io_error())?).map_err(io_error())?;
     let mut count = 0;
     if let Storage::Directory(root) = &config.storage {
-        for path in files_below(root).map_err(io_error())? {
+        for path in files_below(root).map_err(io_error())?.into_iter().filter(|path| is_complete(path)) {
             let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
             let mut file = match File::open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -176,6 +179,13 @@ fn write(
     archive.finish().and_then(|mut out| out.flush()).map_err(io_error())?;
     progress.finish_and_clear();
     Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
+}
+
+/// Returns whether a file of the storage is neither a piece of an upload nor being written. The name of one that is being
+/// written ends with `#` and a number.
+fn is_complete(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    !name.contains('#') && !name.ends_with(PIECE_END)
 }
 
 /// Returns all files below a directory, sorted.

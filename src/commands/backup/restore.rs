@@ -4,6 +4,7 @@
 //! interrupted restore leaves no installation. If it leaves files without a database, the next restore names them, and the
 //! operator has to delete them.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Component, Path, PathBuf};
@@ -17,13 +18,18 @@ use crier_domain::job::NoopNotifier;
 use crier_runtime::data_dir::{self, DataDirLock};
 use crier_runtime::{StartError, check_keys, check_plans};
 use crier_store::jobs::operate;
-use crier_store::{Db, Store};
+use crier_store::{Db, Store, files, media_uploads};
 use tempfile::TempDir;
 
 use super::super::{CommandError, Result, fail};
 use super::archive::{self, Manifest};
-use super::{DATABASE, FILES, KEY, RESTORE_PREFIX, delete_unfinished, held_kinds, io, parent, progress, sqlite_file};
+use super::{
+    DATABASE, FILES, KEY, RESTORE_PREFIX, delete_unfinished, files_below, held_kinds, io, parent, progress, sqlite_file,
+};
 use crate::output::{command_line, print_line};
+
+/// The directory of the storage that contains only files with a row.
+const MEDIA: &str = "media";
 
 /// Restores from a file, or from stdin (`-`).
 pub fn run(config: Config, source: &Path) -> ExitCode {
@@ -171,7 +177,7 @@ fn extract(source: &Path, staging: &StagingDirs) -> std::result::Result<Manifest
     }
 }
 
-/// Checks and migrates the extracted database, and pauses the kinds of jobs to hold.
+/// Checks and migrates the extracted database, deletes what is incomplete, and pauses the kinds of jobs to hold.
 async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
     let keys = match (&config.secret_keys, staging.key().exists()) {
         (Some(keys), _) => keys.as_slice().to_vec(),
@@ -186,11 +192,28 @@ async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
     store.db().migrate().await?;
     check_keys(config, &store, None).await?;
     check_plans(&store, config).await?;
+    delete_unreferenced(&store, staging).await?;
     let mut tx = store.begin().await?;
+    media_uploads::delete_open(&mut tx).await?;
     for kind in held_kinds() {
         operate::pause_kind(&mut tx, kind).await?;
     }
     tx.commit().await?;
     store.db().close().await;
+    Ok(())
+}
+
+/// Deletes extracted files that no row names. They were stored after the database was copied, so nothing would use them,
+/// and the sweep, which begins with the rows, would never delete them.
+async fn delete_unreferenced(store: &Store, staging: &StagingDirs) -> Result {
+    let Some(staging) = &staging.files else { return Ok(()) };
+    let referenced: HashSet<String> = files::keys(&mut store.read().await?).await?.into_iter().collect();
+    let dir = staging.path().join(FILES).join(MEDIA);
+    for path in files_below(&dir).map_err(io(dir.display().to_string()))? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !referenced.contains(&*name) {
+            fs::remove_file(&path).map_err(io(path.display().to_string()))?;
+        }
+    }
     Ok(())
 }
