@@ -2,8 +2,8 @@
 //!
 //! ffmpeg is a separate process, because the bytes are hostile and its decoders are not written in a safe language. It
 //! receives nothing of Crier's environment, only the open file. It reads no other file and no network, and has a limit
-//! of time and memory. Its output is checked like an uploaded image. Without ffmpeg, or if it fails, a video has no
-//! cover image.
+//! of time and memory. The system enforces a limit of processor time, so that no process runs on after Crier was killed.
+//! Its output is checked like an uploaded image. Without ffmpeg, or if it fails, a video has no cover image.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -83,7 +83,7 @@ async fn run(program: &Path, source: &Spooled, video: &ProbedVideo) -> io::Resul
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()?;
-    limit_memory(&child);
+    limit_resources(&child);
     let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
     let mut image = Vec::new();
     output.take(MAX_COVER_BYTES + 1).read_to_end(&mut image).await?;
@@ -116,22 +116,23 @@ fn arguments(video: &ProbedVideo) -> Vec<String> {
     [input, output].iter().flat_map(|part| part.split(' ')).map(str::to_owned).collect()
 }
 
-/// Limits the memory of a process that has just started. If this fails, it still has the limit of time.
+/// Limits the memory and the processor time of a process that has just started. If this fails, it still has the limit of
+/// time.
 #[cfg(target_os = "linux")]
-fn limit_memory(child: &Child) {
+fn limit_resources(child: &Child) {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let limit = Rlimit { current: Some(MAX_MEMORY), maximum: Some(MAX_MEMORY) };
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     // Without a process, this one would be limited.
-    if let Some(pid) = pid
-        && let Err(error) = prlimit(Some(pid), Resource::Data, limit)
-    {
-        tracing::debug!(%error, "the memory of ffmpeg could not be limited");
+    let Some(pid) = pid else { return };
+    for (resource, max) in [(Resource::Data, MAX_MEMORY), (Resource::Cpu, TIMEOUT.as_secs())] {
+        if let Err(error) = prlimit(Some(pid), resource, Rlimit { current: Some(max), maximum: Some(max) }) {
+            tracing::debug!(%error, "a resource of ffmpeg could not be limited");
+        }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn limit_memory(_: &Child) {}
+fn limit_resources(_: &Child) {}
 
 #[cfg(test)]
 mod tests {
@@ -159,6 +160,20 @@ mod tests {
             assert_eq!((after("-ss").as_str(), after("-vf").as_str()), (position, "scale=225:400,setsar=1"));
             assert_eq!((after("-protocol_whitelist").as_str(), after("-f").as_str()), ("file,pipe,fd", "mov"));
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_process_has_limited_memory_and_processor_time() {
+        let mut command = Command::new("/bin/cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        limit_resources(&child);
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id().unwrap())).unwrap();
+        for (name, max) in [("Max cpu time", TIMEOUT.as_secs()), ("Max data size", MAX_MEMORY)] {
+            let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
+            assert!(line.split_whitespace().any(|word| word == max.to_string()), "{line}");
+        }
+        child.kill().await.unwrap();
     }
 
     #[tokio::test]

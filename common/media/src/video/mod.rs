@@ -112,7 +112,8 @@ fn check(kind: VideoType, found: Found) -> Result<ProbedVideo, Refusal> {
     let properties = VideoProperties {
         duration_ms: i64::try_from(found.duration_ms).map_err(|_| damaged())?,
         rotation: found.rotation,
-        frame_rate: found.frame_rate.filter(|rate| *rate > 0.0 && *rate <= MAX_FRAME_RATE).map(rounded),
+        // Rounded first, because a rate of 0 is also one that is not known.
+        frame_rate: found.frame_rate.map(rounded).filter(|rate| *rate > 0.0 && *rate <= MAX_FRAME_RATE),
         video_codec: found.video_codec,
         audio_codec: found.audio_codec,
         index_first: found.index_first,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crier_domain::media::{VideoProperties, VideoType};
 
-use super::{ProbedVideo, Refusal, SNIFFED, probe, sniff};
+use super::{Found, ProbedVideo, Refusal, SNIFFED, check, probe, sniff};
 
 mod corpus;
 mod faststart;
@@ -92,5 +92,33 @@ impl Seek for Sparse {
             SeekFrom::End(by) => self.size.checked_add_signed(by).ok_or(std::io::ErrorKind::InvalidInput)?,
         };
         Ok(self.at)
+    }
+}
+
+#[test]
+fn absurd_frame_rates_are_unknown() {
+    for (rate, expected) in [
+        (Some(0.000_4), None),
+        (Some(0.001), Some(0.001)),
+        (Some(1_000.0), Some(1_000.0)),
+        (Some(1_000.1), None),
+        (Some(f64::INFINITY), None),
+        (Some(f64::NAN), None),
+        (Some(-30.0), None),
+        (None, None),
+    ] {
+        let found = Found {
+            width: 16,
+            height: 9,
+            pixel: (1, 1),
+            rotation: 0,
+            duration_ms: 1,
+            frame_rate: rate,
+            video_codec: "h264".to_owned(),
+            audio_codec: None,
+            index_first: true,
+        };
+        let checked = check(VideoType::Mp4, found).unwrap();
+        assert_eq!(checked.properties.frame_rate, expected, "{rate:?}");
     }
 }
