@@ -41,7 +41,13 @@ const DOCUMENTED_METRICS: &[(&str, &[&str], &[&str])] = &[
     ("crier_feed_fetches_total", &["outcome"], &[WORKER]),
     ("crier_platform_requests_total", &["platform", "status_class"], &[WORKER]),
     ("crier_platform_rate_limited_total", &["platform"], &[WORKER]),
-    ("crier_media_ingested_total", &["outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_ingested_total", &["outcome", "type"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_received_bytes_total", &["source"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_covers_total", &["outcome"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_spool_bytes", &["type"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_spool_max_bytes", &["type"], &[API, WORKER, SCHEDULER]),
+    ("crier_media_uploads_open", &[], &[SCHEDULER]),
+    ("crier_media_uploads_reserved_bytes", &[], &[SCHEDULER]),
     ("crier_storage_calls_total", &["call", "outcome"], &[API, WORKER, SCHEDULER]),
     ("crier_media_files", &["state"], &[SCHEDULER]),
     ("crier_disk_free_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
@@ -105,7 +111,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
             value == "(none)" || value.starts_with('/') && !value.contains(|c: char| c.is_ascii_digit() && c != '1')
         }
         "status_class" => ["2xx", "3xx", "4xx", "5xx", "error"].contains(&value),
-        "outcome" | "limit" | "state" | "reason" | "task" | "method" | "operation" | "call" => {
+        "outcome" | "limit" | "state" | "reason" | "task" | "method" | "operation" | "call" | "type" | "source" => {
             value.len() < 20 && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         }
         _ => false,
@@ -115,7 +121,8 @@ fn is_bounded(label: &str, value: &str) -> bool {
 async fn assert_documented_metrics(crier: Installation) {
     let (brand, account) = crier.sandbox("metrics").await;
     let path = format!("/brands/{brand}/posts");
-    crier.upload(brand, &images::png(9, 9)).await.expect("an image");
+    let image = images::png(9, 9);
+    crier.upload(brand, &image).await.expect("an image");
     let post = json!({ "content": "Hello", "schedule_type": "now", "accounts": [account] });
     let post = crier.write(&path, post).await["id"].as_i64().expect("an id");
     until("an end", || async {
@@ -173,6 +180,8 @@ async fn assert_documented_metrics(crier: Installation) {
             .await;
         }
         if documented.contains_key("crier_bio_views_total") {
+            let received = format!("\ncrier_media_received_bytes_total{{source=\"form\"}} {}\n", image.len());
+            assert!(text.contains(&received), "{received}{text}");
             assert!(text.contains("\ncrier_bio_views_total 1\n"), "{text}");
         }
         if documented.contains_key("crier_worker_slots") {

@@ -489,7 +489,7 @@ create table media_uploads (
 );
 -- fk.
 create index media_uploads_brand on media_uploads (brand_id);
--- media_uploads::create.
+-- media_uploads::create, totals.
 create index media_uploads_open on media_uploads (workspace_id) where state = 'open';
 -- media_uploads::acquire_received.
 create index media_uploads_received on media_uploads (id) where state = 'open' and received = size_bytes;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crier_domain::media::VideoType;
+use crier_telemetry::metrics::{self, CoverOutcome};
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::Semaphore;
@@ -53,9 +54,14 @@ impl CoverMaker {
         let program = self.program.as_deref()?;
         // The semaphore is never closed.
         let _process = self.processes.acquire().await.ok()?;
-        let taken = tokio::time::timeout(TIMEOUT, run(program, source, video)).await;
-        let taken = taken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        taken.inspect_err(|error| tracing::info!(%error, "failed to take the cover image of a video")).ok()
+        let (outcome, error) = match tokio::time::timeout(TIMEOUT, run(program, source, video)).await {
+            Ok(Ok(image)) => return Some(image),
+            Ok(Err(error)) => (CoverOutcome::Failed, error),
+            Err(_) => (CoverOutcome::TimedOut, io::ErrorKind::TimedOut.into()),
+        };
+        metrics::media_cover(outcome);
+        tracing::info!(%error, "failed to take the cover image of a video");
+        None
     }
 }
 

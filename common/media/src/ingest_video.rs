@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crier_domain::media::ImageType;
 use crier_store::Store;
+use crier_telemetry::metrics::{self, CoverOutcome, IngestedType};
 use sha2::{Digest, Sha256};
 
 use super::cover::MAX_COVER_BYTES;
@@ -44,7 +45,7 @@ impl Library {
         owner: &Owner,
         spooled: &Spooled,
     ) -> Result<IngestedFile, IngestError> {
-        counted(self.store_video(store, owner, spooled).await)
+        counted(IngestedType::Video, self.store_video(store, owner, spooled).await)
     }
 
     async fn store_video(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
@@ -95,6 +96,12 @@ impl Library {
     /// Returns the cover image of a video, checked like an uploaded image.
     async fn cover(&self, spooled: &Spooled, video: &ProbedVideo) -> Option<(ImageType, Bytes)> {
         let bytes = self.0.covers.take(spooled, video).await?;
+        let image = self.check_cover(bytes).await;
+        metrics::media_cover(if image.is_some() { CoverOutcome::Taken } else { CoverOutcome::Rejected });
+        image
+    }
+
+    async fn check_cover(&self, bytes: Bytes) -> Option<(ImageType, Bytes)> {
         let limits = Limits { max_bytes: MAX_COVER_BYTES, max_pixels: self.0.limits.max_pixels };
         let probed = images::probe(Cursor::new(&bytes), &limits);
         let share = self.0.budget.share(bytes.len() as u64 * 2 + probed.ok()?.memory).await;

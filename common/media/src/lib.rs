@@ -22,7 +22,7 @@ use crier_domain::media::{AssetType, FileState, ImageType, MediaType, VideoPrope
 use crier_store::files::{self, NewFile, Reserved};
 use crier_store::media::{self, NewAsset};
 use crier_store::{Store, StoreError, Tx};
-use crier_telemetry::metrics::{self, IngestOutcome};
+use crier_telemetry::metrics::{self, IngestOutcome, IngestedType};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use unicode_normalization::UnicodeNormalization;
@@ -188,6 +188,13 @@ impl Library {
         &self.0.spools
     }
 
+    /// Records how much of the space for temporary files is reserved.
+    pub fn measure_spools(&self) {
+        for (kind, spools) in [(IngestedType::Image, &self.0.spools), (IngestedType::Video, &self.0.video_spools)] {
+            metrics::media_spool(kind, spools.held(), spools.max());
+        }
+    }
+
     /// Returns the public URL of a file; it needs no API key.
     pub fn url(&self, key: &str) -> String {
         format!("{}/media/{key}", self.0.public_url)
@@ -195,7 +202,7 @@ impl Library {
 
     /// Checks an image and writes it to the storage.
     pub async fn ingest(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
-        counted(self.store_image(store, owner, spooled).await)
+        counted(IngestedType::Image, self.store_image(store, owner, spooled).await)
     }
 
     async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
@@ -341,14 +348,15 @@ async fn reserve(store: &Store, owner: &Owner, file: &CheckedFile<'_>) -> Result
     Ok(row)
 }
 
-fn counted(ingested: Result<IngestedFile, IngestError>) -> Result<IngestedFile, IngestError> {
-    metrics::media_ingested(match &ingested {
+fn counted(kind: IngestedType, ingested: Result<IngestedFile, IngestError>) -> Result<IngestedFile, IngestError> {
+    let outcome = match &ingested {
         Ok(_) => IngestOutcome::Stored,
         Err(IngestError::Rejected(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
         Err(IngestError::Rejected(_)) => IngestOutcome::Unsupported,
         Err(IngestError::Full) => IngestOutcome::Full,
         Err(_) => IngestOutcome::Error,
-    });
+    };
+    metrics::media_ingested(kind, outcome);
     ingested
 }
 

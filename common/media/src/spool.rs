@@ -55,6 +55,11 @@ impl Spools {
         Self(Arc::new(SpaceLimit { max, held: Mutex::default(), freed: Notify::new() }))
     }
 
+    /// Returns the total space, in bytes.
+    pub fn max(&self) -> u64 {
+        self.0.max
+    }
+
     /// Returns the total space that is reserved, in bytes.
     pub fn held(&self) -> u64 {
         self.0.held().all

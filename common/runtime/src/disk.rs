@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crier_base::disk_reserve::DiskReserve;
 use crier_config::{Config, Database, Storage};
+use crier_media::Library;
 use crier_telemetry::metrics;
 use crier_telemetry::ops::Readiness;
 use tokio_util::sync::CancellationToken;
@@ -57,6 +58,17 @@ pub(super) async fn keep_measuring(directories: Vec<(&'static str, PathBuf)>, st
                 metrics::disk(label, space.free, space.size);
             }
         }
+        tokio::select! {
+            () = tokio::time::sleep(INTERVAL) => {}
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// Measures the space for temporary files of the media library until `stop`.
+pub(super) async fn keep_measuring_spools(library: Library, stop: CancellationToken) {
+    loop {
+        library.measure_spools();
         tokio::select! {
             () = tokio::time::sleep(INTERVAL) => {}
             () = stop.cancelled() => return,

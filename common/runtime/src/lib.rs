@@ -181,6 +181,7 @@ impl Process {
             readiness.clone(),
             closed.clone(),
         ));
+        tokio::spawn(disk::keep_measuring_spools(library.clone(), closed.clone()));
         let process = Self {
             config: Arc::new(config),
             store,

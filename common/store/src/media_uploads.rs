@@ -115,6 +115,15 @@ pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(upload_id).bind(now).fetch_optional(c))?)
 }
 
+/// Returns the number of open uploads, and the bytes that are reserved for them.
+pub async fn totals(conn: &mut Conn) -> Result<(i64, i64)> {
+    const SQL: &str = "
+        SELECT count(*), CAST(coalesce(sum(reserved), 0) AS bigint)
+        FROM media_uploads
+        WHERE state = 'open'";
+    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_one(c))?)
+}
+
 /// Lets `writer` write to an open upload. Returns `None` if there is no such upload, if it has not received exactly
 /// `offset` bytes, or if another request is writing.
 pub async fn acquire(tx: &mut Tx, brand_id: i64, upload_id: i64, offset: i64, writer: &str) -> Result<Option<Upload>> {

@@ -1,4 +1,4 @@
-//! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files, accounts.
+//! Counts rows for metrics: jobs by state, the oldest ready one, paused kinds, endpoints, files, uploads, accounts.
 //!
 //! A scrape returns the last counts. Counting takes time in proportion to the number of jobs (some tenths of a second
 //! for a million), so the pause after it is proportional too: at most a hundredth of the time is spent on counting.
@@ -11,7 +11,7 @@ use crier_domain::job::{JobKind, JobState};
 use crier_domain::media::FileState;
 use crier_domain::platform::Platform;
 use crier_store::jobs::operate::{self, StateCount};
-use crier_store::{Conn, Result, account_tokens, analytics, files, inbox_syncs, webhooks};
+use crier_store::{Conn, Result, account_tokens, analytics, files, inbox_syncs, media_uploads, webhooks};
 use crier_telemetry::metrics::{self, CountedState, EndpointState};
 
 use crate::Scheduler;
@@ -50,6 +50,8 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
         metrics::media_files(state, count(number));
     }
     metrics::media_bytes(count(files.bytes));
+    let (uploads, reserved) = media_uploads::totals(&mut conn).await?;
+    metrics::media_uploads(count(uploads), count(reserved));
     measure_accounts(s, &mut conn).await?;
     let pause = began.elapsed() * SHARE;
     Ok((pause > TICK_INTERVAL).then_some(pause))

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use crier_domain::media::AssetType;
 use crier_media::video::sniff;
 use crier_media::{Library, SNIFFED_BYTES, Spool, SpoolError, Spools};
+use crier_telemetry::metrics::{self, ByteSource};
 use futures::{Stream, StreamExt, stream};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Constraints, Field, Multipart, SizeLimit};
@@ -317,6 +318,7 @@ impl FormReader {
         loop {
             kind.check(spool.size() + chunk.len() as u64, &self.limits)?;
             hash.update(&chunk);
+            metrics::media_received(ByteSource::Form, chunk.len());
             spool.write(&chunk).await.map_err(spool_error)?;
             match self.read_chunk(part).await? {
                 Some(next) => chunk = next,

@@ -89,7 +89,19 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         "Number of requests to a platform's API, by class of the response status.",
     ),
     ("crier_platform_rate_limited_total", Counter, "Number of rate-limit responses from a platform."),
-    ("crier_media_ingested_total", Counter, "Number of images uploaded or imported, by outcome."),
+    ("crier_media_ingested_total", Counter, "Number of images and videos uploaded or imported, by type and outcome."),
+    (
+        "crier_media_received_bytes_total",
+        Counter,
+        "Number of bytes received for the media library, by source, including those of rejected files.",
+    ),
+    ("crier_media_covers_total", Counter, "Number of attempts to take the cover image of a video, by outcome."),
+    (
+        "crier_media_spool_bytes",
+        Gauge,
+        "Number of bytes reserved for temporary files of images or videos that are not stored yet.",
+    ),
+    ("crier_media_spool_max_bytes", Gauge, "Maximum number of bytes for temporary files of images or videos."),
     ("crier_storage_calls_total", Counter, "Number of calls to the file storage, by kind and outcome."),
     ("crier_ai_requests_total", Counter, "Number of requests to the AI provider, by operation and outcome."),
     (
@@ -113,6 +125,12 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         "crier_media_bytes",
         Gauge,
         "Number of bytes of reserved and stored files, without thumbnails, as plans count them.",
+    ),
+    ("crier_media_uploads_open", Gauge, "Number of resumable uploads that are not finished."),
+    (
+        "crier_media_uploads_reserved_bytes",
+        Gauge,
+        "Number of bytes reserved for resumable uploads that are not finished, as plans count them.",
     ),
     ("crier_webhook_endpoints", Gauge, "Number of webhook endpoints, by state."),
     ("crier_accounts", Gauge, "Number of social accounts, by platform and status."),

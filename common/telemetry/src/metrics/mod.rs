@@ -105,6 +105,35 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
+    /// The type of a file in the media library.
+    pub enum IngestedType { Image = "image", Video = "video" }
+}
+
+crier_base::text_enum! {
+    /// How the bytes of a file reach the media library.
+    pub enum ByteSource {
+        /// A form with the whole file.
+        Form = "form",
+        /// A resumable upload.
+        Resumable = "resumable",
+        /// An import from a URL.
+        Import = "import",
+    }
+}
+
+crier_base::text_enum! {
+    /// The outcome of an attempt to take the cover image of a video.
+    pub enum CoverOutcome {
+        Taken = "taken",
+        /// ffmpeg returned no image, or could not run.
+        Failed = "failed",
+        TimedOut = "timed_out",
+        /// The returned image was not accepted.
+        Rejected = "rejected",
+    }
+}
+
+crier_base::text_enum! {
     /// A kind of call to the file storage.
     pub enum StorageCall { Put = "put", Get = "get", Delete = "delete" }
 }
@@ -356,8 +385,30 @@ pub fn ai_request(operation: Operation, outcome: AiOutcome, took: Duration) {
 }
 
 /// Counts an image that was uploaded, imported or generated.
-pub fn media_ingested(outcome: IngestOutcome) {
-    counter!("crier_media_ingested_total", "outcome" => outcome.as_str()).increment(1);
+pub fn media_ingested(kind: IngestedType, outcome: IngestOutcome) {
+    counter!("crier_media_ingested_total", "type" => kind.as_str(), "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Counts bytes that a client or a server sent for the media library.
+pub fn media_received(source: ByteSource, bytes: usize) {
+    counter!("crier_media_received_bytes_total", "source" => source.as_str()).increment(bytes as u64);
+}
+
+/// Counts an attempt to take the cover image of a video.
+pub fn media_cover(outcome: CoverOutcome) {
+    counter!("crier_media_covers_total", "outcome" => outcome.as_str()).increment(1);
+}
+
+/// Records how much of the space for temporary files is reserved, in bytes.
+pub fn media_spool(kind: IngestedType, reserved: u64, max: u64) {
+    gauge!("crier_media_spool_bytes", "type" => kind.as_str()).set(reserved as f64);
+    gauge!("crier_media_spool_max_bytes", "type" => kind.as_str()).set(max as f64);
+}
+
+/// Records the number of unfinished resumable uploads, and the bytes that are reserved for them.
+pub fn media_uploads(open: u64, reserved: u64) {
+    gauge!("crier_media_uploads_open").set(open as f64);
+    gauge!("crier_media_uploads_reserved_bytes").set(reserved as f64);
 }
 
 /// Records the writing of a report's file, successful or not.
@@ -457,6 +508,7 @@ mod tests {
         mail_withheld(MailLimit::Plan);
         disk("data", 1, 2);
         disk_low(false);
+        media_spool(IngestedType::Video, 1, 2);
         scheduler_tick("dispatch", DateTime::from_timestamp(1_000, 0).unwrap());
         upkeep();
         let text = render();

@@ -13,8 +13,16 @@ pub(super) fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms
     for kind in kinds {
         jobs_enqueued(kind, 0);
     }
-    for outcome in IngestOutcome::ALL {
-        counter!("crier_media_ingested_total", "outcome" => outcome.as_str()).increment(0);
+    for kind in IngestedType::ALL {
+        for outcome in IngestOutcome::ALL {
+            counter!("crier_media_ingested_total", "type" => kind.as_str(), "outcome" => outcome.as_str()).increment(0);
+        }
+    }
+    for source in ByteSource::ALL {
+        media_received(*source, 0);
+    }
+    for outcome in CoverOutcome::ALL {
+        counter!("crier_media_covers_total", "outcome" => outcome.as_str()).increment(0);
     }
     for call in StorageCall::ALL {
         for outcome in ["done", "error"] {
@@ -128,6 +136,7 @@ fn start_scheduler(kinds: &[&'static str], platforms: &[&'static str]) {
         media_files(*state, 0);
     }
     media_bytes(0);
+    media_uploads(0, 0);
     for reason in RescueReason::ALL {
         jobs_rescued(*reason, 0);
     }

@@ -9,6 +9,7 @@ use crier_domain::plan::Plan;
 use crier_http::{Download, DownloadError, HttpClient, HttpError};
 use crier_media::video::sniff;
 use crier_media::{self as media, IngestError, IngestedFile, Refusal, SNIFFED_BYTES, SpoolError, Spooled, Spools};
+use crier_telemetry::metrics::{self, ByteSource};
 
 use super::{ImportMedia, PreparedImport};
 
@@ -72,6 +73,7 @@ impl Transfer<'_> {
         self.check_type(&first)?;
         let mut next = Some(first);
         while let Some(chunk) = next {
+            metrics::media_received(ByteSource::Import, chunk.len());
             spool.write(&chunk).await.map_err(from_spool_error)?;
             next = self.read_chunk(&mut download).await?;
         }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use crier_domain::access::Scope;
 use crier_domain::media::UploadState;
+use crier_telemetry::metrics::{self, ByteSource};
 use crier_telemetry::traces;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, StatusCode};
@@ -108,6 +109,7 @@ fn check_type(headers: &HeaderMap) -> Result<()> {
 async fn forward(cx: &Context, request: TusRequest<'_>, sender: mpsc::Sender<Bytes>) {
     let mut body = BodyReader::new(request.body, cx.app.min_rate);
     while let Some(Ok(bytes)) = body.next().await {
+        metrics::media_received(ByteSource::Resumable, bytes.len());
         if sender.send(bytes).await.is_err() {
             return;
         }
