@@ -21,6 +21,7 @@ on_both_storages!(
 );
 on_both!(TestLibrary::over =>
     equal_videos_are_stored_once,
+    a_missing_video_is_stored_again,
     a_video_over_the_quota_is_not_stored,
     an_upload_without_a_cover_does_not_hide_a_missing_one,
 );
@@ -126,6 +127,19 @@ async fn equal_videos_are_stored_once(p: TestLibrary) {
     let (one, two) = (p.create_video(&one).await, p.create_video(&two).await);
     assert_eq!((one.id == two.id, one.key == two.key), (false, true));
     assert_eq!((p.s.stored_files().len(), p.used_bytes().await), (1, bytes.len() as i64));
+}
+
+/// Otherwise, the new asset would have no bytes, and nobody could repair the old one.
+async fn a_missing_video_is_stored_again(p: TestLibrary) {
+    let bytes = of(5_000);
+    let first = p.ingest_video(&p.owner(), &bytes).await.unwrap();
+    let first = p.create_video(&first).await;
+    p.library.storage().delete(&first.key).await.unwrap();
+    let second = p.ingest_video(&p.owner(), &bytes).await.unwrap();
+    let second = p.create_video(&second).await;
+    assert_eq!(first.key, second.key);
+    assert!(p.library.storage().read(&first.key).await.unwrap().unwrap() == bytes);
+    assert_eq!((p.rows().await, p.used_bytes().await), (1, bytes.len() as i64));
 }
 
 async fn a_video_over_the_quota_is_not_stored(p: TestLibrary) {
