@@ -124,14 +124,15 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
     res.stream(body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
 }
 
-/// Sets the headers of a file, also for a partial response. They prevent it from running scripts, whatever it contains.
+/// Sets the headers of a file, also for a partial response. They prevent it from running scripts, whatever it contains. A
+/// browser plays a video whose URL is opened as a document that loads the same URL, which `media-src` allows.
 fn set_file_headers(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
     for (name, value) in [
         (CONTENT_TYPE, file.media_type),
         (CACHE_CONTROL, file.cache_control),
         (ACCEPT_RANGES, "bytes"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; media-src 'self'; sandbox"),
         (REFERRER_POLICY, "no-referrer"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));

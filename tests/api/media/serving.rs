@@ -39,7 +39,7 @@ fn assert_headers(reply: &Reply, url: &str) {
         ("x-content-type-options", "nosniff"),
         ("cache-control", "public, max-age=31536000, immutable"),
         ("accept-ranges", "bytes"),
-        ("content-security-policy", "default-src 'none'; sandbox"),
+        ("content-security-policy", "default-src 'none'; media-src 'self'; sandbox"),
         ("cross-origin-resource-policy", "cross-origin"),
         ("content-disposition", "inline"),
         ("referrer-policy", "no-referrer"),
