@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The maximum number of requests of all workspaces.
-const MAX_REQUESTS: usize = 16;
-/// The maximum number of requests of a workspace. Half of all, so that it cannot lock out others.
-const MAX_PER_WORKSPACE: usize = MAX_REQUESTS / 2;
+/// The maximum number of requests of all workspaces. They hold 64 MiB of memory together.
+const MAX_REQUESTS: usize = 32;
+/// The maximum number of requests of a workspace. A quarter of all, because a request that sends nothing holds its slot for
+/// half a minute, so two workspaces could otherwise lock out all others without any effort.
+const MAX_PER_WORKSPACE: usize = MAX_REQUESTS / 4;
 
 /// The number of requests by workspace.
 #[derive(Clone, Debug, Default)]
@@ -53,11 +54,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workspace_has_half_of_the_slots() {
+    fn a_workspace_has_a_quarter_of_the_slots() {
         let slots = UploadSlots::default();
         let mut held: Vec<_> = (0..MAX_PER_WORKSPACE).map(|_| slots.enter(1).unwrap()).collect();
         assert!(slots.enter(1).is_none());
-        let others: Vec<_> = (2..10).map_while(|workspace| slots.enter(workspace)).collect();
+        let others: Vec<_> = (2..99).map_while(|workspace| slots.enter(workspace)).collect();
         assert_eq!(held.len() + others.len(), MAX_REQUESTS);
         held.pop();
         assert!(slots.enter(99).is_some(), "a slot is free again");
