@@ -233,9 +233,7 @@ impl Library {
         // A stored file may be missing, for example after the restore of a backup. This upload repairs it for all assets.
         let is_there = row.state == FileState::Stored && self.0.storage.size(&row.key).await?.is_some();
         // Also if another upload is writing the same bytes, because that upload may fail.
-        if !is_there
-            && let Err(error) = self.write(store, &row, file).await
-        {
+        if !is_there && let Err(error) = self.write(store, &row, file).await {
             self.abandon(store, &ingested).await;
             return Err(error);
         }

@@ -78,6 +78,13 @@ pub struct UploadProgress {
     pub media_id: Option<i64>,
 }
 
+/// The result of [`Library::finish_next_upload`].
+#[derive(Debug)]
+pub struct FinishedUpload {
+    pub upload_id: i64,
+    pub result: Result<UploadProgress, UploadError>,
+}
+
 /// A request that writes to an upload. No other one can until it ends.
 #[derive(Debug)]
 pub struct UploadWriter {
@@ -111,16 +118,10 @@ impl Library {
         tx.commit().await?;
         Ok(UploadWriter { library: self.clone(), store: store.clone(), owner, upload, writer, pending: Vec::new() })
     }
-}
 
-impl Library {
     /// Creates the asset of an upload that has received all bytes, if no request is doing that: the first one after the
-    /// ID `after`. Returns its ID and the result. `None` if there is no such upload.
-    pub async fn finish_next_upload(
-        &self,
-        store: &Store,
-        after: i64,
-    ) -> Result<Option<(i64, Result<UploadProgress, UploadError>)>, UploadError> {
+    /// ID `after`. `None` if there is no such upload.
+    pub async fn finish_next_upload(&self, store: &Store, after: i64) -> Result<Option<FinishedUpload>, UploadError> {
         let writer = random_name(WRITER)?;
         let mut tx = store.begin().await?;
         let Some((workspace_id, brand_id, upload)) = media_uploads::acquire_received(&mut tx, after, &writer).await?
@@ -132,9 +133,9 @@ impl Library {
         let (owner, upload_id) = (Owner { workspace_id, brand_id, cap: None }, upload.id);
         let mut writer =
             UploadWriter { library: self.clone(), store: store.clone(), owner, upload, writer, pending: Vec::new() };
-        let completed = writer.complete().await;
+        let result = writer.complete().await;
         writer.release().await;
-        Ok(Some((upload_id, completed)))
+        Ok(Some(FinishedUpload { upload_id, result }))
     }
 }
 

@@ -29,9 +29,9 @@ pub async fn finish_all(s: &Scheduler) {
     loop {
         match s.library.finish_next_upload(&s.store, after).await {
             Ok(None) => return,
-            Ok(Some((upload, finished))) => {
-                after = upload;
-                log(upload, finished.err());
+            Ok(Some(finished)) => {
+                after = finished.upload_id;
+                log(finished.upload_id, finished.result.err());
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to find uploads to finish; retrying later");
