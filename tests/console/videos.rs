@@ -146,7 +146,17 @@ async fn a_cover_is_chosen_in_seconds(t: Tenant<'_>, person: ConsoleUser<'_>) {
     person.submit_from(&page, &edit, &with("draft", cover, image.as_str())).await.expect(200, "Draft saved.");
     let options = only_post(&t).await["targets"][0]["options"].take();
     assert_eq!(options, json!({ "cover_media_id": image.parse::<i64>().unwrap() }));
-    person.get(&edit).await.expect(200, &format!("<option value=\"{image}\" selected>"));
+    let page = person.get(&edit).await;
+    page.expect(200, &format!("<option value=\"{image}\" selected>"));
+
+    // A video of the account replaces that of the post, also for the slider.
+    let (own, field) = (upload(&t, VideoSpec { data: 5_000, ..UPRIGHT }).await, "overrides.0.media");
+    let of_account = [("overrides.0.own_media", "1"), (field, own.as_str())];
+    let fields = [&with("draft", at, "3.25")[..], &of_account].concat();
+    person.submit_from(&page, &edit, &fields).await.expect(200, "Draft saved.");
+    let page = person.get(&edit).await;
+    page.expect(200, &format!("type=\"hidden\" name=\"{field}\" value=\"{own}\" data-video=\"/media/"));
+    page.expect(200, "data-label=\"oven.mp4\"");
 }
 
 async fn a_preview_has_the_shape_of_the_platform(t: Tenant<'_>, person: ConsoleUser<'_>) {
