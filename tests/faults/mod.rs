@@ -35,4 +35,5 @@ mod surge;
 mod threads;
 mod undecodable;
 mod video;
+mod video_transfer;
 mod visits;

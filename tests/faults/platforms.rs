@@ -34,7 +34,7 @@ async fn start_installation(split: bool, platform: &str, server: &MockServer) ->
 
 /// Connects an account as a user does in a browser; returns the account's id. `grant_access` returns the URL to which
 /// the platform redirects the browser.
-async fn connect(
+pub(super) async fn connect(
     crier: &Installation,
     brand: i64,
     url: &str,
@@ -56,7 +56,7 @@ async fn connect(
     id(&accounts["data"][0])
 }
 
-async fn authorize(crier: &Installation, brand: i64, platform: &str) -> String {
+pub(super) async fn authorize(crier: &Installation, brand: i64, platform: &str) -> String {
     let authorization =
         crier.write(&format!("/brands/{brand}/social-accounts/authorize"), json!({ "platform": platform })).await;
     authorization["authorization_url"].as_str().unwrap().to_owned()

@@ -50,6 +50,7 @@ pub mod shopify;
 pub mod sites;
 pub mod size;
 pub mod source;
+pub mod stalling_proxy;
 pub mod store;
 pub mod tiktok;
 pub mod tiktok_videos;

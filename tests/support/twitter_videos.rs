@@ -1,4 +1,5 @@
-//! A fake of X's uploads in segments and of its posts, as its documentation describes them.
+//! A fake of X's uploads in segments, of its posts, and of the connection of an account, as its documentation describes
+//! them.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each test uses only a part")]
 
@@ -10,6 +11,7 @@ use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use super::forms::{form_part, form_parts};
+use super::hang::Hangs;
 use super::inbox::parameter;
 use super::oauth::{OAuthServer, TokenRules, bearer};
 
@@ -49,6 +51,9 @@ impl Upload {
 #[derive(Clone)]
 pub struct TwitterVideos {
     pub oauth: Arc<OAuthServer>,
+    /// Calls that take effect and get no response, by the last segment of the path; for `append`, with the number of the
+    /// segment of the video, such as `append?1`.
+    pub hangs: Arc<Hangs>,
     state: Arc<Mutex<State>>,
 }
 
@@ -75,7 +80,7 @@ fn data(data: Value) -> ResponseTemplate {
 impl TwitterVideos {
     pub async fn start() -> (Self, MockServer) {
         let rules = TokenRules { expires_in: Some(7_200), refreshes: true, ..TokenRules::default() };
-        let fake = Self { oauth: Arc::new(OAuthServer::new(rules)), state: Arc::default() };
+        let fake = Self { oauth: Arc::new(OAuthServer::new(rules)), hangs: Arc::default(), state: Arc::default() };
         fake.oauth.add_token("access-0");
         let server = MockServer::start().await;
         Mock::given(any()).respond_with(fake.clone()).mount(&server).await;
@@ -89,13 +94,16 @@ impl TwitterVideos {
 
 impl Respond for TwitterVideos {
     fn respond(&self, request: &Request) -> ResponseTemplate {
+        let path = request.url.path();
+        if path == "/2/oauth2/token" {
+            return self.oauth.token(request);
+        }
         if !self.oauth.knows(&bearer(request)) {
             return problem(401, "Unauthorized");
         }
         let mut state = self.state();
-        let path = request.url.path();
+        let number = if path.ends_with("/append") { segment_index(request) } else { String::new() };
         if let Some(segment) = path.strip_prefix("/2/media/upload") {
-            let number = if path.ends_with("/append") { segment_index(request) } else { String::new() };
             state.calls.push(format!("{} {segment}{number}", request.method));
         }
         if state.rejected.front().is_some_and(|(end, _)| path.ends_with(end)) {
@@ -106,7 +114,8 @@ impl Respond for TwitterVideos {
             state.lost.pop_front();
             return problem(504, "Gateway Timeout");
         }
-        response
+        let last = path.rsplit('/').next().unwrap_or_default();
+        self.hangs.respond(&format!("{last}{number}"), response)
     }
 }
 
@@ -119,6 +128,7 @@ impl State {
         let path = request.url.path().strip_prefix("/2").unwrap();
         let steps: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match (request.method.as_str(), steps.as_slice()) {
+            ("GET", ["users", "me"]) => data(json!({ "id": "44", "username": "ann_b", "name": "Ann" })),
             ("POST", ["media", "upload", "initialize"]) => {
                 let initialized = request.body_json().unwrap();
                 self.uploads.push(Upload { initialized, ..Upload::default() });
