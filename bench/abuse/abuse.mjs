@@ -33,7 +33,7 @@ function agentOf(tenant) {
     return agents.get(tenant)
 }
 
-/** Sends a request; returns the status and the JSON body, or `{status: 0}` if the connection failed. */
+/** Sends a request; returns the status, the JSON body and the headers, or `{status: 0}` if the connection failed. */
 function request(key, method, path, body, headers = {}) {
     return new Promise((done) => {
         const text = typeof body === 'string' || Buffer.isBuffer(body) ? body : body && JSON.stringify(body)
@@ -58,15 +58,15 @@ function request(key, method, path, body, headers = {}) {
                 try {
                     json = JSON.parse(Buffer.concat(parts).toString())
                 } catch {}
-                done({ status: response.statusCode, json })
+                done({ status: response.statusCode, json, headers: response.headers })
             })
         })
         request.end(text)
     })
 }
 
-async function must(key, method, path, body) {
-    const { status, json } = await request(key, method, path, body)
+async function must(key, method, path, body, headers) {
+    const { status, json } = await request(key, method, path, body, headers)
     if (status < 200 || status > 299) throw new Error(`${method} ${path}: ${status} ${JSON.stringify(json)}`)
     return json.data
 }
@@ -158,26 +158,64 @@ function idle(count) {
     }).finally(() => open.forEach((socket) => socket.destroy()))
 }
 
+/** Sends the head and the first bytes of a request, and then very few. Returns the status. */
+function sendSlowly(head, first) {
+    return new Promise((done) => {
+        const socket = net.connect(port, '127.0.0.1')
+        const drip = setInterval(() => (running ? socket.write('x'.repeat(100)) : socket.destroy()), 1_000)
+        let answer = ''
+        socket.on('data', (data) => (answer ||= statusOf(data)))
+        socket.on('error', () => {})
+        socket.on('close', () => {
+            clearInterval(drip)
+            done(answer || 'closed')
+        })
+        socket.write(head)
+        socket.write(first)
+    })
+}
+
+/** Returns the status of a response from its first bytes. */
+const statusOf = (bytes) => bytes.toString('latin1', 9, 12)
+
 /** Uploads that announce a large body and send it very slowly. */
 function stalledUploads(live, brand) {
-    const upload = () =>
-        new Promise((done) => {
-            const socket = net.connect(port, '127.0.0.1')
-            const head =
-                `POST /api/public/v1/brands/${brand}/media HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${live}\r\n` +
-                `idempotency-key: ${unique()}\r\ncontent-type: multipart/form-data; boundary=b\r\n` +
-                `content-length: 20000000\r\n\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.png"\r\n\r\n`
-            const drip = setInterval(() => (running ? socket.write('x'.repeat(100)) : socket.destroy()), 1_000)
-            let answer = 'closed'
-            socket.on('data', (data) => (answer = data.toString().slice(9, 12)))
-            socket.on('error', () => {})
-            socket.on('close', () => {
-                clearInterval(drip)
-                done(answer)
-            })
-            socket.write(head + 'x'.repeat(500_000))
-        })
+    const upload = () => {
+        const head =
+            `POST /api/public/v1/brands/${brand}/media HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${live}\r\n` +
+            `idempotency-key: ${unique()}\r\ncontent-type: multipart/form-data; boundary=b\r\n` +
+            `content-length: 20000000\r\n\r\n--b\r\ncontent-disposition: form-data; name="file"; filename="a.png"\r\n\r\n`
+        return sendSlowly(head, 'x'.repeat(500_000))
+    }
     return Promise.all(Array.from({ length: 8 }, () => repeat('3 stalled uploads', 500, upload)))
+}
+
+/** Resumable uploads of videos. Each request brings more than a piece, then stalls, and the next one continues. */
+function slowResumableUploads(live, brand) {
+    const size = 900_000_000
+    const first = Buffer.alloc(2_500_000, 'x')
+    const version = { 'tus-resumable': '1.0.0' }
+    const one = () => {
+        let path = ''
+        return repeat('13 slow resumable uploads', 500, async () => {
+            if (!path) {
+                const headers = { ...version, 'upload-length': String(size) }
+                const made = await request(live, 'POST', `/brands/${brand}/media/uploads`, undefined, headers)
+                if (made.status === 201) path = made.headers.location.replace('/api/public/v1', '')
+                return `created ${made.status}`
+            }
+            const found = await request(live, 'HEAD', path, undefined, version)
+            if (found.status === 404) path = ''
+            if (found.status !== 200) return `found ${found.status}`
+            const offset = Number(found.headers['upload-offset'])
+            const head =
+                `PATCH /api/public/v1${path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${live}\r\n` +
+                `tus-resumable: 1.0.0\r\ncontent-type: application/offset+octet-stream\r\nupload-offset: ${offset}\r\n` +
+                `content-length: ${size - offset}\r\n\r\n`
+            return sendSlowly(head, first)
+        })
+    }
+    return Promise.all(Array.from({ length: 10 }, one))
 }
 
 function comments(handle, post) {
@@ -260,6 +298,29 @@ function unread(name, count, head) {
     return Promise.all(Array.from({ length: count }, () => repeat(name, 200, request)))
 }
 
+/** Requests for a video, by clients that read a little of it per second, so that no connection is idle. */
+function slowReaders(count, path) {
+    const read = () =>
+        new Promise((done) => {
+            const socket = net.connect(port, '127.0.0.1')
+            let answer = ''
+            const timer = setTimeout(() => socket.destroy(), 30_000)
+            const next = setInterval(() => (running ? socket.resume() : socket.destroy()), 1_000)
+            socket.on('error', () => {})
+            socket.on('data', (data) => {
+                answer ||= statusOf(data)
+                socket.pause()
+            })
+            socket.on('close', () => {
+                clearTimeout(timer)
+                clearInterval(next)
+                done(answer || 'closed')
+            })
+            socket.write(get(path))
+        })
+    return Promise.all(Array.from({ length: count }, () => repeat('14 slow readers of a video', 200, read)))
+}
+
 const get = (path, key) => `GET ${path} HTTP/1.1\r\nhost: x\r\n${key ? `authorization: Bearer ${key}\r\n` : ''}\r\n`
 
 /** Drafts of a tenant on the plan free, each of which is six times as long in JSON. */
@@ -274,6 +335,42 @@ function wrongKeys() {
     return repeat('12 wrong keys', 20, async () => {
         return (await request(`svc_live_${'0'.repeat(32)}`, 'GET', '/brands', undefined, headers)).status
     })
+}
+
+/** Returns an MP4 file of this size with one track of H.264, whose frames are zeros. */
+function mp4(size) {
+    const words = (...numbers) => Buffer.concat(numbers.map((number) => Buffer.from(number.toString(16).padStart(8, '0'), 'hex')))
+    const box = (kind, ...content) => {
+        const body = Buffer.concat(content)
+        return Buffer.concat([words(body.length + 8), Buffer.from(kind), body])
+    }
+    const [one, milliseconds, frames, zeros] = [0x10000, 20_000, 600, (count) => Buffer.alloc(count)]
+    const matrix = words(one, 0, 0, 0, one, 0, 0, 0, 0x40000000)
+    const type = box('ftyp', Buffer.from('isom'), words(512), Buffer.from('isomiso2avc1mp41'))
+    const codec = Buffer.from('0142c01effe1000a6742c01ed900a047fec801000468ce3c80', 'hex')
+    const index = (offset, frameSize) => {
+        const entry = box(
+            'avc1', words(0, 1), zeros(16), words((720 << 16) | 1280, 0x480000, 0x480000, 0), Buffer.from([0, 1]), zeros(32),
+            Buffer.from([0, 24, 255, 255]), box('avcC', codec),
+        )
+        const tables = box(
+            'stbl', box('stsd', words(0, 1), entry), box('stts', words(0, 1, frames, Math.trunc(milliseconds / frames))),
+            box('stsc', words(0, 1, 1, frames, 1)), box('stsz', words(0, frameSize, frames)), box('stco', words(0, 1, offset)),
+        )
+        const reference = box('dinf', box('dref', words(0, 1), box('url ', words(1))))
+        const media = box(
+            'mdia', box('mdhd', words(0, 0, 0, 1_000, milliseconds, 0x55c40000)),
+            box('hdlr', words(0, 0), Buffer.from('vide'), zeros(12), Buffer.from('video\0')),
+            box('minf', box('vmhd', words(1, 0, 0)), reference, tables),
+        )
+        const track = box('tkhd', words(3, 0, 0, 1, 0, milliseconds, 0, 0, 0, 0), matrix, words(720 << 16, 1280 << 16))
+        const movie = box('mvhd', words(0, 0, 0, 1_000, milliseconds, one, 0x1000000, 0, 0), matrix, zeros(24), words(2))
+        return box('moov', movie, box('trak', track, media))
+    }
+    // The numbers in the index do not change its size.
+    const start = type.length + index(0, 0).length + 8
+    const data = size - start
+    return Buffer.concat([type, index(start, Math.trunc(data / frames)), words(data + 8), Buffer.from('mdat'), zeros(data)])
 }
 
 // --- The third tenant -------------------------------------------------------------------------------------------------
@@ -347,7 +444,7 @@ if (isAttacker) {
             running = false
             return
         }
-        const { ann, bob, fay, hanging, rubbish } = order
+        const { ann, bob, fay, hanging, rubbish, video } = order
         const posts = `/api/public/v1/brands/${fay}/posts?per_page=100`
         await Promise.all([
             bodies(annTest, ann),
@@ -366,6 +463,10 @@ if (isAttacker) {
             unread('10 unread lists', 30, get(posts, fayLive)),
             drafts(fayLive, fay),
             wrongKeys(),
+            slowResumableUploads(annLive, ann),
+            slowResumableUploads(bobLive, bob),
+            slowReaders(60, video),
+            unread('14 unread videos', 60, get(video)),
         ])
         process.send(answers, () => process.disconnect())
     })
@@ -391,11 +492,19 @@ await must(eveLive, 'POST', '/webhooks', { url: `${outside}/hook`, events: ['pos
 await must(annLive, 'POST', `/brands/${ann}/posts`, { content: 'c', schedule_type: 'now', accounts: [theirs] })
 const hanging = await sites(annLive, ann, sitesAt, 'hanging', 50)
 const rubbish = await sites(bobLive, bob, sitesAt, 'rubbish', 2)
+const form = 'content-disposition: form-data; name='
+const upload = Buffer.concat([
+    Buffer.from(`--b\r\n${form}"asset_type"\r\n\r\nvideo\r\n--b\r\n${form}"file"; filename="a.mp4"\r\n\r\n`),
+    mp4(32 << 20),
+    Buffer.from('\r\n--b--\r\n'),
+])
+const multipart = { 'content-type': 'multipart/form-data; boundary=b' }
+const video = new URL((await must(annLive, 'POST', `/brands/${ann}/media`, upload, multipart)).url).pathname
 
 await measure(eve, mine, 5)
 // As long as during the attacks, because single writes of the disk decide the p99 of few requests.
 const alone = await measure(eve, mine, seconds)
-attackers.send({ ann, bob, fay, hanging, rubbish })
+attackers.send({ ann, bob, fay, hanging, rubbish, video })
 await sleep(3_000)
 const beside = await measure(eve, mine, seconds)
 const signedIn = await signIn()
