@@ -31,14 +31,15 @@ pub enum BenchCommand {
         )
     )]
     Webhooks(BenchWebhooks),
-    /// Measure uploads, thumbnails and memory of the media library. Takes two minutes.
+    /// Measure uploads, thumbnails and memory of the media library, and posts with videos. Takes two minutes.
     #[command(
         after_help = concat!(
-            "The files are in the system's temporary directory.\n\n",
+            "The files are in the system's temporary directory, where videos need twice their size.\n\n",
             "Examples:\n",
             "  crier-bench media\n",
             "  crier-bench media --only uploads --megapixels 24\n",
-            "  crier-bench media --only memory --at-once 50 --media-memory-mib 128 --json",
+            "  crier-bench media --only memory --at-once 50 --media-memory-mib 128 --json\n",
+            "  crier-bench media --only videos,video-posts --videos 4 --video-mib 256",
         )
     )]
     Media(BenchMedia),
@@ -214,7 +215,7 @@ crier_base::text_enum! {
 
 #[derive(Args, Debug, Clone)]
 pub struct BenchMedia {
-    /// The measurements: memory, uploads, thumbnails. Default: all.
+    /// The measurements: memory, uploads, thumbnails, videos, video-posts. Default: all.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub only: Vec<MediaMeasurement>,
     /// The size of the photographs in uploads and thumbnails, in megapixels.
@@ -229,6 +230,12 @@ pub struct BenchMedia {
     /// The size of the large files, in megapixels; 36 are about 24 MiB.
     #[arg(long, default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub large: u32,
+    /// The number of videos that are uploaded or published at the same time.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub videos: u32,
+    /// The size of each video, in MiB. All videos together must be smaller than 2,048 MiB.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub video_mib: u32,
     /// The address of a peer to measure in place of Crier; see bench/media/peer.mjs.
     #[arg(long, hide = true)]
     pub peer: Option<std::net::SocketAddr>,
@@ -238,7 +245,13 @@ pub struct BenchMedia {
 
 crier_base::text_enum! {
     /// The measurements of `crier-bench media`, in their order.
-    pub enum MediaMeasurement { Memory = "memory", Uploads = "uploads", Thumbnails = "thumbnails" }
+    pub enum MediaMeasurement {
+        Memory = "memory",
+        Uploads = "uploads",
+        Thumbnails = "thumbnails",
+        Videos = "videos",
+        VideoPosts = "video-posts",
+    }
 }
 
 #[derive(Args, Debug, Clone)]

@@ -5,12 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
@@ -18,9 +20,34 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{BenchError, io};
 
-/// An endpoint's handler, which returns the response's status.
-pub type RequestHandler =
-    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = StatusCode> + Send>> + Send + Sync>;
+/// An endpoint's handler.
+pub type RequestHandler<R = StatusCode> =
+    Arc<dyn Fn(Request<Incoming>) -> Pin<Box<dyn Future<Output = R> + Send>> + Send + Sync>;
+
+/// What a handler returns.
+pub trait HandlerResponse: Send + 'static {
+    fn into_response(self) -> Response<Full<Bytes>>;
+}
+
+/// A status without a body.
+impl HandlerResponse for StatusCode {
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = self;
+        response
+    }
+}
+
+/// A status with a JSON body.
+impl HandlerResponse for (StatusCode, Value) {
+    fn into_response(self) -> Response<Full<Bytes>> {
+        let (status, body) = self;
+        let mut response = Response::new(Full::from(body.to_string()));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        response
+    }
+}
 
 /// The name of the thread, by which its CPU time is told apart.
 pub const THREAD_NAME: &str = "outside";
@@ -45,7 +72,11 @@ impl ExternalRuntime {
     }
 
     /// Listens, spawns the server's task and returns the address. Aborting the task closes all its connections.
-    pub async fn listen(&self, server: &mut JoinSet<()>, handler: RequestHandler) -> Result<SocketAddr, BenchError> {
+    pub async fn listen<R: HandlerResponse>(
+        &self,
+        server: &mut JoinSet<()>,
+        handler: RequestHandler<R>,
+    ) -> Result<SocketAddr, BenchError> {
         // Bind on the runtime that uses the listener.
         let bound = self.runtime.spawn(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).await;
         let listener = bound.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)));
@@ -56,7 +87,7 @@ impl ExternalRuntime {
     }
 }
 
-async fn accept(listener: TcpListener, handler: RequestHandler) {
+async fn accept<R: HandlerResponse>(listener: TcpListener, handler: RequestHandler<R>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -70,15 +101,11 @@ async fn accept(listener: TcpListener, handler: RequestHandler) {
     }
 }
 
-async fn serve(stream: TcpStream, handler: RequestHandler) {
+async fn serve<R: HandlerResponse>(stream: TcpStream, handler: RequestHandler<R>) {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request| {
-        let status = handler(request);
-        async move {
-            let mut response = Response::new(Full::<Bytes>::default());
-            *response.status_mut() = status.await;
-            Ok::<_, std::convert::Infallible>(response)
-        }
+        let response = handler(request);
+        async move { Ok::<_, std::convert::Infallible>(response.await.into_response()) }
     });
     // A client that disconnects is not an error.
     let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;

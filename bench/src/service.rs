@@ -22,6 +22,7 @@ use super::{Bench, BenchError, Suite, fail, sandbox_accounts};
 pub struct Service {
     pub address: SocketAddr,
     pub key: SecretString,
+    pub workspace: i64,
     pub brand: i64,
     /// An account of the sandbox, attached to the brand.
     pub account: i64,
@@ -33,13 +34,14 @@ impl Service {
     pub async fn start<A: Suite>(bench: &Bench<A>, peer: Option<SocketAddr>) -> Result<Self, BenchError> {
         let (mut api, stop) = (JoinSet::new(), CancellationToken::new());
         if let Some(address) = peer {
-            return Ok(Self { address, key: SecretString::from("none"), brand: 1, account: 1, api, stop });
+            let key = SecretString::from("none");
+            return Ok(Self { address, key, workspace: 1, brand: 1, account: 1, api, stop });
         }
         let environment = bench.create_environment().await?;
-        let (brand, account, key) = tenant(environment.api()).await?;
+        let Tenant { workspace, brand, account, key } = Tenant::create(environment.api()).await?;
         let config = Config { sandbox: true, ..bench.config.clone() };
         let address = listen(&config, &environment, &mut api, stop.clone()).await?;
-        Ok(Self { address, key, brand, account, api, stop })
+        Ok(Self { address, key, workspace, brand, account, api, stop })
     }
 
     pub async fn stop(mut self) {
@@ -48,17 +50,26 @@ impl Service {
     }
 }
 
-/// Creates a user with a brand, an account and a key.
-async fn tenant(store: &Store) -> Result<(i64, i64, SecretString), BenchError> {
-    let mut tx = store.begin().await?;
-    let workspace = users::create_workspace(&mut tx, "bench", Plans::UNLIMITED).await?;
-    let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
-    let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
-    let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
-        return fail("a brand without a cap was rejected");
-    };
-    let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
-    let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
-    tx.commit().await?;
-    Ok((brand.id, account, key))
+/// A user with a brand, an account and a key.
+struct Tenant {
+    workspace: i64,
+    brand: i64,
+    account: i64,
+    key: SecretString,
+}
+
+impl Tenant {
+    async fn create(store: &Store) -> Result<Self, BenchError> {
+        let mut tx = store.begin().await?;
+        let workspace = users::create_workspace(&mut tx, "bench", Plans::UNLIMITED).await?;
+        let user = users::create(&mut tx, workspace, "bench@localhost", "bench").await?;
+        let new = NewBrand { name: "bench", description: None, website: None, timezone: "UTC" };
+        let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
+            return fail("a brand without a cap was rejected");
+        };
+        let account = sandbox_accounts::create(&mut tx, workspace, brand.id, 1).await?[0];
+        let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
+        tx.commit().await?;
+        Ok(Self { workspace, brand: brand.id, account, key })
+    }
 }

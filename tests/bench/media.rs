@@ -2,7 +2,22 @@
 
 use super::{MACHINE, Names, add, embedded, split};
 
-const TINY: &[&str] = &["media", "--megapixels", "1", "--pictures", "4", "--at-once", "3", "--large", "1", "--json"];
+const TINY: &[&str] = &[
+    "media",
+    "--megapixels",
+    "1",
+    "--pictures",
+    "4",
+    "--at-once",
+    "3",
+    "--large",
+    "1",
+    "--videos",
+    "2",
+    "--video-mib",
+    "3",
+    "--json",
+];
 
 /// All figures, in the order of the output.
 fn expected() -> Names {
@@ -16,6 +31,16 @@ fn expected() -> Names {
         of("uploads", &figures.each_ref().map(String::as_str));
     }
     of("thumbnails", &["of 1-megapixel JPEGs"]);
+    let together = ["peak", "all answered after", "bytes"].map(|figure| format!("2 uploads together, {figure}"));
+    of("videos", &["a video", "before"]);
+    of("videos", &together.each_ref().map(String::as_str));
+    for when in ["a request alone", "a request during the uploads"] {
+        of("videos", &["p50", "p99"].map(|figure| format!("{when}, {figure}")).each_ref().map(String::as_str));
+    }
+    of("videos", &["a request, p99 during the uploads / alone"]);
+    let together = ["peak", "all published after", "bytes"].map(|figure| format!("2 posts together, {figure}"));
+    of("video-posts", &["a video", "before"]);
+    of("video-posts", &together.each_ref().map(String::as_str));
     all
 }
 
