@@ -4,10 +4,12 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_platforms::{ImageTransfer, ReconcileResult};
+use crier_platforms::{ImageTransfer, ReconcileResult, VideoStep};
 use crier_store::calls;
 
-use crate::support::fake_platform::{PublishStep, auth_expired, secrets, transient, unknown};
+use super::video::video_to_upload;
+use super::video_waits::missing;
+use crate::support::fake_platform::{PublishStep, VideoAct, auth_expired, secrets, transient, unknown, upload};
 use crate::support::images;
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker};
 use crate::support::store::{TestStore, on_both, run_concurrently};
@@ -22,6 +24,7 @@ on_both![
     a_cap_of_zero_means_unlimited,
     concurrent_workers_never_exceed_the_cap,
     the_images_of_a_post_over_the_cap_are_not_uploaded,
+    a_call_repeated_after_a_wait_counts_once,
 ];
 
 const DAY: i64 = 86_400;
@@ -216,4 +219,24 @@ async fn the_images_of_a_post_over_the_cap_are_not_uploaded(s: TestStore) {
     assert_eq!(w.count_rows("publish_calls").await, 1, "only the call that was made counts");
     w.run_until_idle().await;
     assert_eq!((count_published(&w, &posts).await, w.fake.count("upload")), (2, 2));
+}
+
+/// The platform lost the uploads, rejected the call, and processes the new upload. The post does not wait for its own
+/// call.
+async fn a_call_repeated_after_a_wait_counts_once(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 1).await;
+    let video = video_to_upload(&w).await;
+    let began = w.now();
+    w.fake.script_publishes([missing()]);
+    let processing = VideoStep::Pending(upload(2, 0), TimeDelta::seconds(3));
+    w.fake.videos.script((0..6).map(|_| VideoAct::Take).chain([VideoAct::Return(processing)]));
+    let posts = [w.publish_images(w.account.id, &[video]).await];
+    w.run_until_idle().await;
+    assert_eq!((count_published(&w, &posts).await, w.fake.count("publish")), (1, 2));
+    assert!(w.now() - began < TimeDelta::minutes(1), "{}", w.now() - began);
+    assert_eq!(w.count_rows("publish_calls").await, 1);
+    // The next post waits for a day.
+    let next = [w.publish_images(w.account.id, &[video]).await];
+    w.run_jobs().await;
+    assert_eq!((count_published(&w, &next).await, w.fake.count("publish")), (0, 2));
 }

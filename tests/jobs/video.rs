@@ -34,7 +34,7 @@ worker_on_both!(
 const STEPS: usize = 5;
 
 /// Returns a video of three parts.
-fn three_parts() -> Vec<u8> {
+pub(super) fn three_parts() -> Vec<u8> {
     let bytes = mp4(VideoSpec { data: 150_000, ..VideoSpec::default() });
     assert_eq!((bytes.len() as u64).div_ceil(PART), 3);
     bytes

@@ -5,11 +5,13 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::JobState;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_platforms::{VideoStep, VideoUpload};
+use crier_platforms::{CallError, VideoStep, VideoUpload};
 use serde_json::{Map, Value};
 
-use super::video::{part_count, stored_progress, video_to_upload};
-use crate::support::fake_platform::{Gate, VideoAct, auth_expired, permanent, rate_limited, unknown, upload};
+use super::video::{part_count, stored_progress, three_parts, video_to_upload};
+use crate::support::fake_platform::{
+    Gate, PublishStep, VideoAct, auth_expired, permanent, rate_limited, transient, unknown, upload,
+};
 use crate::support::jobs::{TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -23,6 +25,8 @@ worker_on_both!(
     a_rejected_video_is_sent_again_when_a_user_retries,
     a_step_of_unknown_outcome_is_retried,
     a_rate_limit_between_steps_keeps_the_progress,
+    uploads_that_are_always_missing_use_attempts,
+    a_kill_while_a_video_is_uploaded_again_leaves_nothing_unknown,
 );
 
 fn pending(pause: TimeDelta) -> VideoAct {
@@ -183,4 +187,40 @@ async fn a_rate_limit_between_steps_keeps_the_progress(w: TestWorker) {
     assert_eq!(stored[&video.to_string()]["session"], Value::from(1));
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+pub(super) fn missing() -> PublishStep {
+    PublishStep::Reject(CallError::UploadsMissing(transient().failure().clone()))
+}
+
+/// A platform that processes each upload and then does not know it delays a post, but not forever.
+async fn uploads_that_are_always_missing_use_attempts(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.script_publishes(std::iter::repeat_with(missing).take(40));
+    let size = u64::try_from(three_parts().len()).unwrap();
+    let processing = || VideoAct::Return(VideoStep::Pending(upload(1, size), TimeDelta::seconds(3)));
+    w.fake.videos.script((0..9).flat_map(|_| [VideoAct::Take, processing(), VideoAct::Take]));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+    assert_eq!(w.target(target).await.error.unwrap().category, transient().failure().category);
+    let attempts = w.attempts(post).await;
+    assert_eq!((attempts.len(), attempts[0].number), (8, 8));
+    assert_eq!(w.fake.count("publish"), 16, "each attempt uploads the video again once");
+}
+
+/// The platform rejected the call, so nothing is uncertain even if it cannot be queried.
+async fn a_kill_while_a_video_is_uploaded_again_leaves_nothing_unknown(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.disable_reconcile();
+    w.fake.script_publishes([missing()]);
+    let gate = Gate::new();
+    w.fake.videos.script((0..6).map(|_| VideoAct::Take));
+    w.fake.videos.script([VideoAct::Hang(gate.clone())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.kill_at(&gate, w.notified_job_of_target(target).await).await;
+    assert_eq!(w.target(target).await.call_started_at, None);
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
+    assert_eq!(w.fake.videos.received(video, 2).len(), w.fake.videos.received(video, 1).len());
 }

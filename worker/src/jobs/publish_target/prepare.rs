@@ -229,7 +229,7 @@ impl Preparation {
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.publisher.store, account, &secrets, connector, self.publisher.timeout);
-        let BuiltParts { parts, videos_began_at } =
+        let BuiltParts { parts, videos_began_at, has_uploaded_again } =
             self.build_parts(tx, post, &target, &session, texts.into_iter().zip(media).collect()).await?;
         // The call begins now only if no images or videos must be uploaded and no page must be read first.
         let connector = &session.connector;
@@ -245,6 +245,10 @@ impl Preparation {
         };
         let begins = !connector.has_stages() && parts.iter().all(is_ready);
         let mut subject = subject_of(&target);
+        // A call that repeats a rejected one was counted before.
+        if !has_uploaded_again {
+            self.check_cap(tx, &subject, begins).await?;
+        }
         let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;
         let call = PublishCall {
             subject,
@@ -254,6 +258,7 @@ impl Preparation {
             memory: None,
             transfer_time,
             videos_began_at,
+            has_uploaded_again,
             has_open_call,
             skip_reason,
         };
@@ -313,7 +318,8 @@ impl Preparation {
             };
             parts.push(OutgoingPart { post, assets, cover, card, card_image });
         }
-        Ok(BuiltParts { parts, videos_began_at: progress.began_at })
+        let has_uploaded_again = progress.has_uploaded_again(target.attempts);
+        Ok(BuiltParts { parts, videos_began_at: progress.began_at, has_uploaded_again })
     }
 }
 
@@ -322,6 +328,8 @@ struct BuiltParts {
     parts: Vec<OutgoingPart>,
     /// The time of the first step of the video that is being handed over.
     videos_began_at: Option<DateTime<Utc>>,
+    /// Whether an earlier run of this attempt has uploaded everything again.
+    has_uploaded_again: bool,
 }
 
 fn subject_of(target: &Target) -> Subject {
@@ -442,6 +450,18 @@ impl Preparation {
         VideoSource { library, rules, uploads, progress }.videos(assets)
     }
 
+    /// Stops if the daily cap of the account is reached. Counts a call that `begins` now. An open call is looked up in
+    /// any case.
+    async fn check_cap(&self, tx: &mut Tx, subject: &Subject, begins: bool) -> Step<()> {
+        if subject.call_started_at.is_some() {
+            return Ok(());
+        }
+        match check_daily_cap(tx, &self.publisher.platforms, subject, begins).await? {
+            Some(Ending::Postponed { until, why }) => Err(Stop::Ended(PublishRunResult::Postponed { until, why })),
+            _ => Ok(()),
+        }
+    }
+
     /// Stores the start of the run, and the start of the call if it `begins` now. Returns whether the call begins.
     async fn start(
         &self,
@@ -454,11 +474,6 @@ impl Preparation {
         if subject.call_started_at.is_some() {
             targets::start(tx, subject.target_id).await?;
             return Ok(false);
-        }
-        if let Some(Ending::Postponed { until, why }) =
-            check_daily_cap(tx, &self.publisher.platforms, subject, begins).await?
-        {
-            return Err(Stop::Ended(PublishRunResult::Postponed { until, why }));
         }
         if begins {
             starts.calls.push(StartingCall { target_id: subject.target_id, marker: marker.clone() });

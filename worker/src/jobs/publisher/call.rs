@@ -108,10 +108,9 @@ impl Publisher {
         Ok(tx.commit().await?)
     }
 
-    /// Publishes the posts of the call. Retries once after refreshing an expired access token, and once after repeating uploads that
-    /// the platform lost.
+    /// Publishes the posts of the call. Retries once after refreshing an expired access token, and once per attempt after
+    /// repeating uploads that the platform lost.
     pub(super) async fn publish(&self, run: &Run, p: &mut PublishCall) -> Step<Vec<Published>> {
-        let mut uploaded_again = false;
         loop {
             match self.call(run, p).await {
                 Ok(published) => {
@@ -121,10 +120,7 @@ impl Publisher {
                     return Ok(published);
                 }
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
-                Err(CallError::UploadsMissing(_)) if !uploaded_again => {
-                    uploaded_again = true;
-                    self.upload_again(run, p).await?;
-                }
+                Err(CallError::UploadsMissing(_)) if !p.has_uploaded_again => self.upload_again(run, p).await?,
                 Err(CallError::Accepted { post, .. }) => {
                     p.set_marker(&post.marker);
                     self.wait_for_platform(run, p, post.pause).await?;

@@ -83,7 +83,8 @@ impl Publisher {
     }
 
     /// Transfers the images and videos again, also the image of the link card, after the platform reported that the
-    /// uploads no longer exist.
+    /// uploads no longer exist. The platform rejected that call, so no call is open meanwhile: a process that dies during
+    /// the uploads leaves no unknown outcome.
     pub(super) async fn upload_again(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         for part in &mut p.parts {
             part.post.images.iter_mut().for_each(|image| image.uploaded = None);
@@ -93,7 +94,13 @@ impl Publisher {
             }
         }
         p.videos_began_at = None;
-        self.store_uploads(run, p).await?;
+        p.has_uploaded_again = true;
+        let mut tx = self.begin_held(run).await?;
+        if p.subject.kind != SubjectKind::FirstComment {
+            self.write_uploads(&mut tx, p).await?;
+        }
+        p.subject.clear_call(&mut tx).await?;
+        tx.commit().await?;
         self.prepare_images(run, p).await?;
         self.send_videos(run, p).await?;
         self.prepare_cards(run, p).await

@@ -76,6 +76,9 @@ pub(super) struct PublishCall {
     pub transfer_time: TimeDelta,
     /// The time of the first step of the video that is being handed over.
     pub videos_began_at: Option<DateTime<Utc>>,
+    /// Whether the platform had lost the uploads when this attempt called it. An attempt uploads them again once, and
+    /// both calls count as one for the daily cap.
+    pub has_uploaded_again: bool,
     /// Whether the outcome of an earlier call is unknown.
     pub has_open_call: bool,
     /// Why the post must not be published any more: the result of the run unless the earlier call succeeded.
@@ -160,7 +163,8 @@ impl Publisher {
             self.send_videos(run, p).await?;
             self.prepare_cards(run, p).await?;
             self.stage(run, p).await?;
-            self.store_call_marker(run, p, true).await?;
+            let counts = !p.has_uploaded_again;
+            self.store_call_marker(run, p, counts).await?;
         }
         self.publish(run, p).await
     }
@@ -269,6 +273,16 @@ impl Subject {
             SubjectKind::Post | SubjectKind::Part => targets::mark_call(tx, self.target_id, marker).await?,
         }
         self.call_started_at = Some(tx.now);
+        Ok(())
+    }
+
+    /// Clears the time of a call that the platform has rejected.
+    async fn clear_call(&mut self, tx: &mut Tx) -> Result<()> {
+        match self.kind {
+            SubjectKind::FirstComment => first_comments::clear_call(tx, self.target_id).await?,
+            SubjectKind::Post | SubjectKind::Part => targets::clear_call(tx, self.target_id).await?,
+        }
+        self.call_started_at = None;
         Ok(())
     }
 

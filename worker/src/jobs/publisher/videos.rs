@@ -48,8 +48,10 @@ const MAX_STEP_BYTES: u64 = 64 << 20;
 const MAX_TRANSFER: Duration = Duration::from_hours(24);
 /// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the slowest rate.
 const UNKNOWN_TRANSFER: TimeDelta = TimeDelta::hours(5);
-/// The key of the time in the stored progress. All other keys are ids of assets.
+/// The keys in the stored progress that are not ids of assets: the time of the first step, and the number of the attempt
+/// that has uploaded everything again.
 const BEGAN_AT: &str = "began_at";
+const UPLOADED_AGAIN_IN: &str = "uploaded_again_in";
 
 /// The progress of the uploads of a target's videos, as it was stored.
 #[derive(Default)]
@@ -60,13 +62,21 @@ pub(in crate::jobs) struct VideoProgress {
     pub began_at: Option<DateTime<Utc>>,
     /// Whether that time is too long ago. Then the video is handed over again: a user has retried the post.
     is_stale: bool,
+    /// The number of the attempt that has uploaded everything again, because the platform had lost the uploads.
+    uploaded_again_in: Option<i64>,
 }
 
 impl VideoProgress {
     pub fn parse(mut stored: Map<String, Value>, now: DateTime<Utc>) -> Self {
         let began_at: Option<DateTime<Utc>> = stored.remove(BEGAN_AT).and_then(|at| at.as_str()?.parse().ok());
         let is_stale = began_at.is_some_and(|began_at| now - began_at > MAX_WAIT);
-        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), is_stale }
+        let uploaded_again_in = stored.remove(UPLOADED_AGAIN_IN).and_then(|attempt| attempt.as_i64());
+        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), uploaded_again_in, is_stale }
+    }
+
+    /// Returns whether an earlier run of this attempt has uploaded everything again.
+    pub fn has_uploaded_again(&self, attempt: i32) -> bool {
+        self.uploaded_again_in == Some(i64::from(attempt))
     }
 
     fn of(&self, key: &str, is_uploaded: bool) -> VideoUpload {
@@ -80,7 +90,8 @@ pub(super) fn progress(p: &PublishCall) -> Map<String, Value> {
     let videos = p.parts.iter().flat_map(|part| &part.post.videos).filter(|video| !video.upload.is_empty());
     let uploads = videos.map(|video| (video.id.to_string(), Value::Object(video.upload.clone())));
     let began_at = p.videos_began_at.map(|at| (BEGAN_AT.to_owned(), Value::from(at.to_rfc3339())));
-    uploads.chain(began_at).collect()
+    let attempt = p.has_uploaded_again.then(|| (UPLOADED_AGAIN_IN.to_owned(), Value::from(p.subject.attempts)));
+    uploads.chain(began_at).chain(attempt).collect()
 }
 
 /// What the videos of a target have in common.
