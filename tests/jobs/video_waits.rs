@@ -5,14 +5,15 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::JobState;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
-use crier_platforms::{CallError, VideoStep, VideoUpload};
+use crier_platforms::{CallError, VideoStep, VideoTransfer, VideoUpload};
 use serde_json::{Map, Value};
 
 use super::video::{part_count, stored_progress, three_parts, video_to_upload};
 use crate::support::fake_platform::{
-    Gate, PublishStep, VideoAct, auth_expired, permanent, rate_limited, transient, unknown, upload,
+    Gate, PART, PublishStep, VideoAct, auth_expired, permanent, rate_limited, transient, unknown, upload,
 };
 use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::videos::{VideoSpec, mp4};
 
 worker_on_both!(
     a_wait_for_processing_uses_no_attempt,
@@ -25,6 +26,9 @@ worker_on_both!(
     a_rejected_video_is_sent_again_when_a_user_retries,
     a_step_of_unknown_outcome_is_retried,
     a_rate_limit_between_steps_keeps_the_progress,
+    interruptions_use_no_attempt_while_the_upload_continues,
+    interruptions_without_progress_use_attempts,
+    an_upload_that_is_always_interrupted_ends_after_a_day,
     uploads_that_are_always_missing_use_attempts,
     a_kill_while_a_video_is_uploaded_again_leaves_nothing_unknown,
 );
@@ -187,6 +191,53 @@ async fn a_rate_limit_between_steps_keeps_the_progress(w: TestWorker) {
     assert_eq!(stored[&video.to_string()]["session"], Value::from(1));
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+/// A large video has more interruptions than a post has attempts.
+async fn interruptions_use_no_attempt_while_the_upload_continues(w: TestWorker) {
+    w.fake.videos.set_transfer(VideoTransfer::Uploaded);
+    let bytes = mp4(VideoSpec { data: 20 * 64 * 1024, ..VideoSpec::default() });
+    let video = w.video("loaf.mp4", bytes.clone(), None).await;
+    w.fake.videos.script([VideoAct::Take]);
+    for error in [transient, unknown].into_iter().cycle().take(16) {
+        w.fake.videos.script([VideoAct::Take, VideoAct::Reject(error())]);
+    }
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.call_started_at), (TargetStatus::Publishing, 0, None));
+    assert_eq!(waiting.error.as_ref(), Some(transient().failure()));
+    assert!(waiting.next_attempt_at.unwrap() > w.later(7) && waiting.next_attempt_at.unwrap() < w.later(13));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.fake.videos.received(video, 1)), (PostStatus::Published, bytes));
+    assert_eq!((w.target(target).await.attempts, w.attempts(post).await.len()), (1, 1));
+}
+
+async fn interruptions_without_progress_use_attempts(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take]);
+    // The first run sends a part. The same step of the others fails, or makes no progress.
+    let same = || VideoAct::Return(VideoStep::Next(upload(1, PART)));
+    w.fake.videos.script([VideoAct::Reject(transient())]);
+    w.fake.videos.script((0..8).flat_map(|_| [same(), VideoAct::Reject(transient())]));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.target(target).await.attempts), (PostStatus::Failed, 8));
+    assert_eq!((w.attempts(post).await.len(), part_count(&w, video)), (8, 1));
+}
+
+async fn an_upload_that_is_always_interrupted_ends_after_a_day(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take]);
+    w.fake.videos.script((0..2).flat_map(|_| [VideoAct::Take, VideoAct::Reject(transient())]));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    w.advance(86_400 - 5);
+    w.run_jobs().await;
+    assert_eq!((w.post_status(post).await, w.fake.count("publish")), (PostStatus::Failed, 0));
+    let error = w.target(target).await.error.unwrap();
+    assert!(error.message.contains("within a day"), "{}", error.message);
+    assert_eq!(stored_progress(&w, target).await, Map::new());
 }
 
 pub(super) fn missing() -> PublishStep {

@@ -119,6 +119,7 @@ impl PublishComment {
             memory: None,
             transfer_time: TimeDelta::zero(),
             videos_began_at: None,
+            has_sent_video: false,
             has_uploaded_again: false,
             has_open_call,
             skip_reason,

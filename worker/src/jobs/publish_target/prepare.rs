@@ -258,6 +258,7 @@ impl Preparation {
             memory: None,
             transfer_time,
             videos_began_at,
+            has_sent_video: false,
             has_uploaded_again,
             has_open_call,
             skip_reason,

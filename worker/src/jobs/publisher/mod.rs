@@ -76,6 +76,8 @@ pub(super) struct PublishCall {
     pub transfer_time: TimeDelta,
     /// The time of the first step of the video that is being handed over.
     pub videos_began_at: Option<DateTime<Utc>>,
+    /// Whether this run has continued the upload of a video, so that an interruption uses no attempt.
+    pub has_sent_video: bool,
     /// Whether the platform had lost the uploads when this attempt called it. An attempt uploads them again once, and
     /// both calls count as one for the daily cap.
     pub has_uploaded_again: bool,

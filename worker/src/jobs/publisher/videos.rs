@@ -3,7 +3,9 @@
 //! The result of each step is stored before the next one, so that a retry, or another worker, continues where the last
 //! one stopped. A step publishes nothing, so its failure never leaves an unknown outcome, and it runs without a slot. If
 //! the platform is processing a video, or after [`MAX_STEPS`] or [`MAX_RUN`], the run is postponed, which uses no
-//! attempt. This ends when the platform has all videos, at the latest after [`MAX_WAIT`] per video.
+//! attempt. Neither does an interruption (a lost connection, a fault of the platform) in a run that has continued the
+//! upload: the more parts a video has, the more interruptions there are. This ends when the platform has all videos, at
+//! the latest after [`MAX_WAIT`] per video.
 //!
 //! A video is never in memory as a whole. Its cover is, within the library's memory budget (`images.rs`).
 
@@ -26,7 +28,7 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value};
 
 use super::super::account_session::unknown_to_transient;
-use super::super::call_outcome::CallOutcome;
+use super::super::call_outcome::{self, CallOutcome};
 use super::images::alt_text;
 use super::{Ending, OutgoingPart, PublishCall, Publisher, Step, Stop, stop};
 use crate::engine::Run;
@@ -196,18 +198,22 @@ impl Publisher {
         let (mut steps, mut restarts) = (0, 0);
         while let Some(video) = next_video(p).cloned() {
             if steps == MAX_STEPS || self.store.now() - began > MAX_RUN {
-                return self.postpone_videos(run, p, MIN_PAUSE, "The video is being sent to the platform.").await;
+                let failure = Failure::of(Category::PlatformError, "The video is being sent to the platform.");
+                return self.postpone_videos(run, p, MIN_PAUSE, failure).await;
             }
             steps += 1;
             match self.next_step(run, p, &video).await? {
                 VideoStep::Next(upload) => {
+                    // A platform that always requests the same step, or begins again and again, uses attempts.
+                    p.has_sent_video |= !video.upload.is_empty() && upload != video.upload;
                     self.set_upload(p, video.id, upload);
                     self.store_uploads(run, p).await?;
                 }
                 VideoStep::Pending(upload, pause) => {
                     self.set_upload(p, video.id, upload);
                     let name = p.session.connector.descriptor().name;
-                    return self.postpone_videos(run, p, pause, &format!("{name} is processing the video.")).await;
+                    let failure = Failure::of(Category::PlatformError, format!("{name} is processing the video."));
+                    return self.postpone_videos(run, p, pause, failure).await;
                 }
                 VideoStep::Ready(reference) => {
                     same_videos(p, video.id).for_each(|same| same.uploaded = Some(reference.clone()));
@@ -216,6 +222,7 @@ impl Publisher {
                 }
                 VideoStep::Expired => {
                     restarts += 1;
+                    p.has_sent_video = false;
                     same_videos(p, video.id).for_each(|same| same.upload.clear());
                     self.store_uploads(run, p).await?;
                     if restarts > MAX_RESTARTS {
@@ -242,7 +249,13 @@ impl Publisher {
                 if matches!(error, CallError::Permanent(_)) {
                     self.forget_unfinished(run, p).await?;
                 }
-                Err(self.fail(p, unknown_to_transient(error)))
+                match unknown_to_transient(error) {
+                    CallError::Transient(failure) if p.has_sent_video => {
+                        let pause = call_outcome::pause(1, crier_base::random::unit());
+                        self.postpone_videos(run, p, pause, failure).await
+                    }
+                    error => Err(self.fail(p, error)),
+                }
             }
         }
     }
@@ -274,18 +287,19 @@ impl Publisher {
     }
 
     /// Stores the progress, and postpones the run. Always stops.
-    async fn postpone_videos(&self, run: &Run, p: &mut PublishCall, pause: TimeDelta, message: &str) -> Step<()> {
+    async fn postpone_videos<T>(&self, run: &Run, p: &mut PublishCall, pause: TimeDelta, failure: Failure) -> Step<T> {
         let pause = pause.max(MIN_PAUSE);
         let until = self.store.now() + pause;
         if p.videos_began_at.is_some_and(|began_at| until - began_at > MAX_WAIT) {
             self.forget_unfinished(run, p).await?;
             let name = p.session.connector.descriptor().name;
-            let message = format!("{name} has not processed the video within a day. Publish the post again.");
+            let message =
+                format!("{name} has not received and processed the video within a day. Publish the post again.");
             return Err(stop(CallOutcome::Failed(Failure::of(Category::PlatformError, message))));
         }
         let mut tx = self.begin_held(run).await?;
         self.write_uploads(&mut tx, p).await?;
-        let (until, failure) = (tx.now + pause, Failure::of(Category::PlatformError, message));
+        let until = tx.now + pause;
         targets::postpone(&mut tx, p.subject.target_id, p.subject.attempts - 1, &failure, until).await?;
         tx.commit().await?;
         Err(Stop::Ended(Ending::Postponed { until, why: failure.message }))
