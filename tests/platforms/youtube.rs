@@ -214,6 +214,19 @@ async fn an_upload_resumes_at_the_stored_byte_also_in_another_process() {
 }
 
 #[tokio::test]
+async fn a_session_that_loses_bytes_begins_again() {
+    let (fake, _server, connector) = start().await;
+    let mut outgoing = with_video(connector.as_ref(), large(17 * MIB));
+    send_video_step(connector.as_ref(), &channel(), &mut outgoing).await.unwrap();
+    let begun = outgoing.videos[0].upload.clone();
+    send_video_step(connector.as_ref(), &channel(), &mut outgoing).await.unwrap();
+    assert_ne!(outgoing.videos[0].upload, begun, "the worker notices the progress");
+    fake.state().sessions[0].bytes.truncate(MIB);
+    let step = send_video_step(connector.as_ref(), &channel(), &mut outgoing).await.unwrap();
+    assert_eq!((step, fake.state().sessions[0].bytes.len()), (VideoStep::Expired, MIB));
+}
+
+#[tokio::test]
 async fn a_lost_response_to_the_last_chunk_is_recovered_by_the_session() {
     let (fake, _server, connector) = start().await;
     let mut outgoing = with_video(connector.as_ref(), "bytes of a video");

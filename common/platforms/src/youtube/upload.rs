@@ -44,6 +44,9 @@ struct Upload {
     session: String,
     /// A hash of the metadata that the session began with.
     metadata: String,
+    /// The number of bytes that the session had after the last chunk.
+    #[serde(default)]
+    sent: u64,
 }
 
 impl Upload {
@@ -136,7 +139,7 @@ impl Youtube {
         let token = account.secrets.require("access_token")?;
         let token = token.expose_secret();
         let metadata = Metadata::of(post)?;
-        let Some(upload) = Upload::of(video) else { return self.begin(token, &metadata, video).await };
+        let Some(mut upload) = Upload::of(video) else { return self.begin(token, &metadata, video).await };
         if upload.metadata != metadata.hash() {
             // The post was changed since the session began.
             return Ok(VideoStep::Expired);
@@ -147,13 +150,20 @@ impl Youtube {
             Received::Video(_) => return Ok(ready()),
             Received::Ended => return Ok(VideoStep::Expired),
         };
+        if start < upload.sent {
+            // The session has lost bytes, which might repeat forever.
+            return Ok(VideoStep::Expired);
+        }
         if video.size.saturating_sub(start) <= CHUNK {
             return Ok(ready());
         }
         let range = start..start.saturating_add(CHUNK);
         let response = self.put(Effect::Repeatable, token, &upload, video, range).await?;
         match self.read_received(Effect::Repeatable, &response, video.size)? {
-            Received::Bytes(received) if received > start => Ok(VideoStep::Next(upload.progress())),
+            Received::Bytes(received) if received > start => {
+                upload.sent = received;
+                Ok(VideoStep::Next(upload.progress()))
+            }
             Received::Bytes(_) => Err(transient("YouTube did not store a part of the video.")),
             Received::Video(_) => Ok(ready()),
             Received::Ended => Ok(VideoStep::Expired),
@@ -178,7 +188,7 @@ impl Youtube {
         if session.len() > MAX_URL || !self.is_google(session) {
             return Err(transient("YouTube returned an upload URL that does not belong to Google."));
         }
-        let upload = Upload { session: session.to_owned(), metadata: metadata.hash() };
+        let upload = Upload { session: session.to_owned(), metadata: metadata.hash(), sent: 0 };
         Ok(VideoStep::Next(upload.progress()))
     }
 
