@@ -29,6 +29,7 @@ worker_on_both!(
     interruptions_use_no_attempt_while_the_upload_continues,
     interruptions_without_progress_use_attempts,
     an_upload_that_is_always_interrupted_ends_after_a_day,
+    a_long_upload_leaves_the_call_to_another_run,
     uploads_that_are_always_missing_use_attempts,
     a_kill_while_a_video_is_uploaded_again_leaves_nothing_unknown,
 );
@@ -238,6 +239,26 @@ async fn an_upload_that_is_always_interrupted_ends_after_a_day(w: TestWorker) {
     let error = w.target(target).await.error.unwrap();
     assert!(error.message.contains("within a day"), "{}", error.message);
     assert_eq!(stored_progress(&w, target).await, Map::new());
+}
+
+/// A token may expire more than once in an upload of hours.
+async fn a_long_upload_leaves_the_call_to_another_run(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let gate = Gate::new();
+    w.fake.videos.script([VideoAct::Reject(auth_expired())]);
+    w.fake.videos.script((0..4).map(|_| VideoAct::Take).chain([VideoAct::TakeAndWait(gate.clone())]));
+    w.fake.script_publishes([PublishStep::Reject(auth_expired())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    let run = w.start_until(&gate, w.notified_job_of_target(target).await).await;
+    w.clock.advance(TimeDelta::hours(1));
+    gate.let_through();
+    run.await.unwrap();
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts, waiting.call_started_at), (TargetStatus::Publishing, 0, None));
+    assert_eq!((waiting.next_attempt_at, w.fake.count("publish")), (Some(w.later(1)), 0));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+    assert_eq!((w.fake.count("refresh"), w.fake.count("publish")), (2, 2));
 }
 
 pub(super) fn missing() -> PublishStep {

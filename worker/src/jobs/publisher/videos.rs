@@ -35,8 +35,8 @@ use crate::engine::Run;
 
 /// The maximum number of steps in one run.
 const MAX_STEPS: usize = 100;
-/// The maximum time for the steps of one run. In a longer run, an access token might expire twice, which counts as
-/// rejected credentials.
+/// The maximum time after which a run takes another step, or makes the call. In a longer run, an access token might
+/// expire twice, which counts as rejected credentials.
 const MAX_RUN: TimeDelta = TimeDelta::minutes(15);
 /// The maximum number of times that a run begins uploads again that the platform no longer knows.
 const MAX_RESTARTS: usize = 3;
@@ -44,7 +44,7 @@ const MAX_RESTARTS: usize = 3;
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
 /// The pause before the next steps, and the minimum one while the platform is processing.
 const MIN_PAUSE: TimeDelta = TimeDelta::seconds(1);
-/// The maximum number of bytes that a step sends.
+/// The maximum number of bytes of the last part of a video, if that publishes it.
 const MAX_STEP_BYTES: u64 = 64 << 20;
 /// The maximum time that videos add to the deadline of a call.
 const MAX_TRANSFER: Duration = Duration::from_hours(24);
@@ -179,6 +179,12 @@ pub(in crate::jobs) fn time_of_call(transfer: VideoTransfer, parts: &[OutgoingPa
     TimeDelta::from_std(transfer_time(bytes).min(MAX_TRANSFER)).unwrap_or(UNKNOWN_TRANSFER)
 }
 
+/// Returns the deadline of a step. It may be several requests, each with the platform's timeout, and may send the whole
+/// video: not every platform accepts parts.
+fn step_duration(timeout: TimeDelta, size: u64) -> Duration {
+    timeout.to_std().unwrap_or_default() + transfer_time(size).min(MAX_TRANSFER)
+}
+
 /// Returns what [`time_of_call`] returns, if an image or a video of the call was deleted.
 pub(in crate::jobs) fn time_of_call_without_media(transfer: VideoTransfer) -> TimeDelta {
     match transfer {
@@ -195,9 +201,10 @@ impl Publisher {
             return Ok(());
         }
         let began = self.store.now();
+        let is_late = |publisher: &Self| publisher.store.now() - began > MAX_RUN;
         let (mut steps, mut restarts) = (0, 0);
         while let Some(video) = next_video(p).cloned() {
-            if steps == MAX_STEPS || self.store.now() - began > MAX_RUN {
+            if steps == MAX_STEPS || is_late(self) {
                 let failure = Failure::of(Category::PlatformError, "The video is being sent to the platform.");
                 return self.postpone_videos(run, p, MIN_PAUSE, failure).await;
             }
@@ -233,6 +240,10 @@ impl Publisher {
                 }
             }
         }
+        if is_late(self) {
+            let failure = Failure::of(Category::PlatformError, "The video was sent to the platform.");
+            return self.postpone_videos(run, p, MIN_PAUSE, failure).await;
+        }
         Ok(())
     }
 
@@ -261,8 +272,7 @@ impl Publisher {
     }
 
     async fn step_once(&self, run: &Run, p: &PublishCall, video: &Video) -> Result<VideoStep, CallError> {
-        // A step may be several requests, each with the platform's timeout, and sends a part of the video.
-        let deadline = self.timeout.to_std().unwrap_or_default() + transfer_time(video.size.min(MAX_STEP_BYTES));
+        let deadline = step_duration(self.timeout, video.size);
         let post = p.parts.iter().map(|part| &part.post).find(|post| post.videos.iter().any(|v| v.id == video.id));
         let step =
             p.session.connector.send_video(&p.session.connector_account, post.unwrap_or_else(|| p.post()), video);
@@ -314,4 +324,17 @@ fn next_video(p: &PublishCall) -> Option<&Video> {
 /// Returns the video in each part that contains it: it is handed over once.
 fn same_videos(p: &mut PublishCall, video_id: i64) -> impl Iterator<Item = &mut Video> {
     p.parts.iter_mut().flat_map(|part| &mut part.post.videos).filter(move |video| video.id == video_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_may_send_a_whole_video_at_the_slowest_rate() {
+        let timeout = TimeDelta::seconds(60);
+        for (size, seconds) in [(0, 60), (64 * 1024, 61), (1 << 30, 60 + (1 << 14)), (u64::MAX, 60 + 86_400)] {
+            assert_eq!(step_duration(timeout, size), Duration::from_secs(seconds), "{size}");
+        }
+    }
 }
