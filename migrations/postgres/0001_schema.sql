@@ -863,15 +863,19 @@ create table post_media (
 -- post_media::in_use; fk.
 create index post_media_media on post_media (media_id);
 
--- Publish calls on accounts whose platform has a daily limit. Those of the last 24 hours count. Like a target, a call
--- has no foreign key to its account.
+-- Publish calls on accounts whose platform has a daily limit. Those of the last 24 hours count. If accounts share the
+-- limit, the beginnings of their uploads, with its name: those of the current day count, also of deleted accounts. Like
+-- a target, a call has no foreign key to its account.
 create table publish_calls (
     id         bigint generated always as identity primary key,
     account_id bigint not null,
-    began_at   timestamptz not null
+    began_at   timestamptz not null,
+    quota      text
 );
 -- calls::begin, calls::full_until, accounts::disconnect.
 create index publish_calls_account on publish_calls (account_id, began_at);
+-- calls::begin_upload.
+create index publish_calls_quota on publish_calls (quota, began_at) where quota is not null;
 
 
 -- # Content plans

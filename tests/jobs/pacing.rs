@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus};
-use crier_platforms::{ImageTransfer, ReconcileResult, VideoStep};
+use crier_platforms::{ImageTransfer, ReconcileResult, UploadQuota, VideoStep};
 use crier_store::calls;
 
 use super::video::video_to_upload;
@@ -25,6 +25,7 @@ on_both![
     concurrent_workers_never_exceed_the_cap,
     the_images_of_a_post_over_the_cap_are_not_uploaded,
     a_call_repeated_after_a_wait_counts_once,
+    uploads_of_an_application_are_limited_together,
 ];
 
 const DAY: i64 = 86_400;
@@ -239,4 +240,41 @@ async fn a_call_repeated_after_a_wait_counts_once(s: TestStore) {
     let next = [w.publish_images(w.account.id, &[video]).await];
     w.run_jobs().await;
     assert_eq!((count_published(&w, &next).await, w.fake.count("publish")), (0, 2));
+}
+
+/// The limit is that of a day, and each upload counts when it begins.
+async fn uploads_of_an_application_are_limited_together(s: TestStore) {
+    let w = TestWorker::with_daily_posts(s, 3).await;
+    let video = video_to_upload(&w).await;
+    let quota = |since, until| UploadQuota { name: "fake:app".to_owned(), since, until, resets_at: "midnight" };
+    let midnight = w.later(3_600);
+    w.fake.videos.set_quota(quota(midnight - TimeDelta::days(1), midnight));
+    let other = w.another_account("other").await.id;
+    // The upload of the first post begins twice.
+    w.fake.videos.script([VideoAct::Take, VideoAct::Return(VideoStep::Expired)]);
+    let first = [w.publish_images(w.account.id, &[video]).await];
+    w.run_jobs().await;
+    let second = [w.publish_images(other, &[video]).await];
+    w.run_jobs().await;
+    assert_eq!((count_published(&w, &first).await, count_published(&w, &second).await), (1, 1));
+    let third = [w.publish_images(w.account.id, &[video]).await, w.publish_images(other, &[video]).await];
+    let steps = w.fake.count("send_video");
+    w.run_jobs().await;
+    for (post, target) in third {
+        let waiting = w.target(target).await;
+        assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 0));
+        assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(midnight), None));
+        let message = waiting.error.unwrap().message;
+        assert!(message.contains("3 videos per day from all accounts of an application"), "{message}");
+        assert!(message.contains("ends at midnight") && w.attempts(post).await.is_empty(), "{message}");
+    }
+    assert_eq!((w.fake.count("send_video"), w.count_rows("publish_calls").await), (steps, 3));
+    // A post without a video does not count.
+    let (text, _) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(text).await, PostStatus::Published);
+
+    w.fake.videos.set_quota(quota(midnight, midnight + TimeDelta::days(1)));
+    w.run_until_idle().await;
+    assert_eq!((count_published(&w, &third).await, w.count_rows("publish_calls").await), (2, 2));
 }

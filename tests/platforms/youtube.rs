@@ -214,6 +214,16 @@ async fn an_upload_resumes_at_the_stored_byte_also_in_another_process() {
 }
 
 #[tokio::test]
+async fn accounts_of_an_application_share_its_uploads_per_day() {
+    let (_fake, _server, connector) = start().await;
+    let quota = connector.upload_quota(&channel()).unwrap();
+    assert_eq!((quota.name.as_str(), quota.until - quota.since), ("youtube:id", TimeDelta::days(1)));
+    assert!(quota.since <= now() && now() < quota.until, "{quota:?}");
+    let elsewhere = account(CHANNEL, json!({ "access_token": "access-1", "client_id": "other" }));
+    assert_ne!(connector.upload_quota(&elsewhere).unwrap().name, quota.name);
+}
+
+#[tokio::test]
 async fn a_session_that_loses_bytes_begins_again() {
     let (fake, _server, connector) = start().await;
     let mut outgoing = with_video(connector.as_ref(), large(17 * MIB));

@@ -105,7 +105,8 @@ const API_VERSION: PlatformKey = PlatformKey {
 };
 const DAILY_POSTS: PlatformKey = PlatformKey {
     name: "DAILY_POSTS",
-    description: "The maximum number of posts per account within 24 hours. Further posts wait. 0 means unlimited.",
+    description: "The maximum number of posts per account within 24 hours. For YouTube: of videos per application and \
+                  day. Further posts wait. 0 means unlimited.",
     default: DefaultValue::Text(
         "Instagram 50, TikTok 15, LinkedIn, Pinterest and YouTube 100, Facebook 200, Threads 250, others unlimited",
     ),

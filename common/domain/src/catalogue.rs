@@ -25,8 +25,8 @@ pub fn all() -> &'static [Descriptor] {
 }
 
 /// Returns the maximum number of posts that a platform accepts on one account within 24 hours, if it is known.
-/// Instagram and Threads: content publishing limits. TikTok: posts through an application. YouTube: the videos of all
-/// accounts of an application, so it may reject one before. LinkedIn, Pinterest and Facebook: safe values.
+/// Instagram and Threads: content publishing limits. TikTok: posts through an application. YouTube: the uploads of all
+/// accounts of an application per day, instead of those of one account. LinkedIn, Pinterest and Facebook: safe values.
 pub const fn daily_posts(platform: Platform) -> Option<u32> {
     match platform {
         Platform::Instagram => Some(50),

@@ -72,7 +72,7 @@ pub use inbox::InboxConnector;
 pub use link_card::LinkCard;
 pub use oauth::OAuthConnector;
 pub use registry::{Clients, ConnectorRegistry};
-pub use video::{Medium, Video, VideoStep, VideoTransfer, VideoUpload};
+pub use video::{Medium, UploadQuota, Video, VideoStep, VideoTransfer, VideoUpload};
 
 /// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
 /// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
@@ -420,6 +420,12 @@ pub trait Connector: Send + Sync {
         _video: &Video,
     ) -> Result<VideoStep, CallError> {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept videos.")))
+    }
+
+    /// Returns the daily limit of uploads that this account shares with others. `None` if each account has its own. The
+    /// worker counts each upload before [`Connector::send_video`] begins it.
+    fn upload_quota(&self, _account: &ConnectorAccount) -> Option<UploadQuota> {
+        None
     }
 
     /// Returns whether publishing waits for another host or a timer instead of working in this process. If so, another

@@ -29,8 +29,8 @@ use super::oauth::{
 use super::window::with_platform_clock;
 use super::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer, Marker, MarkerSeed,
-    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult, UnpublishPost, Video,
-    VideoStep, VideoTransfer, VideoUpload,
+    OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, Secrets, StageResult, UnpublishPost,
+    UploadQuota, Video, VideoStep, VideoTransfer, VideoUpload,
 };
 
 /// The maximum size of stored secrets, in bytes of JSON.
@@ -144,6 +144,10 @@ impl Connector for SanitizingConnector {
             VideoStep::Pending(upload, pause) => Ok(VideoStep::Pending(upload, bounded(pause))),
             step => Ok(step),
         }
+    }
+
+    fn upload_quota(&self, account: &ConnectorAccount) -> Option<UploadQuota> {
+        self.0.upload_quota(account)
     }
 
     fn has_stages(&self) -> bool {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{VideoProperties, VideoType};
 use crier_http::Body;
@@ -67,6 +67,19 @@ pub enum VideoStep {
     Ready(Value),
     /// The platform no longer knows the upload. Begin it again.
     Expired,
+}
+
+/// A daily limit of uploads that accounts share ([`Connector::upload_quota`](super::Connector::upload_quota)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UploadQuota {
+    /// Identifies the limit among those of all platforms.
+    pub name: String,
+    /// The beginning of the current day.
+    pub since: DateTime<Utc>,
+    /// The end of the current day.
+    pub until: DateTime<Utc>,
+    /// The end of each day, for a person: `midnight in the Pacific time zone`.
+    pub resets_at: &'static str,
 }
 
 /// A video of an outgoing post.

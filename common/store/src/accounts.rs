@@ -446,7 +446,7 @@ pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<O
     if attachments(tx, account_id).await? > 0 {
         return Ok(Some(DisconnectResult::Detached));
     }
-    execute!(tx, "DELETE FROM publish_calls WHERE account_id = $1", account_id)?;
+    execute!(tx, "DELETE FROM publish_calls WHERE account_id = $1 AND quota IS NULL", account_id)?;
     execute!(tx, "DELETE FROM social_accounts WHERE id = $1", account_id)?;
     Ok(Some(DisconnectResult::Revoked))
 }

@@ -3,6 +3,8 @@
 //!
 //! A call counts once it is marked as begun, whatever its result, because a call that the platform rejected, or that
 //! was interrupted before anything was sent, may count at the platform too. The rows are deleted a day later.
+//!
+//! If accounts share a daily limit of uploads, the beginning of each upload counts instead.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -43,4 +45,27 @@ pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option
     let full: Option<DateTime<Utc>> =
         run!(tx, c => sqlx::query_scalar(FULL).bind(account_id).bind(before).bind(since).fetch_optional(c))?;
     Ok(full.map(|began_at| began_at + WINDOW))
+}
+
+/// Counts an upload that begins now, against a quota that accounts share. Returns `false`, and counts nothing, if `cap`
+/// uploads have begun since `since`. Atomic across workers, like [`begin`].
+pub async fn begin_upload(tx: &mut Tx, account_id: i64, quota: &str, since: DateTime<Utc>, cap: u32) -> Result<bool> {
+    const COUNT: &str = "SELECT count(*) FROM publish_calls WHERE quota = $1";
+    if tx.is_postgres() {
+        execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", format!("quota:{quota}"))?;
+    }
+    let now = tx.now;
+    execute!(tx, "DELETE FROM publish_calls WHERE quota = $1 AND began_at < $2", quota, since)?;
+    let begun: i64 = run!(tx, c => sqlx::query_scalar(COUNT).bind(quota).fetch_one(c))?;
+    if begun >= i64::from(cap) {
+        return Ok(false);
+    }
+    execute!(
+        tx,
+        "INSERT INTO publish_calls (account_id, began_at, quota) VALUES ($1, $2, $3)",
+        account_id,
+        now,
+        quota
+    )?;
+    Ok(true)
 }

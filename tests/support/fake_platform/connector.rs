@@ -88,6 +88,10 @@ impl Connector for FakePlatform {
         self.videos.step(video).await
     }
 
+    fn upload_quota(&self, _account: &ConnectorAccount) -> Option<UploadQuota> {
+        self.videos.quota()
+    }
+
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         Ok(self.follow_script(account, std::slice::from_ref(post)).await?.remove(0))
     }

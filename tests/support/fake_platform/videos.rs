@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use crier_platforms::{CallError, Medium, OutgoingPost, Video, VideoStep, VideoTransfer, VideoUpload};
+use crier_platforms::{CallError, Medium, OutgoingPost, UploadQuota, Video, VideoStep, VideoTransfer, VideoUpload};
 use futures::TryStreamExt;
 use serde_json::{Value, json};
 
@@ -41,6 +41,7 @@ pub struct Part {
 
 pub struct FakeVideos {
     transfer: Mutex<VideoTransfer>,
+    quota: Mutex<Option<UploadQuota>>,
     script: Mutex<VecDeque<VideoAct>>,
     sessions: Mutex<u64>,
     parts: Mutex<Vec<Part>>,
@@ -54,6 +55,7 @@ impl Default for FakeVideos {
     fn default() -> Self {
         Self {
             transfer: Mutex::new(VideoTransfer::Fetched),
+            quota: Mutex::default(),
             script: Mutex::default(),
             sessions: Mutex::default(),
             parts: Mutex::default(),
@@ -71,6 +73,15 @@ impl FakeVideos {
 
     pub fn transfer(&self) -> VideoTransfer {
         *self.transfer.lock().expect("no panic")
+    }
+
+    /// Sets the daily limit of uploads that all accounts share.
+    pub fn set_quota(&self, quota: UploadQuota) {
+        *self.quota.lock().expect("no panic") = Some(quota);
+    }
+
+    pub fn quota(&self) -> Option<UploadQuota> {
+        self.quota.lock().expect("no panic").clone()
     }
 
     /// Scripts the next steps.

@@ -31,7 +31,8 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published,
-    ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, Video, VideoStep, VideoTransfer, time_marker,
+    ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, UploadQuota, Video, VideoStep, VideoTransfer,
+    time_marker,
 };
 
 /// The maximum length of the id of a video or a comment.
@@ -129,6 +130,10 @@ impl Connector for Youtube {
         video: &Video,
     ) -> Result<VideoStep, CallError> {
         self.send_video_step(account, post, video).await
+    }
+
+    fn upload_quota(&self, account: &ConnectorAccount) -> Option<UploadQuota> {
+        Some(self.quota_of(account.secrets.get("client_id")?.expose_secret()))
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -1,6 +1,6 @@
 //! Calls to the Data API and their errors: `{error: {code, message, errors: [{domain, reason, message}]}}`.
 
-use chrono::{DateTime, NaiveTime, TimeDelta, TimeZone as _, Utc};
+use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta, TimeZone as _, Utc};
 use chrono_tz::America::Los_Angeles;
 use crier_domain::failure::{Category, Failure};
 use crier_http::{HttpResponse, RequestBuilder};
@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Youtube;
-use crate::CallError;
 use crate::call::{Effect, retry_at, sanitize_message};
+use crate::{CallError, UploadQuota};
 
 /// The reason of an error if the account lacks a permission.
 pub(super) const NO_PERMISSION: &str = "insufficientPermissions";
@@ -66,8 +66,18 @@ impl List {
 /// Returns when the daily quotas begin again: at midnight in the Pacific time zone.
 fn next_quota(now: DateTime<Utc>) -> DateTime<Utc> {
     let tomorrow = now.with_timezone(&Los_Angeles).date_naive().succ_opt();
-    let midnight = tomorrow.and_then(|day| Los_Angeles.from_local_datetime(&day.and_time(NaiveTime::MIN)).earliest());
-    midnight.map_or(now + UPLOAD_PERIOD, |at| at.to_utc())
+    tomorrow.and_then(midnight).unwrap_or(now + UPLOAD_PERIOD)
+}
+
+/// Returns when the daily quotas began.
+fn last_quota(now: DateTime<Utc>) -> DateTime<Utc> {
+    midnight(now.with_timezone(&Los_Angeles).date_naive()).unwrap_or(now - UPLOAD_PERIOD)
+}
+
+/// Returns when a day begins in the Pacific time zone.
+fn midnight(day: NaiveDate) -> Option<DateTime<Utc>> {
+    let at = Los_Angeles.from_local_datetime(&day.and_time(NaiveTime::MIN)).earliest()?;
+    Some(at.to_utc())
 }
 
 /// Returns the error for a limit that ends at this time.
@@ -77,6 +87,18 @@ fn limited(until: DateTime<Utc>, code: &str, message: &str) -> CallError {
 }
 
 impl Youtube {
+    /// Returns the quota of uploads, which belongs to the application.
+    pub(super) fn quota_of(&self, client_id: &str) -> UploadQuota {
+        let now = self.client.now();
+        let (since, until) = (last_quota(now), next_quota(now));
+        UploadQuota {
+            name: format!("youtube:{client_id}"),
+            since,
+            until,
+            resets_at: "midnight in the Pacific time zone",
+        }
+    }
+
     pub(super) fn request(&self, method: Method, path: &str, token: &str) -> RequestBuilder {
         self.client.request(method, &format!("{}{path}", self.hosts.api)).bearer_auth(token)
     }
@@ -159,7 +181,8 @@ mod tests {
             // Daylight saving time.
             ("2026-07-01T12:00:00Z", "2026-07-02T07:00:00Z"),
         ] {
-            assert_eq!(next_quota(now.parse().unwrap()), expected.parse::<DateTime<Utc>>().unwrap(), "{now}");
+            let (now, expected): (DateTime<Utc>, DateTime<Utc>) = (now.parse().unwrap(), expected.parse().unwrap());
+            assert_eq!((next_quota(now), last_quota(now)), (expected, expected - TimeDelta::days(1)), "{now}");
         }
     }
 }

@@ -245,8 +245,8 @@ impl Preparation {
         };
         let begins = !connector.has_stages() && parts.iter().all(is_ready);
         let mut subject = subject_of(&target);
-        // A call that repeats a rejected one was counted before.
-        if !has_uploaded_again {
+        // A call that repeats a rejected one was counted before. A limit that accounts share counts uploads.
+        if !has_uploaded_again && connector.upload_quota(&session.connector_account).is_none() {
             self.check_cap(tx, &subject, begins).await?;
         }
         let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;

@@ -26,7 +26,7 @@ use crier_domain::post::TargetStatus;
 use crier_media::Library;
 use crier_media::budget::MemoryPermit;
 use crier_platforms::link_card::{CardReader, CardRequest};
-use crier_platforms::{CallError, ConnectorRegistry, Marker, OutgoingPost, Published};
+use crier_platforms::{CallError, ConnectorRegistry, Marker, OutgoingPost, Published, UploadQuota};
 use crier_store::adoptions::Adopter;
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store, Tx, first_comments, posts, targets};
@@ -165,7 +165,7 @@ impl Publisher {
             self.send_videos(run, p).await?;
             self.prepare_cards(run, p).await?;
             self.stage(run, p).await?;
-            let counts = !p.has_uploaded_again;
+            let counts = !p.has_uploaded_again && p.upload_quota().is_none();
             self.store_call_marker(run, p, counts).await?;
         }
         self.publish(run, p).await
@@ -248,6 +248,11 @@ impl PublishCall {
     /// Returns the first post of the call. All posts have its marker.
     pub fn post(&self) -> &OutgoingPost {
         &self.parts[0].post
+    }
+
+    /// Returns the daily limit of uploads that the account shares with others, which then replaces its own.
+    fn upload_quota(&self) -> Option<UploadQuota> {
+        self.session.connector.upload_quota(&self.session.connector_account)
     }
 
     fn posts(&self) -> Vec<OutgoingPost> {

@@ -209,6 +209,9 @@ impl Publisher {
                 return self.postpone_videos(run, p, MIN_PAUSE, failure).await;
             }
             steps += 1;
+            if video.upload.is_empty() {
+                self.count_upload(run, p).await?;
+            }
             match self.next_step(run, p, &video).await? {
                 VideoStep::Next(upload) => {
                     // A platform that always requests the same step, or begins again and again, uses attempts.
