@@ -4,8 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_config::PlatformConfig;
 use crier_domain::account::AccountStatus;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
+use crier_domain::failure::{Category, Failure};
 use crier_domain::job::JobKind;
 use crier_domain::platform::Platform;
+use crier_domain::post::{PostStatus, TargetStatus};
 use crier_platforms::{CallError, Published, RefreshedTokens};
 use crier_scheduler::tasks;
 use crier_store::analytics::{self, TargetSnapshot};
@@ -27,6 +29,7 @@ worker_on_both!(
     a_rejected_metric_is_set_aside_for_a_day,
     an_omitted_metric_keeps_its_last_value,
     a_post_with_a_late_id_gets_its_id_and_metrics,
+    a_later_rejection_is_the_error_of_its_target,
 );
 
 on_both!(disabled_metrics_are_not_collected);
@@ -274,4 +277,32 @@ async fn a_rejected_metric_is_set_aside_for_a_day(w: TestWorker) {
     }
     w.clock.advance(TimeDelta::hours(24));
     assert!(set_aside().await.is_empty(), "the day is over");
+}
+
+async fn a_later_rejection_is_the_error_of_its_target(w: TestWorker) {
+    w.fake.enable_metrics();
+    let [(first, rejected), (_, shown)] = [w.publish_one().await, w.publish_one().await];
+    w.run_jobs().await;
+    collect(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    collect(&w).await;
+    assert_eq!((w.fake.count("later_rejections"), w.target(rejected).await.error), (1, None));
+    let failure = Failure::with_code(Category::PlatformRejected, "rejected_later", "It is a duplicate.");
+    w.fake.reject_later([Some(failure.clone()), None]);
+    w.clock.advance(TimeDelta::hours(5));
+    collect(&w).await;
+    let targets = [w.target(rejected).await, w.target(shown).await];
+    let errors = targets.clone().map(|target| target.error);
+    assert!(errors.contains(&Some(failure.clone())) && errors.contains(&None), "{errors:?}");
+    assert!(targets.iter().all(|target| target.status == TargetStatus::Published), "{targets:?}");
+    assert_eq!(w.post_status(first).await, PostStatus::Published);
+    // The first error stays, and old posts are not checked.
+    w.fake.reject_later([]);
+    for days in [1, 2, 4, 23, 7] {
+        w.clock.advance(TimeDelta::days(days));
+        collect(&w).await;
+    }
+    assert_eq!(w.fake.count("later_rejections"), 4);
+    let errors = [w.target(rejected).await.error, w.target(shown).await.error];
+    assert!(errors.contains(&Some(failure)), "{errors:?}");
 }

@@ -49,6 +49,8 @@ pub struct Session {
     /// Whether the session no longer exists. Its video stays.
     pub has_ended: bool,
     pub is_deleted: bool,
+    /// The `status` of its video.
+    pub status: Value,
 }
 
 impl Session {
@@ -276,7 +278,10 @@ impl State {
         let ids = parameter(request, "id").unwrap();
         let known = self.videos().filter(|(id, _)| ids.split(',').any(|one| one == id));
         let counts = json!({ "viewCount": "1234567", "likeCount": "12", "favoriteCount": "0" });
-        let item = |(id, _): (String, &mut Session)| json!({ "id": id, "statistics": counts });
+        let item = |(id, session): (String, &mut Session)| match parameter(request, "part").as_deref() {
+            Some("status") => json!({ "id": id, "status": session.status }),
+            _ => json!({ "id": id, "statistics": counts }),
+        };
         let items: Vec<Value> = known.map(item).collect();
         ok(json!({ "items": items }))
     }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
+use crier_domain::failure::Failure;
 use serde_json::Value;
 
 use super::{CallError, ConnectorAccount, Marker, Published};
@@ -76,6 +77,16 @@ pub trait AnalyticsConnector: Send + Sync {
         _set_aside: &mut MetricsSetAside,
     ) -> Result<Vec<Option<PostMetrics>>, CallError> {
         Ok(posts.iter().map(|_| Some(PostMetrics::default())).collect())
+    }
+
+    /// Returns why the platform rejected posts after it had published them, such as a video that it cannot process, in
+    /// the order of `posts`. Empty if the platform does not report that.
+    async fn later_rejections(
+        &self,
+        _account: &ConnectorAccount,
+        _posts: &[PublishedPost],
+    ) -> Result<Vec<Option<Failure>>, CallError> {
+        Ok(Vec::new())
     }
 
     /// Returns the account's metrics.

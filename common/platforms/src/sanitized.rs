@@ -330,6 +330,15 @@ impl AnalyticsConnector for SanitizingConnector {
         Ok(metrics)
     }
 
+    async fn later_rejections(
+        &self,
+        account: &ConnectorAccount,
+        posts: &[PublishedPost],
+    ) -> Result<Vec<Option<Failure>>, CallError> {
+        let found = analytics_of(self)?.later_rejections(account, posts).await.map_err(CallError::checked)?;
+        Ok(found.into_iter().take(posts.len()).map(|failure| failure.map(Failure::checked)).collect())
+    }
+
     async fn account_metrics(
         &self,
         account: &ConnectorAccount,

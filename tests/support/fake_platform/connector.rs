@@ -200,6 +200,15 @@ impl AnalyticsConnector for FakePlatform {
         Ok((0..posts.len()).map(of).collect())
     }
 
+    async fn later_rejections(
+        &self,
+        _account: &ConnectorAccount,
+        _posts: &[PublishedPost],
+    ) -> Result<Vec<Option<Failure>>, CallError> {
+        self.called("later_rejections", None);
+        Ok(self.later_rejections.lock().expect("no panic").clone())
+    }
+
     async fn account_metrics(
         &self,
         _account: &ConnectorAccount,

@@ -10,6 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::clock::Clock;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::catalogue;
+use crier_domain::failure::Failure;
 use crier_domain::platform::{Descriptor, Platform};
 use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{
@@ -157,6 +158,7 @@ pub struct FakePlatform {
     /// `None` if a post has its id when it is published. Otherwise the post that `find_id` returns.
     late_id: Mutex<Option<Option<Published>>>,
     metrics_errors: Mutex<VecDeque<CallError>>,
+    later_rejections: Mutex<Vec<Option<Failure>>>,
     pub inbox: FakeInbox,
     pub videos: FakeVideos,
 }
@@ -194,6 +196,7 @@ impl FakePlatform {
             post_metrics: Mutex::default(),
             late_id: Mutex::default(),
             metrics_errors: Mutex::default(),
+            later_rejections: Mutex::default(),
             videos: FakeVideos::default(),
         })
     }
@@ -262,6 +265,11 @@ impl FakePlatform {
     /// Sets the metrics of posts, in the order in which they are requested.
     pub fn set_post_metrics<const N: usize>(&self, metrics: [Option<PostMetrics>; N]) {
         *self.post_metrics.lock().expect("no panic") = metrics.into();
+    }
+
+    /// Rejects published posts, in the order in which they are requested.
+    pub fn reject_later<const N: usize>(&self, rejections: [Option<Failure>; N]) {
+        *self.later_rejections.lock().expect("no panic") = rejections.into();
     }
 
     /// Makes the ids of posts available only after publishing, through `find_id`. `None`: not yet available.

@@ -11,13 +11,14 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::analytics::{AccountMetrics, PostMetrics, Tz, day_start, next_collection, zone};
+use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Lane, Outcome};
 use crier_domain::plan::Plans;
 use crier_platforms::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use crier_platforms::{CallError, ConnectorRegistry, Marker, Published};
 use crier_store::analytics::{self, CollectedMetrics, DueTarget};
 use crier_store::jobs::lanes;
-use crier_store::{Result, Store, Tx, accounts};
+use crier_store::{Result, Store, Tx, accounts, targets};
 
 use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
@@ -28,6 +29,9 @@ use crate::engine::Run;
 const MAX_LOOKUPS: usize = 20;
 /// The maximum age of a post whose id is looked up.
 const MAX_LOOKUP_AGE: TimeDelta = TimeDelta::days(7);
+/// The maximum age of a post for which the platform is asked whether it rejected the post later. With the times of
+/// [`next_collection`], that is four times.
+const MAX_REJECTION_AGE: TimeDelta = TimeDelta::days(4);
 /// The maximum number of posts per run; the rest follows immediately.
 const MAX_POSTS: i64 = 500;
 /// The pauses after a temporary and after a permanent failure.
@@ -95,8 +99,41 @@ impl CollectAnalytics {
                 metrics,
                 next_at: next_collection(due.published_at, now, retention),
             }));
+            if let Err(error) = self.find_rejections(run, session, chunk, result).await? {
+                return result.stop(error);
+            }
         }
         Ok(())
+    }
+
+    /// Finds young posts that the platform rejected after it had published them.
+    async fn find_rejections(
+        &self,
+        run: &Run,
+        session: &mut AccountSession,
+        posts: &[DueTarget],
+        result: &mut CollectRunResult,
+    ) -> Result<CallResult<()>> {
+        let young: Vec<&DueTarget> =
+            posts.iter().filter(|due| result.now - due.published_at < MAX_REJECTION_AGE).collect();
+        if young.is_empty() {
+            return Ok(Ok(()));
+        }
+        let published: Vec<PublishedPost> = young.iter().map(|due| published_post(due)).collect();
+        let found = loop {
+            let call = async { analytics_of(session)?.later_rejections(&session.connector_account, &published).await };
+            let found = self.within_deadline(run, call).await;
+            if let Some(found) = self.renew_if_expired(run, session, found).await? {
+                break found;
+            }
+        };
+        let rejections = match found {
+            Ok(rejections) => rejections,
+            Err(error) => return Ok(Err(error)),
+        };
+        let rejected = young.iter().zip(rejections).filter_map(|(due, rejection)| Some((due.target_id, rejection?)));
+        result.rejected.extend(rejected);
+        Ok(Ok(()))
     }
 
     /// Looks up the ids of posts without one; returns the posts whose id was found. The others are looked up again for
@@ -240,6 +277,7 @@ impl Job for CollectAnalytics {
             now: self.store.now(),
             collected: Vec::new(),
             named: Vec::new(),
+            rejected: Vec::new(),
             account_metrics: None,
             aside: MetricsSetAside::default(),
             is_more_due: false,
@@ -268,6 +306,8 @@ pub struct CollectRunResult {
     collected: Vec<CollectedMetrics>,
     /// Posts whose id was found.
     named: Vec<(i64, Published)>,
+    /// Targets that the platform rejected after it had published them.
+    rejected: Vec<(i64, Failure)>,
     account_metrics: Option<AccountMetrics>,
     /// Metrics that the platform does not return for this account.
     aside: MetricsSetAside,
@@ -284,6 +324,9 @@ impl CollectRunResult {
             analytics::record_id(tx, *target, &post.external_id, post.url.as_deref()).await?;
         }
         analytics::record_posts(tx, &self.collected).await?;
+        for (target, failure) in &self.rejected {
+            targets::set_rejection(tx, *target, failure).await?;
+        }
         if let Some(metrics) = &self.account_metrics {
             analytics::record_account(tx, self.account_id, metrics).await?;
         }

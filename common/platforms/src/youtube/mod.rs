@@ -2,8 +2,8 @@
 //!
 //! A video is sent in chunks to a session, whose URL is stored before it is used (`upload.rs`). The video exists when
 //! the last chunk has arrived, so the publishing request sends that one. After a call with an unknown outcome, the
-//! session says whether it has the whole file. YouTube may reject a video later, while it processes it; Crier does not
-//! notice that.
+//! session says whether it has the whole file. YouTube may reject a video later, while it processes it; `analytics.rs`
+//! finds that out.
 //!
 //! Sources: the discovery document of the API (4 November 2026) and its revision history; developers.google.com/youtube
 //! ("Resumable Uploads", "Errors", "Quota Calculator"); developers.google.com/identity.
