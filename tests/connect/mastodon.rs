@@ -235,7 +235,9 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
     let limits = json!({
         "software": "mastodon", "max_characters": 40, "url_length": 23, "max_images": 1, "max_alt_text": 10,
         "max_image_bytes": 16 << 20, "max_image_pixels": 33_177_600,
-        "mime_types": ["image/jpeg", "image/png", "image/gif", "image/webp"], "read_at": accounts[1]["connected_at"],
+        "mime_types": ["image/jpeg", "image/png", "image/gif", "image/webp"], "max_video_bytes": 103_809_024,
+        "max_video_pixels": 8_294_400, "max_frame_rate": 120, "video_types": ["video/mp4"],
+        "read_at": accounts[1]["connected_at"],
     });
     let other = &accounts[0]["limits"];
     assert_eq!((&accounts[1]["limits"], &other["software"]), (&limits, &json!("gotosocial")));

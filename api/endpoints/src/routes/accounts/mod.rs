@@ -65,6 +65,14 @@ pub struct AccountLimits {
     pub max_image_pixels: Option<u64>,
     /// The types of images that are sent to the server. Other types are converted.
     pub mime_types: Vec<&'static str>,
+    /// The maximum size of a video, in bytes.
+    pub max_video_bytes: Option<u64>,
+    /// The maximum of width times height of a video.
+    pub max_video_pixels: Option<u64>,
+    /// The maximum number of frames per second of a video.
+    pub max_frame_rate: Option<u32>,
+    /// The types of videos that the server accepts. Empty if it accepts none.
+    pub video_types: Vec<&'static str>,
     /// The time when the limits were read.
     pub read_at: Timestamp,
 }
@@ -81,6 +89,10 @@ impl AccountLimits {
             max_image_bytes: limits.max_image_bytes,
             max_image_pixels: limits.max_image_pixels,
             mime_types: descriptor.capabilities.media.mime_types.to_vec(),
+            max_video_bytes: limits.max_video_bytes,
+            max_video_pixels: limits.max_video_pixels,
+            max_frame_rate: limits.max_frame_rate,
+            video_types: descriptor.capabilities.video.map_or_else(Vec::new, |rules| rules.containers.to_vec()),
             read_at: limits.read_at.into(),
         }
     }
