@@ -138,7 +138,9 @@ impl Containers<'_> {
         let created = match self.create(&request).await {
             Ok(created) => created,
             // An image of the carousel is not downloaded yet.
-            Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => return Ok(StageResult::Pending(MIN_PAUSE)),
+            Err(GraphFailure { subcode: Some(MEDIA_NOT_READY), .. }) => {
+                return self.pause(post, if items.is_empty() { "at" } else { CHILDREN_AT });
+            }
             Err(failure) if next_item.is_none() && is_parent_missing(post, &failure) => {
                 return Err(parent_missing(self.access.client.name(), &failure));
             }
