@@ -39,8 +39,9 @@ const MAX_SECRETS: usize = 64 * 1024;
 const MAX_REFERENCE: usize = 16 * 1024;
 /// The maximum number of other ids of a post.
 const MAX_OTHER_IDS: usize = 100;
-/// The maximum size of the progress of an upload, in bytes of JSON: the tags of up to a thousand parts.
-const MAX_UPLOAD: usize = 256 * 1024;
+/// The maximum size of the progress of an upload, in bytes of JSON: the signed URLs of a gigabyte in parts of 4 MiB, or
+/// the tags of up to a thousand parts.
+const MAX_UPLOAD: usize = 1024 * 1024;
 /// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The maximum size of a stream's cursor, in bytes of JSON.
