@@ -29,6 +29,7 @@ worker_on_both!(
     interruptions_use_no_attempt_while_the_upload_continues,
     interruptions_without_progress_use_attempts,
     an_upload_that_is_always_interrupted_ends_after_a_day,
+    a_step_that_is_always_the_same_uses_attempts,
     a_long_upload_leaves_the_call_to_another_run,
     uploads_that_are_always_missing_use_attempts,
     a_kill_while_a_video_is_uploaded_again_leaves_nothing_unknown,
@@ -104,8 +105,9 @@ async fn processing_ends_after_a_day(w: TestWorker) {
 /// A platform that always requests another step delays a post, and occupies no run forever.
 async fn many_steps_continue_in_another_run(w: TestWorker) {
     let video = video_to_upload(&w).await;
-    let next = || VideoAct::Return(VideoStep::Next(upload(1, 0)));
-    w.fake.videos.script(std::iter::repeat_with(next).take(100));
+    // The last step returns 0, so that all parts follow.
+    let next = |left| VideoAct::Return(VideoStep::Next(upload(1, left)));
+    w.fake.videos.script((0..100).rev().map(next));
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
@@ -239,6 +241,21 @@ async fn an_upload_that_is_always_interrupted_ends_after_a_day(w: TestWorker) {
     let error = w.target(target).await.error.unwrap();
     assert!(error.message.contains("within a day"), "{}", error.message);
     assert_eq!(stored_progress(&w, target).await, Map::new());
+}
+
+/// A platform that always continues at the same place gets the same part a few times per attempt.
+async fn a_step_that_is_always_the_same_uses_attempts(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let same = || VideoAct::Return(VideoStep::Next(upload(1, 0)));
+    w.fake.videos.script([VideoAct::Take]);
+    w.fake.videos.script(std::iter::repeat_with(same).take(4 * 8));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.attempts), (TargetStatus::Publishing, 1));
+    assert_eq!(w.fake.videos.steps().len(), 5);
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.fake.videos.steps().len()), (PostStatus::Failed, 1 + 4 * 8));
 }
 
 /// A token may expire more than once in an upload of hours.

@@ -117,7 +117,7 @@ async fn a_page_uploads_parts_and_a_cover_and_waits_for_the_processing() {
 async fn the_urls_of_all_parts_of_a_gigabyte_are_stored() {
     let (fake, server, connector) = start().await;
     fake.state().base = format!("{}/{}", server.uri(), "s".repeat(1_200));
-    let mut outgoing = OutgoingPost { videos: vec![video(vec![0; 4 * 256])], ..post(connector.as_ref(), "Hi") };
+    let mut outgoing = OutgoingPost { videos: vec![video(vec![0_u8; 4 * 256])], ..post(connector.as_ref(), "Hi") };
     take_steps(connector.as_ref(), &mut outgoing, 1).await;
     assert_eq!(outgoing.videos[0].upload["parts"].as_array().unwrap().len(), 256);
 }

@@ -38,8 +38,9 @@ const MAX_STEPS: usize = 100;
 /// The maximum time after which a run takes another step, or makes the call. In a longer run, an access token might
 /// expire twice, which counts as rejected credentials.
 const MAX_RUN: TimeDelta = TimeDelta::minutes(15);
-/// The maximum number of times that a run begins uploads again that the platform no longer knows.
-const MAX_RESTARTS: usize = 3;
+/// The maximum number of times that a run begins uploads again that the platform no longer knows, or takes a step that
+/// changes nothing.
+const MAX_REPEATS: usize = 3;
 /// The maximum time from the first step of a video to its last one.
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
 /// The pause before the next steps, and the minimum one while the platform is processing.
@@ -202,7 +203,7 @@ impl Publisher {
         }
         let began = self.store.now();
         let is_late = |publisher: &Self| publisher.store.now() - began > MAX_RUN;
-        let (mut steps, mut restarts) = (0, 0);
+        let (mut steps, mut repeats) = (0, 0);
         while let Some(video) = next_video(p).cloned() {
             if steps == MAX_STEPS || is_late(self) {
                 let failure = Failure::of(Category::PlatformError, "The video is being sent to the platform.");
@@ -214,7 +215,8 @@ impl Publisher {
             }
             match self.next_step(run, p, &video).await? {
                 VideoStep::Next(upload) => {
-                    // A platform that always requests the same step, or begins again and again, uses attempts.
+                    repeats += usize::from(upload == video.upload);
+                    // A platform with which uploads begin again and again uses attempts.
                     p.has_sent_video |= !video.upload.is_empty() && upload != video.upload;
                     self.set_upload(p, video.id, upload);
                     self.store_uploads(run, p).await?;
@@ -231,16 +233,16 @@ impl Publisher {
                     self.store_uploads(run, p).await?;
                 }
                 VideoStep::Expired => {
-                    restarts += 1;
+                    repeats += 1;
                     p.has_sent_video = false;
                     same_videos(p, video.id).for_each(|same| same.upload.clear());
                     self.store_uploads(run, p).await?;
-                    if restarts > MAX_RESTARTS {
-                        let message = "The platform lost the upload of a video several times.";
-                        let failure = Failure::of(Category::PlatformError, message);
-                        return Err(self.fail(p, CallError::Transient(failure)));
-                    }
                 }
+            }
+            if repeats > MAX_REPEATS {
+                let message = "The platform lost the upload of a video, or a part of it, several times.";
+                let failure = Failure::of(Category::PlatformError, message);
+                return Err(self.fail(p, CallError::Transient(failure)));
             }
         }
         if is_late(self) {
