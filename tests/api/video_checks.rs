@@ -41,12 +41,11 @@ struct Clip {
     seconds: i64,
     size: i64,
     has_thumbnail: bool,
-    index_first: bool,
 }
 
 impl Default for Clip {
     fn default() -> Self {
-        Self { seconds: 10, size: 1_000_000, has_thumbnail: false, index_first: true }
+        Self { seconds: 10, size: 1_000_000, has_thumbnail: false }
     }
 }
 
@@ -59,7 +58,7 @@ impl Clip {
             frame_rate: Some(30.0),
             video_codec: "h264".to_owned(),
             audio_codec: None,
-            index_first: self.index_first,
+            index_first: true,
         };
         let file = NewFile {
             workspace_id: t.workspace,
@@ -153,23 +152,22 @@ async fn a_video_satisfies_a_platform_that_requires_media(t: Tenant<'_>) {
 }
 
 async fn a_downloaded_video_needs_a_public_url(t: Tenant<'_>) {
-    let last = Clip { index_first: false, ..Clip::default() }.create(&t).await;
+    let video = Clip::default().create(&t).await;
     for (platform, format, problems) in [
         (Platform::Instagram, "reel", &[("media", "pictures_unreachable")][..]),
         (Platform::Facebook, "feed", &[("media", "pictures_unreachable")]),
         (Platform::Facebook, "reel", &[]),
     ] {
         let id = account(&t, platform, None).await;
-        let checked = validate(&t, body(id, &[last], json!({ "format": format }))).await;
+        let checked = validate(&t, body(id, &[video], json!({ "format": format }))).await;
         assert_eq!(codes(&checked["problems"]), problems, "{platform} {format}");
-        assert_eq!(codes(&checked["warnings"]), [("media", "video_index_last")], "{platform} {format}");
     }
     let facebook = account(&t, Platform::Facebook, None).await;
-    let checked = validate(&t, body(facebook, &[last], json!({ "format": "feed" }))).await;
+    let checked = validate(&t, body(facebook, &[video], json!({ "format": "feed" }))).await;
     let message = checked["problems"][0]["message"].as_str().unwrap();
     assert!(message.contains("Facebook downloads videos from Crier but cannot reach http://127.0.0.1"), "{message}");
-    let story = validate(&t, body(facebook, &[last], json!({ "format": "story" }))).await;
-    assert_eq!(codes(&story["warnings"]), [("content", "caption_not_shown"), ("media", "video_index_last")]);
+    let story = validate(&t, body(facebook, &[video], json!({ "format": "story" }))).await;
+    assert_eq!(codes(&story["warnings"]), [("content", "caption_not_shown")]);
     let text = validate(&t, body(facebook, &[], json!({ "format": "story" }))).await;
     assert_eq!(codes(&text["warnings"]), [("media", "format_not_used")]);
 }

@@ -2,6 +2,7 @@
 //! part again whose step was stored. `video_waits` has the tests of waiting and of failures.
 
 use crier_domain::job::{JobKind, JobState};
+use crier_domain::platform::Platform;
 use crier_domain::post::{PostStatus, TargetStatus, ThreadPart};
 use crier_platforms::{CallError, ImageTransfer, VideoStep, VideoTransfer};
 use crier_store::{media, post_media};
@@ -10,8 +11,10 @@ use serde_json::{Map, Value, json};
 use crate::support::fake_platform::{Gate, PART, PublishStep, VideoAct, transient, unknown, upload};
 use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
+use crate::support::store::{TestStore, on_one};
 use crate::support::videos::{VideoSpec, mp4};
 
+on_one!(a_platform_gets_the_index_first);
 worker_on_both!(
     a_video_is_sent_in_parts_and_then_published,
     each_step_is_stored_before_the_next,
@@ -261,6 +264,31 @@ async fn a_video_that_is_fetched_is_not_read(w: TestWorker) {
     w.run_jobs().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((w.fake.count("send_video"), w.fake.videos.published()[0][0].uploaded.clone()), (0, None));
+}
+
+/// Facebook rejects a file whose index is at its end, whether it downloads the file or receives the bytes.
+async fn a_platform_gets_the_index_first(s: TestStore) {
+    let w = TestWorker::with_fake_of(s, Platform::Facebook).await;
+    let stored = mp4(VideoSpec { index_first: false, data: 150_000, ..VideoSpec::default() });
+    let last = w.video_with_index("last.mp4", stored.clone(), None, false).await;
+    let first = w.video("first.mp4", mp4(VideoSpec::default()), None).await;
+    for transfer in [VideoTransfer::Fetched, VideoTransfer::Uploaded] {
+        w.fake.videos.set_transfer(transfer);
+        for video in [last, first] {
+            let (post, _) = w.publish_images(w.account.id, &[video]).await;
+            w.run_jobs().await;
+            assert_eq!(w.post_status(post).await, PostStatus::Published, "{transfer:?}");
+        }
+    }
+    let urls: Vec<String> = w.fake.videos.published().into_iter().flatten().map(|video| video.url).collect();
+    let moved: Vec<bool> = urls.iter().map(|url| url.contains("/media/index-first/")).collect();
+    assert_eq!(moved, [true, false, true, false], "{urls:?}");
+    let place = |file: &[u8], kind: &[u8]| file.windows(4).position(|window| window == kind).unwrap();
+    let received = w.fake.videos.received(last, 1);
+    assert_eq!(received.len(), stored.len());
+    assert!(place(&received, b"moov") < place(&received, b"mdat"));
+    assert!(place(&stored, b"mdat") < place(&stored, b"moov"));
+    assert_eq!(w.fake.videos.received(first, 2), mp4(VideoSpec::default()));
 }
 
 /// "Not found" is conclusive only when the earlier call, which sends the video, must have ended. Another worker

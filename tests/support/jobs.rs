@@ -139,6 +139,15 @@ impl TestWorker {
         Self::build(s, fake, config, |_| connector).await
     }
 
+    /// Like `over`, with a fake of this platform, to which the account belongs.
+    pub async fn with_fake_of(s: TestStore, platform: Platform) -> Self {
+        let fake = FakePlatform::new(platform, s.clock.clone());
+        let connector = fake.clone();
+        let this = Self::build(s, fake, PlatformsConfig::default(), |_| connector).await;
+        this.sql(format!("UPDATE social_accounts SET platform = '{platform}'")).await;
+        this
+    }
+
     /// Like `over`, with a mailer.
     pub async fn with_mailer(s: TestStore, mailer: Mailer) -> Self {
         let mut this = Self::over(s).await;

@@ -46,6 +46,17 @@ impl TestWorker {
 
     /// Stores a video in the library without checking it, and returns its id.
     pub async fn video(&self, filename: &str, bytes: Vec<u8>, alt_text: Option<&str>) -> i64 {
+        self.video_with_index(filename, bytes, alt_text, true).await
+    }
+
+    /// Like `video`, for a file whose index comes first or last.
+    pub async fn video_with_index(
+        &self,
+        filename: &str,
+        bytes: Vec<u8>,
+        alt_text: Option<&str>,
+        index_first: bool,
+    ) -> i64 {
         let number = self.count_rows("files").await;
         let mut sha256 = [7; 32];
         sha256[..8].copy_from_slice(&number.to_be_bytes());
@@ -55,7 +66,7 @@ impl TestWorker {
             frame_rate: Some(30.0),
             video_codec: "h264".to_owned(),
             audio_codec: None,
-            index_first: true,
+            index_first,
         };
         let file = NewFile {
             workspace_id: self.world.workspace,

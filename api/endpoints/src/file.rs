@@ -4,7 +4,7 @@
 use crier_domain::report::ReportDelivery;
 use crier_domain::report_naming as naming;
 use crier_media::storage::{ByteRange, ObjectLookup, StoredObject};
-use crier_media::{Storage, StorageError};
+use crier_media::{Library, Storage, StorageError};
 use crier_store::{self as store, Conn, files, report_deliveries};
 use futures::TryStreamExt;
 use http::header::{
@@ -74,18 +74,67 @@ fn attachment(name: &str) -> String {
     format!("attachment; filename=\"{ascii}\"; filename*=UTF-8''{}", utf8_percent_encode(name, ESCAPED_CHARS))
 }
 
-/// Sends a file, or the requested part. The `ETag` is its name in the storage, because the bytes under a name never
-/// change.
+/// How the bytes of a file are read.
+enum Source<'a> {
+    Stored(&'a Storage),
+    /// A video with its index first.
+    IndexFirst(&'a Library),
+}
+
+impl Source<'_> {
+    /// Returns the `ETag`: the name in the storage, because the bytes under a name never change.
+    fn tag(&self, key: &str) -> String {
+        match self {
+            Self::Stored(_) => format!("\"{key}\""),
+            Self::IndexFirst(_) => format!("\"{key}-index-first\""),
+        }
+    }
+
+    async fn size(&self, key: &str) -> Result<Option<u64>, StorageError> {
+        match self {
+            Self::Stored(storage) => storage.size(key).await,
+            Self::IndexFirst(library) => library.storage().size(key).await,
+        }
+    }
+
+    async fn get(&self, key: &str, part: &ByteRange) -> Result<ObjectLookup, StorageError> {
+        match self {
+            Self::Stored(storage) => storage.get(key, part).await,
+            Self::IndexFirst(library) => library.get_index_first(key, part).await,
+        }
+    }
+}
+
+/// Sends a file, or the requested part.
 pub async fn send(
     req: &Request,
     storage: &Storage,
     file: &FileResponse,
     res: &mut Response,
 ) -> Result<SentFile, StorageError> {
-    let (headers, tag) = (req.headers(), format!("\"{}\"", file.key));
+    send_from(req, &Source::Stored(storage), file, res).await
+}
+
+/// Sends a video with its index first, or the requested part of it.
+pub async fn send_index_first(
+    req: &Request,
+    library: &Library,
+    file: &FileResponse,
+    res: &mut Response,
+) -> Result<SentFile, StorageError> {
+    send_from(req, &Source::IndexFirst(library), file, res).await
+}
+
+async fn send_from(
+    req: &Request,
+    source: &Source<'_>,
+    file: &FileResponse,
+    res: &mut Response,
+) -> Result<SentFile, StorageError> {
+    let (headers, tag) = (req.headers(), source.tag(&file.key));
     let unchanged = is_known(headers, &tag);
     if req.method() == Method::HEAD || unchanged {
-        match storage.size(&file.key).await? {
+        match source.size(&file.key).await? {
             None => return Ok(SentFile::Missing),
             Some(_) if unchanged => {
                 res.status_code(StatusCode::NOT_MODIFIED);
@@ -97,7 +146,7 @@ pub async fn send(
         }
     } else {
         let part = requested_part(headers, &tag);
-        match storage.get(&file.key, &part).await? {
+        match source.get(&file.key, &part).await? {
             ObjectLookup::Found(found) => stream(found, &part, res),
             ObjectLookup::Missing => return Ok(SentFile::Missing),
             ObjectLookup::OutOfRange { size } => {

@@ -156,7 +156,7 @@ pub struct VideoRules {
     /// that.
     #[serde(skip)]
     pub downloaded: bool,
-    /// Whether the platform refuses a file whose index comes after its pictures.
+    /// Whether the platform rejects a file whose index comes after its pictures. Crier sends it with its index first.
     #[serde(skip)]
     pub index_first: bool,
     /// Whether the platform rejects a video without an image that is shown before it plays.

@@ -7,6 +7,8 @@
 //!    [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
 //!
+//! `index_first.rs` returns videos to platforms with their index first.
+//!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
 //! **To add files from another source:** call [`Spools::open`], [`Library::ingest`] and [`create_asset`]. If something
@@ -31,6 +33,7 @@ pub mod budget;
 pub mod cover;
 pub mod images;
 pub mod import;
+mod index_first;
 mod ingest_video;
 pub mod plain_file;
 pub mod rendition;
@@ -129,6 +132,8 @@ struct Inner {
     max_video_bytes: u64,
     video_spools: Spools,
     video_writes: Semaphore,
+    /// Limits the indexes of videos in memory (`index_first.rs`).
+    indexes: Arc<Semaphore>,
     covers: CoverMaker,
     disk: DiskReserve,
     /// Without a trailing slash.
@@ -151,6 +156,7 @@ impl Library {
             max_video_bytes: config.max_video_bytes,
             video_spools: Spools::new(config.video_spool_bytes),
             video_writes: Semaphore::new(MAX_VIDEO_WRITES),
+            indexes: Arc::new(Semaphore::new(index_first::MAX_INDEXES)),
             covers: CoverMaker::new(config.ffmpeg.as_deref()),
             disk: DiskReserve::default(),
             public_url: public_url.trim_end_matches('/').to_owned(),

@@ -191,6 +191,17 @@ impl Storage {
 }
 
 impl ByteRange {
+    /// Returns the range in a file of this size. `None` if the file does not contain the requested part.
+    pub(super) fn within(&self, size: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Self::Whole => 0..size,
+            Self::Between(range) => range.start..range.end.min(size),
+            Self::From(first) => *first..size,
+            Self::Last(count) => size.saturating_sub(*count)..size,
+        };
+        self.fits(size).then_some(range)
+    }
+
     fn fits(&self, size: u64) -> bool {
         match self {
             Self::Whole => true,

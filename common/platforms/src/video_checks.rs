@@ -3,7 +3,7 @@
 //!
 //! The codes are `video_unsupported`, `too_many_videos`, `video_with_images`, `video_type`, `video_codec`,
 //! `video_too_large`, `video_too_short`, `video_too_long`, `video_ratio`, `video_size` and `video_frame_rate`; of
-//! warnings, `video_index_last`, `caption_not_shown` and `format_not_used`.
+//! warnings, `caption_not_shown` and `format_not_used`.
 //!
 //! The rules are data (`crier_domain::catalogue::video`).
 //!
@@ -135,15 +135,6 @@ impl<'a> PostVideoRules<'a> {
         if is_story && has_text {
             let message = format!("{name} does not show the text of a story.");
             warnings.push(ContentProblem { field: "content", code: "caption_not_shown", message });
-        }
-        let index_first = self.rules.is_some_and(|rules| rules.index_first);
-        let is_last = |video: &VideoFacts<'_>| index_first && !video.properties.index_first;
-        for (number, _) in (1..).zip(videos).filter(|(_, video)| is_last(video)) {
-            let message = format!(
-                "{name} may reject video {number}, because the index of the file is at its end. Export the video with \
-                 the setting \"fast start\" or \"optimized for streaming\"."
-            );
-            warnings.push(problem("video_index_last", message));
         }
         warnings
     }

@@ -16,6 +16,7 @@ on_both_apps!("unlimited" =>
 );
 on_one_app!("unlimited" =>
     a_video_is_served_in_ranges,
+    a_video_is_served_with_its_index_first,
     files_of_the_other_kind_are_rejected,
     a_small_video_may_precede_its_type,
     an_oversized_video_is_rejected_before_it_arrives,
@@ -90,6 +91,67 @@ async fn a_video_is_served_in_ranges(t: Tenant<'_>) {
     let tag = head.header("etag").unwrap();
     assert_eq!(t.app.visit("GET", url).header("if-none-match", tag).send().await.status, 304);
     assert_eq!(t.app.visit("GET", url).header("range", "bytes=99999999-").send().await.status, 416);
+}
+
+/// Returns the positions of the index and of the frames in a file.
+fn places(file: &[u8]) -> (usize, usize) {
+    let place = |kind: &[u8]| file.windows(4).position(|window| window == kind).unwrap();
+    (place(b"moov"), place(b"mdat"))
+}
+
+/// Returns the frames, and the position of the first one by the index.
+fn frames(file: &[u8]) -> (&[u8], usize) {
+    let (_, frames) = places(file);
+    let table = file.windows(4).position(|window| window == b"stco").unwrap();
+    // After the name: the version and flags, and the number of positions.
+    let first = u32::from_be_bytes(file[table + 12..table + 16].try_into().unwrap());
+    (&file[frames + 4..frames + 4 + 3 * MIB as usize], first as usize)
+}
+
+async fn a_video_is_served_with_its_index_first(t: Tenant<'_>) {
+    // The frames and the index are in different blocks.
+    let stored = mp4(VideoSpec { index_first: false, data: 3 * MIB as usize, ..VideoSpec::default() });
+    let asset = upload(&t, &stored, Some("video")).await.data(201);
+    let url = asset["url"].as_str().unwrap().replace("/media/", "/media/index-first/");
+    let whole = t.app.visit("GET", &url).send().await;
+    assert_eq!((whole.status, whole.body.len()), (200, stored.len()));
+    let ((index, data), (old_index, old_data)) = (places(&whole.body), places(&stored));
+    assert!(index < data && old_data < old_index);
+    let (found, first) = frames(&whole.body);
+    assert!(found == frames(&stored).0 && first == data + 4, "{first} {data}");
+
+    let size = stored.len();
+    let length = size.to_string();
+    let head = t.app.visit("HEAD", &url).send().await;
+    assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, Some(length.as_str()), 0));
+    for (range, part) in [
+        ("bytes=0-0".to_owned(), 0..1),
+        (format!("bytes={}-{}", data - 10, data + 99), data - 10..data + 100),
+        (format!("bytes={}-", size - 7), size - 7..size),
+        ("bytes=-5".to_owned(), size - 5..size),
+    ] {
+        let reply = t.app.visit("GET", &url).header("range", &range).send().await;
+        assert!(reply.status == 206 && reply.body == whole.body[part.clone()], "{range}: {}", reply.status);
+        let expected = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+        assert_eq!(reply.header("content-range"), Some(expected.as_str()));
+        assert_eq!((reply.header("content-type"), reply.header("accept-ranges")), (Some("video/mp4"), Some("bytes")));
+    }
+    assert_eq!(t.app.visit("GET", &url).header("range", &format!("bytes={size}-")).send().await.status, 416);
+    // The tag is not that of the stored file, whose bytes are in another order.
+    let plain = t.app.visit("HEAD", asset["url"].as_str().unwrap()).send().await;
+    assert_ne!(head.header("etag"), plain.header("etag"));
+    let tag = head.header("etag").unwrap();
+    assert_eq!(t.app.visit("GET", &url).header("if-none-match", tag).send().await.status, 304);
+
+    // A file whose index is first is sent as it is stored. Other files are not at this URL.
+    let first = uploaded(&t).await["url"].as_str().unwrap().replace("/media/", "/media/index-first/");
+    assert!(t.app.visit("GET", &first).send().await.body == video());
+    let image = t.upload("a.png", &images::png(4, 3), &[]).await.data(201);
+    let image = image["url"].as_str().unwrap().replace("/media/", "/media/index-first/");
+    let nothing = format!("{}/media/index-first/{}.mp4", t.app.url, "a".repeat(40));
+    for url in [image, nothing] {
+        assert_eq!(t.app.visit("GET", &url).send().await.status, 404, "{url}");
+    }
 }
 
 async fn files_of_the_other_kind_are_rejected(t: Tenant<'_>) {

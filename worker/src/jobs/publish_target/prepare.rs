@@ -448,7 +448,8 @@ impl Preparation {
         progress: &VideoProgress,
     ) -> Vec<Video> {
         let (library, rules) = (&self.publisher.library, &descriptor.capabilities.media);
-        VideoSource { library, rules, uploads, progress }.videos(assets)
+        let index_first = descriptor.capabilities.video.is_some_and(|rules| rules.index_first);
+        VideoSource { library, rules, index_first, uploads, progress }.videos(assets)
     }
 
     /// Stops if the daily cap of the account is reached. Counts a call that `begins` now. An open call is looked up in

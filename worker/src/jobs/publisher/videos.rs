@@ -19,8 +19,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::Asset;
 use crier_domain::platform::MediaRules;
+use crier_media::Library;
 use crier_media::storage::{ByteRange, ObjectLookup};
-use crier_media::{Library, Storage};
 use crier_platforms::video::{ByteStream, FileBytes, transfer_time};
 use crier_platforms::{CallError, Video, VideoStep, VideoTransfer, VideoUpload};
 use crier_store::targets;
@@ -101,6 +101,8 @@ pub(super) fn progress(p: &PublishCall) -> Map<String, Value> {
 pub(in crate::jobs) struct VideoSource<'a> {
     pub library: &'a Library,
     pub rules: &'a MediaRules,
+    /// Whether the platform rejects a file whose index comes after its frames.
+    pub index_first: bool,
     /// The platform's references, by asset id.
     pub uploads: &'a Map<String, Value>,
     pub progress: &'a VideoProgress,
@@ -116,7 +118,12 @@ impl VideoSource<'_> {
         let (mime_type, properties) = asset.mime_type.video().zip(asset.video.clone())?;
         let key = asset.id.to_string();
         let uploaded = self.uploads.get(&key).cloned();
-        let file = StoredVideo { storage: self.library.storage().clone(), key: asset.key.clone() };
+        let moves_index = self.index_first && !properties.index_first;
+        let url = match moves_index {
+            true => self.library.index_first_url(&asset.key),
+            false => self.library.url(&asset.key),
+        };
+        let file = StoredVideo { library: self.library.clone(), key: asset.key.clone(), moves_index };
         Some(Video {
             id: asset.id,
             position,
@@ -127,7 +134,7 @@ impl VideoSource<'_> {
             width: asset.width.unsigned_abs(),
             height: asset.height.unsigned_abs(),
             properties,
-            url: self.library.url(&asset.key),
+            url,
             file: Arc::new(file),
             cover: None,
             cover_at_ms: None,
@@ -139,14 +146,20 @@ impl VideoSource<'_> {
 
 /// A video in the storage of the media library.
 struct StoredVideo {
-    storage: Storage,
+    library: Library,
     key: String,
+    /// Whether its index is read before its frames, although it is stored after them.
+    moves_index: bool,
 }
 
 #[async_trait]
 impl FileBytes for StoredVideo {
     async fn read(&self, range: Range<u64>) -> io::Result<ByteStream> {
-        let found = self.storage.get(&self.key, &ByteRange::Between(range.clone())).await;
+        let part = ByteRange::Between(range.clone());
+        let found = match self.moves_index {
+            true => self.library.get_index_first(&self.key, &part).await,
+            false => self.library.storage().get(&self.key, &part).await,
+        };
         match found.map_err(io::Error::other)? {
             ObjectLookup::Found(object) if object.range == range => Ok(object.body.map_err(io::Error::other).boxed()),
             ObjectLookup::Found(_) | ObjectLookup::OutOfRange { .. } => {

@@ -50,7 +50,7 @@ pub struct ContentProblem {
 pub struct ContentWarning {
     pub field: String,
     /// A stable code: `same_text`, `other_post`, `text_may_be_too_long`, `link_costs_more`, `hashtags_not_counted`,
-    /// `alt_text_cut`, `first_comment_not_supported`, `video_index_last`, `caption_not_shown`, `format_not_used`.
+    /// `alt_text_cut`, `first_comment_not_supported`, `caption_not_shown`, `format_not_used`.
     pub code: &'static str,
     pub message: String,
 }
