@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use chrono::{TimeDelta, TimeZone, Utc};
+use crier_base::clock::Clock;
+use crier_config::PlatformsConfig;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::video::VideoUpload;
-use crier_platforms::{CallError, Connector, ConnectorAccount, Image, OutgoingPost, VideoStep};
+use crier_platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry, Image, OutgoingPost, VideoStep};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, send_video_step, video,
+    ScriptStep, ScriptedServer, account, clients, connector, image, now, post, publish, send_video_step, video,
 };
 use crate::support::linkedin_videos::{LinkedinVideos, VIDEO, error};
 
@@ -120,6 +122,32 @@ async fn the_urls_of_all_parts_of_a_gigabyte_are_stored() {
     let mut outgoing = OutgoingPost { videos: vec![video(vec![0_u8; 4 * 256])], ..post(connector.as_ref(), "Hi") };
     take_steps(connector.as_ref(), &mut outgoing, 1).await;
     assert_eq!(outgoing.videos[0].upload["parts"].as_array().unwrap().len(), 256);
+}
+
+/// A member has 150 calls per day, which checks at a constant pace would use up.
+#[tokio::test]
+async fn the_state_of_a_video_is_checked_less_often_the_longer_it_takes() {
+    let (fake, server, first) = start().await;
+    fake.state().states.extend((0..5).map(|_| json!({ "status": "PROCESSING" })));
+    let mut outgoing = with_video(first.as_ref());
+    take_steps(first.as_ref(), &mut outgoing, 5).await;
+    for (waited, expected) in [(0, 10), (11, 11), (120, 120), (3_600, 300), (-60, 10)] {
+        let config = PlatformsConfig::default().with_base_url(Platform::Linkedin, &server.uri());
+        let clock = Clock::manual(now() + TimeDelta::seconds(waited));
+        let later = ConnectorRegistry::new(config, &clients(), &clock).get(Platform::Linkedin).unwrap();
+        let step = send_video_step(later.as_ref(), &person(), &mut outgoing).await.unwrap();
+        let VideoStep::Pending(_, pause) = step else { panic!("{step:?}") };
+        assert_eq!(pause, TimeDelta::seconds(expected), "after {waited} seconds");
+    }
+}
+
+#[tokio::test]
+async fn a_video_of_more_parts_than_can_be_stored_is_rejected_before_its_upload() {
+    let (fake, _server, connector) = start().await;
+    let mut outgoing = with_video(connector.as_ref());
+    outgoing.videos[0].size = (2 << 30) + 1;
+    assert_invalid(&step_error(connector.as_ref(), &mut outgoing).await, "at most 2 GiB");
+    assert!(fake.state().calls.is_empty());
 }
 
 #[tokio::test]

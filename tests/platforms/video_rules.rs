@@ -130,7 +130,7 @@ const LIMITS: &[Limit] = &[
     (Platform::Twitter, "", |c| c.sides(1_920, 640), |c| c.sides(1_920, 600), "video_ratio"),
     (Platform::Twitter, "", |c| c.rate(60.0), |c| c.rate(61.0), "video_frame_rate"),
     (Platform::Twitter, "", |c| c.codec("h264"), |c| c.codec("hevc"), "video_codec"),
-    (Platform::Linkedin, "", |c| c.size = 5 * GB, |c| c.size = 5 * GB + 1, "video_too_large"),
+    (Platform::Linkedin, "", |c| c.size = 2 << 30, |c| c.size = (2 << 30) + 1, "video_too_large"),
     (Platform::Linkedin, "", |c| c.lasts(3_000), |c| c.lasts(2_999), "video_too_short"),
     (Platform::Linkedin, "", |c| c.lasts(1_800_000), |c| c.lasts(1_800_001), "video_too_long"),
     (Platform::Linkedin, "", |c| c.sides(1_000, 2_400), |c| c.sides(900, 2_400), "video_ratio"),

@@ -123,9 +123,9 @@ pub const TWITTER: VideoRules = VideoRules {
 };
 
 /// Videos API: MP4. Third party: 5 GB (LinkedIn's pages on advertising state 500 MB), 3 seconds to 30 minutes, 1:2.4 to
-/// 2.4:1.
+/// 2.4:1. Crier sends at most 512 parts, which LinkedIn makes of 4 MiB each.
 pub const LINKEDIN: VideoRules = VideoRules {
-    max_bytes: Some(5 * GB),
+    max_bytes: Some(2 << 30),
     min_duration_ms: Some(3 * SECOND),
     max_duration_ms: Some(30 * MINUTE),
     ratio: ratio(Ratio(5, 12), Ratio(240, 100)),

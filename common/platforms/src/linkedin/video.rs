@@ -18,17 +18,20 @@ use super::{ErrorBody, Linkedin, LinkedinError, author};
 use crate::call::{Effect, sanitize_message};
 use crate::{CallError, ConnectorAccount, Image, OutgoingPost, Video, VideoStep, VideoUpload};
 
-/// The maximum number of parts. LinkedIn's have 4 MiB, so these are 2 GiB. The progress of more parts could not be
-/// stored.
+/// The maximum number of parts. The progress of more parts could not be stored.
 const MAX_PARTS: usize = 512;
+/// The maximum size of a video, in bytes: that of these parts, each of 4 MiB. The catalogue has the same limit.
+const MAX_BYTES: u64 = 2 << 30;
 /// The maximum length of a URL.
 const MAX_URL: usize = 2_048;
 /// The maximum length of the URN of a video.
 const MAX_URN: usize = 200;
 /// The maximum length of the id of a part.
 const MAX_PART_ID: usize = 1_024;
-/// The pause before the next check. LinkedIn does not state one.
-const PAUSE: TimeDelta = TimeDelta::seconds(10);
+/// The bounds of the pause before the next check. Between them, the pause equals the time waited so far: a member has
+/// only 150 calls per day.
+const MIN_PAUSE: TimeDelta = TimeDelta::seconds(10);
+const MAX_PAUSE: TimeDelta = TimeDelta::minutes(5);
 
 /// The progress of an upload.
 #[derive(Serialize, Deserialize)]
@@ -45,7 +48,8 @@ struct Upload {
     cover_url: Option<String>,
     /// When the URLs expire, in Unix milliseconds.
     expires_at: Option<i64>,
-    is_finalized: bool,
+    /// When LinkedIn had the whole file, as a Unix time.
+    finalized_at: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -131,7 +135,7 @@ impl Linkedin {
     ) -> Result<VideoStep, CallError> {
         let token = account.secrets.require("access_token")?;
         let Some(mut upload) = Upload::of(video) else { return self.begin(account, &token, video).await };
-        if upload.is_finalized {
+        if upload.finalized_at.is_some() {
             return self.check(&token, upload).await;
         }
         let cover = video.cover.as_ref().filter(|_| upload.parts.is_empty());
@@ -157,6 +161,10 @@ impl Linkedin {
         token: &SecretString,
         video: &Video,
     ) -> Result<VideoStep, CallError> {
+        if video.size > MAX_BYTES {
+            let message = "Crier can send LinkedIn videos of at most 2 GiB. Upload a smaller file.";
+            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+        }
         let body = json!({
             "initializeUploadRequest": {
                 "owner": author(account),
@@ -185,7 +193,7 @@ impl Linkedin {
             part_ids: Vec::new(),
             cover_url,
             expires_at: session.upload_urls_expire_at.filter(|at| *at > 0),
-            is_finalized: false,
+            finalized_at: None,
         };
         Ok(VideoStep::Next(upload.progress()))
     }
@@ -272,8 +280,8 @@ impl Linkedin {
                 return Err(failed.error);
             }
         }
-        upload.is_finalized = true;
-        Ok(VideoStep::Pending(upload.progress(), PAUSE))
+        upload.finalized_at = Some(self.client.now().timestamp());
+        Ok(VideoStep::Pending(upload.progress(), MIN_PAUSE))
     }
 
     async fn check(&self, token: &SecretString, upload: Upload) -> Result<VideoStep, CallError> {
@@ -290,8 +298,15 @@ impl Linkedin {
         match state.status.as_str() {
             "AVAILABLE" => Ok(VideoStep::Ready(Value::from(upload.video))),
             "PROCESSING_FAILED" => Err(processing_failed(&state)),
-            _ => Ok(VideoStep::Pending(upload.progress(), PAUSE)),
+            _ => Ok(VideoStep::Pending(upload.progress(), self.pause(&upload))),
         }
+    }
+
+    /// Returns the pause before the next check.
+    fn pause(&self, upload: &Upload) -> TimeDelta {
+        let now = self.client.now().timestamp();
+        let waited = now.saturating_sub(upload.finalized_at.unwrap_or(now));
+        TimeDelta::try_seconds(waited).unwrap_or(MAX_PAUSE).clamp(MIN_PAUSE, MAX_PAUSE)
     }
 
     async fn has_file(&self, token: &SecretString, video: &str) -> bool {
