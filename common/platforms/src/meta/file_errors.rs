@@ -33,7 +33,8 @@ pub(super) fn rejected(platform: &str, reason: &str) -> Option<Failure> {
     match REASONS.iter().find(|(code, _)| words.contains(code)) {
         Some((code, why)) => Some(failure(platform, code, why)),
         None => {
-            let unknown = words.iter().find(|word| word.starts_with("INVALID_"))?;
+            let is_final = |word: &&&str| word.starts_with("INVALID_") || word.starts_with("FAILED_PROCESSING_");
+            let unknown = words.iter().find(is_final)?;
             Some(failure(platform, unknown, "it does not accept the file."))
         }
     }
@@ -57,6 +58,7 @@ mod tests {
         assert_eq!(code(instagram).as_deref(), Some("2207026"));
         assert_eq!(code("INVALID_AUDIO_CHANNEL_LAYOUT").as_deref(), Some("INVALID_AUDIO_CHANNEL_LAYOUT"));
         assert_eq!(code("INVALID_SOMETHING_NEW").as_deref(), Some("INVALID_SOMETHING_NEW"));
+        assert_eq!(code("FAILED_PROCESSING_CAPTIONS").as_deref(), Some("FAILED_PROCESSING_CAPTIONS"));
         for passing in ["FAILED_DOWNLOADING_VIDEO", "UNKNOWN", "Error code 2207052", "Error code 12207026", ""] {
             assert_eq!(code(passing), None, "{passing}");
         }
