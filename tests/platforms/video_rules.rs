@@ -27,7 +27,7 @@ impl Default for Clip {
             audio_codec: Some("aac".to_owned()),
             index_first: true,
         };
-        Self { mime_type: VideoType::Mp4, size: 10_000_000, width: 1_080, height: 1_920, properties }
+        Self { mime_type: VideoType::Mp4, size: 5_000_000, width: 1_080, height: 1_920, properties }
     }
 }
 
@@ -43,6 +43,12 @@ impl Clip {
 
     fn lasts(&mut self, ms: i64) {
         self.properties.duration_ms = ms;
+    }
+
+    /// Changes the size and the duration, which are the bit rate.
+    fn has(&mut self, size: u64, ms: i64) {
+        self.size = size;
+        self.lasts(ms);
     }
 
     fn rate(&mut self, rate: f64) {
@@ -104,7 +110,7 @@ const LIMITS: &[Limit] = &[
     (Platform::Facebook, "reel", |c| c.rate(60.0), |c| c.rate(61.0), "video_frame_rate"),
     (Platform::Facebook, "reel", |c| c.codec("av1"), |c| c.codec("vp8"), "video_codec"),
     (Platform::Facebook, "story", |c| c.lasts(60_000), |c| c.lasts(60_001), "video_too_long"),
-    (Platform::Instagram, "", |c| c.size = 300_000_000, |c| c.size = 300_000_001, "video_too_large"),
+    (Platform::Instagram, "", |c| c.has(300_000_000, 600_000), |c| c.has(300_000_001, 600_000), "video_too_large"),
     (Platform::Instagram, "", |c| c.lasts(3_000), |c| c.lasts(2_999), "video_too_short"),
     (Platform::Instagram, "reel", |c| c.lasts(900_000), |c| c.lasts(900_001), "video_too_long"),
     (Platform::Instagram, "", |c| c.codec("hevc"), |c| c.codec("vp9"), "video_codec"),
@@ -114,11 +120,14 @@ const LIMITS: &[Limit] = &[
     (Platform::Instagram, "", |c| c.sides(1_920, 1_080), |c| c.sides(1_922, 1_080), "video_size"),
     (Platform::Instagram, "", |c| c.rate(23.0), |c| c.rate(22.0), "video_frame_rate"),
     (Platform::Instagram, "", |c| c.rate(60.0), |c| c.rate(61.0), "video_frame_rate"),
-    (Platform::Instagram, "story", |c| c.size = 100_000_000, |c| c.size = 100_000_001, "video_too_large"),
+    (Platform::Instagram, "", |c| c.has(31_250_000, 10_000), |c| c.has(32_500_000, 10_000), "video_bit_rate"),
+    (Platform::Instagram, "story", |c| c.has(100_000_000, 60_000), |c| c.has(100_000_001, 60_000), "video_too_large"),
+    (Platform::Instagram, "story", |c| c.has(31_250_000, 10_000), |c| c.has(32_500_000, 10_000), "video_bit_rate"),
     (Platform::Instagram, "story", |c| c.lasts(3_000), |c| c.lasts(2_999), "video_too_short"),
     (Platform::Instagram, "story", |c| c.lasts(60_000), |c| c.lasts(60_001), "video_too_long"),
     (Platform::Instagram, "story", |c| c.sides(190, 1_900), |c| c.sides(180, 1_900), "video_ratio"),
-    (Platform::Threads, "", |c| c.size = GB, |c| c.size = GB + 1, "video_too_large"),
+    (Platform::Threads, "", |c| c.has(GB, 300_000), |c| c.has(GB + 1, 300_000), "video_too_large"),
+    (Platform::Threads, "", |c| c.has(125_000_000, 10_000), |c| c.has(130_000_000, 10_000), "video_bit_rate"),
     (Platform::Threads, "", |c| c.lasts(300_000), |c| c.lasts(300_001), "video_too_long"),
     (Platform::Threads, "", |c| c.sides(1_920, 1_080), |c| c.sides(1_922, 1_080), "video_size"),
     (Platform::Twitter, "", |c| c.size = 8 * GB, |c| c.size = 8 * GB + 1, "video_too_large"),
@@ -182,6 +191,7 @@ fn every_limit_of_the_catalogue_is_in_the_table() {
             ("video_too_short", rules.min_duration_ms.is_some()),
             ("video_too_long", rules.max_duration_ms.is_some()),
             ("video_type", rules.containers.len() < VideoType::ALL.len()),
+            ("video_bit_rate", rules.max_bit_rate.is_some()),
         ] {
             // The files of Threads are those of Instagram.
             let is_known = descriptor.platform == Platform::Threads && code == "video_type";
@@ -330,6 +340,12 @@ fn messages_name_the_limit_and_what_the_video_has() {
             |c| c.rate(240.0),
             "Mastodon accepts videos with at most 120 frames per second; video 1 has 240.",
         ),
+        (
+            Platform::Instagram,
+            "",
+            |c| c.has(40_000_000, 10_000),
+            "Instagram accepts videos of at most 25 Mbit/s; video 1 has 32 Mbit/s.",
+        ),
     ];
     for (platform, format, change, expected) in rows {
         assert_eq!(message(*platform, format, *change), *expected);
@@ -399,12 +415,12 @@ fn only_downloaded_videos_need_a_public_url() {
 
 #[test]
 fn an_operator_can_set_uncertain_limits() {
-    let limits = VideoLimits { max_bytes: Some(512 << 20), max_duration_ms: Some(140_000) };
+    let limits = VideoLimits { max_bytes: Some(400 << 20), max_duration_ms: Some(140_000) };
     let codes = |platform, format, clip: &Clip| -> Vec<&'static str> {
         let rules = PostVideoRules::new(descriptor(platform), limits, VideoFormat::of(platform, format));
         rules.check(&[clip.facts()], 0).into_iter().map(|problem| problem.code).collect()
     };
-    let mut clip = Clip { size: 512 << 20, ..Clip::default() };
+    let mut clip = Clip { size: 400 << 20, ..Clip::default() };
     clip.lasts(140_000);
     assert_eq!(codes(Platform::Twitter, "", &clip), [""; 0]);
     assert_eq!(codes(Platform::Instagram, "", &clip), [""; 0], "it may also be higher than the default");
@@ -450,6 +466,9 @@ fn accepted_clip() -> impl Strategy<Value = (Platform, Clip)> {
             .prop_map(move |(mime_type, codec, (width, height), size, duration, rate, index_first)| {
                 let mut clip = Clip { mime_type, size, width, height, ..Clip::default() };
                 clip.lasts(duration);
+                if let Some(max) = rules.max_bit_rate {
+                    clip.size = size.min((max / 8_000).saturating_mul(duration.unsigned_abs()));
+                }
                 clip.rate(rate);
                 clip.codec(codec);
                 clip.properties.index_first = index_first;

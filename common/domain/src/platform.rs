@@ -152,6 +152,9 @@ pub struct VideoRules {
     /// Minimum and maximum number of frames per second. The minimum is 0 if there is none.
     #[serde(skip)]
     pub frame_rate: Option<(u32, u32)>,
+    /// Maximum mean number of bits per second.
+    #[serde(skip)]
+    pub max_bit_rate: Option<u64>,
     /// Whether the platform downloads the file from this installation, which must be reachable from the internet for
     /// that.
     #[serde(skip)]

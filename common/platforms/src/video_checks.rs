@@ -2,7 +2,7 @@
 //! so a video that exceeds a limit is a problem. What the headers of a file do not say is not a problem.
 //!
 //! The codes are `video_unsupported`, `too_many_videos`, `video_with_images`, `video_type`, `video_codec`,
-//! `video_too_large`, `video_too_short`, `video_too_long`, `video_ratio`, `video_size` and `video_frame_rate`; of
+//! `video_too_large`, `video_too_short`, `video_too_long`, `video_ratio`, `video_size`, `video_frame_rate` and `video_bit_rate`; of
 //! warnings, `caption_not_shown` and `format_not_used`.
 //!
 //! The rules are data (`crier_domain::catalogue::video`).
@@ -20,6 +20,8 @@ use super::text::{ContentProblem, MediaCount};
 /// The part of the difference between a video's shape and the allowed one that is rounding: encoders use even numbers of
 /// pixels, so 854 × 480 is 16:9.
 const RATIO_TOLERANCE: f64 = 0.01;
+/// The part of a bit rate that is tolerated, as a divisor: the file also contains the sound and its index.
+const BIT_RATE_TOLERANCE: u64 = 50;
 /// The maximum length of a codec's name in a message.
 const MAX_CODEC: usize = 20;
 const MINUTE: u64 = 60_000;
@@ -167,6 +169,7 @@ fn check_video(rules: &VideoRules, video: &VideoFacts<'_>) -> Vec<Excess> {
         check_ratio(rules, video),
         check_size(rules, video),
         check_frame_rate(rules, video),
+        check_bit_rate(rules, video),
     ];
     found.into_iter().flatten().collect()
 }
@@ -192,8 +195,8 @@ fn check_codec(rules: &VideoRules, video: &VideoFacts<'_>) -> Option<Excess> {
 
 fn check_bytes(rules: &VideoRules, video: &VideoFacts<'_>) -> Option<Excess> {
     let max = rules.max_bytes.filter(|&max| video.size > max)?;
-    let (accepted, has) = (megabytes(max / TENTH_OF_MB), megabytes(video.size.div_ceil(TENTH_OF_MB)));
-    Some(excess("video_too_large", format!("of at most {accepted}"), format!("has {has}")))
+    let (accepted, has) = (tenths(max / TENTH_OF_MB), tenths(video.size.div_ceil(TENTH_OF_MB)));
+    Some(excess("video_too_large", format!("of at most {accepted} MB"), format!("has {has} MB")))
 }
 
 fn check_duration(rules: &VideoRules, video: &VideoFacts<'_>) -> Option<Excess> {
@@ -252,6 +255,17 @@ fn check_frame_rate(rules: &VideoRules, video: &VideoFacts<'_>) -> Option<Excess
     Some(excess("video_frame_rate", format!("with {range} frames per second"), format!("has {has}")))
 }
 
+/// The bit rate is the mean of the whole file.
+fn check_bit_rate(rules: &VideoRules, video: &VideoFacts<'_>) -> Option<Excess> {
+    let max = rules.max_bit_rate?;
+    let rate = video.size.saturating_mul(8_000).checked_div(video.duration_ms())?;
+    if rate <= max.saturating_add(max / BIT_RATE_TOLERANCE) {
+        return None;
+    }
+    let (accepted, has) = (tenths(max / TENTH_OF_MBIT), tenths(rate.div_ceil(TENTH_OF_MBIT)));
+    Some(excess("video_bit_rate", format!("of at most {accepted} Mbit/s"), format!("has {has} Mbit/s")))
+}
+
 fn problem(code: &'static str, message: String) -> ContentProblem {
     ContentProblem { field: "media", code, message }
 }
@@ -294,12 +308,14 @@ fn count<N: std::fmt::Display + PartialEq + From<u8>>(number: N, noun: &str) -> 
 
 /// Platforms state sizes in megabytes of 10⁶ bytes.
 const TENTH_OF_MB: u64 = 100_000;
+/// In bits per second.
+const TENTH_OF_MBIT: u64 = 100_000;
 
-/// Returns "300 MB" or "103.8 MB".
-fn megabytes(tenths: u64) -> String {
-    match (tenths / 10, tenths % 10) {
-        (whole, 0) => format!("{whole} MB"),
-        (whole, tenth) => format!("{whole}.{tenth} MB"),
+/// Returns "300" or "103.8".
+fn tenths(number: u64) -> String {
+    match (number / 10, number % 10) {
+        (whole, 0) => whole.to_string(),
+        (whole, tenth) => format!("{whole}.{tenth}"),
     }
 }
 

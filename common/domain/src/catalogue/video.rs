@@ -18,6 +18,7 @@ const AV1: &str = "av1";
 
 const MB: u64 = 1_000_000;
 const GB: u64 = 1_000 * MB;
+const MBIT: u64 = 1_000_000;
 const SECOND: u32 = 1_000;
 const MINUTE: u32 = 60 * SECOND;
 
@@ -42,6 +43,7 @@ const fn files(containers: &'static [&'static str]) -> VideoRules {
         max_width: None,
         max_pixels: None,
         frame_rate: None,
+        max_bit_rate: None,
         downloaded: false,
         index_first: false,
         requires_cover: false,
@@ -80,7 +82,7 @@ pub const MASTODON: VideoRules = VideoRules {
 pub const FACEBOOK: VideoRules =
     VideoRules { max_bytes: Some(2 * GB), downloaded: true, index_first: true, ..files(&[MP4, MOV]) };
 
-/// Instagram platform, reels (March to August 2026; older copies state 1 GB). A carousel has up to 10 items. The limits
+/// Instagram platform, reels (March to August 2026; older copies state 1 GB), with a bit rate of at most 25 Mbit/s. A carousel has up to 10 items. The limits
 /// of its videos are not documented; those of a reel are the largest. [`with_format`] has the limits of stories.
 pub const INSTAGRAM: VideoRules = VideoRules {
     max_bytes: Some(300 * MB),
@@ -92,17 +94,20 @@ pub const INSTAGRAM: VideoRules = VideoRules {
     mixes_with_images: true,
     max_width: Some(1_920),
     frame_rate: Some((23, 60)),
+    max_bit_rate: Some(25 * MBIT),
     downloaded: true,
     index_first: true,
     ..files(&[MP4, MOV])
 };
 
-/// Threads API, posts (July 2026): 5 minutes, 1 GB, and a carousel of 2 to 20 items. The files are those of Instagram.
+/// Threads API, posts (July 2026): 5 minutes, 1 GB, 100 Mbit/s, and a carousel of 2 to 20 items. Otherwise, the files are
+/// those of Instagram.
 pub const THREADS: VideoRules = VideoRules {
     max_bytes: Some(GB),
     min_duration_ms: None,
     max_duration_ms: Some(5 * MINUTE),
     max_count: 20,
+    max_bit_rate: Some(100 * MBIT),
     ..INSTAGRAM
 };
 
