@@ -129,6 +129,31 @@ async fn a_container_in_progress_is_waited_for() {
 }
 
 #[tokio::test]
+async fn images_of_a_carousel_that_are_not_ready_are_waited_for_as_long_as_a_container() {
+    for s in both().await {
+        let edge = if s.connector.descriptor().platform == Platform::Threads { "threads" } else { "media" };
+        let mut outgoing = s.post(&["cat", "dog"]);
+        for _ in ["cat", "dog"] {
+            match s.connector.stage(&s.account, &outgoing).await.unwrap() {
+                StageResult::Created(marker) => outgoing.marker = marker,
+                other => panic!("{other:?}"),
+            }
+        }
+        let mut stage_after = async |seconds| {
+            let created = now() - TimeDelta::seconds(seconds);
+            outgoing.marker.insert("children_at".to_owned(), json!(created.to_rfc3339()));
+            s.server.script(edge, error(400, 9_007, Some(2_207_027), "Media ID is not available"));
+            s.connector.stage(&s.account, &outgoing).await
+        };
+        assert_eq!(stage_after(0).await.unwrap(), StageResult::Pending(TimeDelta::seconds(2)));
+        assert_eq!(stage_after(30).await.unwrap(), StageResult::Pending(TimeDelta::seconds(30)));
+        assert_eq!(stage_after(300).await.unwrap(), StageResult::Pending(TimeDelta::minutes(1)));
+        let failed = stage_after(601).await;
+        assert!(matches!(&failed, Err(CallError::Transient(f)) if f.category == Category::Media), "{failed:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_container_is_made_anew_a_few_times() {
     for s in both().await {
         let mut outgoing = s.post(&["cat", "dog"]);
