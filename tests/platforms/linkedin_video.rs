@@ -243,6 +243,20 @@ async fn a_daily_limit_keeps_the_progress_until_midnight() {
 }
 
 #[tokio::test]
+async fn a_limit_of_the_storage_does_not_wait_until_midnight() {
+    let (fake, _server, connector) = start().await;
+    let mut outgoing = with_video(connector.as_ref());
+    take_steps(connector.as_ref(), &mut outgoing, 1).await;
+    let throttled = ResponseTemplate::new(429).insert_header("retry-after", "7");
+    fake.state().rejected.push_back(("part/0", throttled));
+    let error = step_error(connector.as_ref(), &mut outgoing).await;
+    let until = now() + TimeDelta::seconds(7);
+    assert!(matches!(&error, CallError::RateLimited { until: found, .. } if *found == Some(until)), "{error:?}");
+    publish(connector.as_ref(), &person(), &mut outgoing).await.unwrap();
+    assert_eq!(fake.state().initialized.len(), 1);
+}
+
+#[tokio::test]
 async fn an_expired_upload_begins_again() {
     let expired = || error(400, "EXPIRED_UPLOAD_URL", "The Video upload URL is expired");
     for (steps, path, response) in [

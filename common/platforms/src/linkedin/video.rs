@@ -254,6 +254,8 @@ impl Linkedin {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND | StatusCode::GONE => {
                 Ok(VideoStep::Expired)
             }
+            // The limit is that of the storage. The calls of the day are not used up.
+            StatusCode::TOO_MANY_REQUESTS => Err(self.client.classify_status(Effect::Repeatable, response, None, None)),
             _ if is_expired(response) => Ok(VideoStep::Expired),
             _ => Err(self.classify(Effect::Repeatable, response).error),
         }
