@@ -251,11 +251,14 @@ async fn step_error(size: usize, name: &str, response: ResponseTemplate) -> Call
 
 #[tokio::test]
 async fn a_rejected_file_is_permanent() {
-    for name in ["VideoTooLarge", "VideoTooLong", "BadAspectRatio", "UnsupportedContentType"] {
+    let specific = ["VideoTooLarge", "VideoTooLong", "BadAspectRatio", "UnsupportedContentType"];
+    // The names of rejected images, too.
+    for name in specific.into_iter().chain(["PayloadTooLarge", "InvalidMimeType"]) {
         for (size, method) in [(LARGE, "startUpload"), (1_000, "uploadVideo")] {
             let rejected = step_error(size, method, error(400, name, "no")).await;
             let is_right = matches!(&rejected, CallError::Permanent(f) if f.category == Category::InvalidContent);
             assert!(is_right && rejected.failure().platform_code.as_deref() == Some(name), "{rejected:?}");
+            assert!(rejected.failure().message.contains("video"), "{rejected:?}");
         }
     }
     let forbidden = step_error(LARGE, "startUpload", error(403, "UploadForbidden", "no")).await;

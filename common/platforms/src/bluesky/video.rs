@@ -290,8 +290,12 @@ impl Bluesky {
             self.trusted.rate_limited(Some(until), Some(failed.name.as_str()))
         };
         match failed.name.as_str() {
-            "UnsupportedContentType" => rejected("Bluesky does not accept this type of video. Upload an MP4 file."),
-            "VideoTooLarge" => rejected("This video is larger than Bluesky accepts. Upload a smaller file."),
+            "UnsupportedContentType" | "InvalidMimeType" => {
+                rejected("Bluesky does not accept this type of video. Upload an MP4 file.")
+            }
+            "VideoTooLarge" | "BlobTooLarge" | "PayloadTooLarge" => {
+                rejected("This video is larger than Bluesky accepts. Upload a smaller file.")
+            }
             "VideoTooLong" => rejected("This video is longer than Bluesky accepts. Upload a shorter video."),
             "BadAspectRatio" => rejected("Bluesky does not accept the aspect ratio of this video."),
             "UploadForbidden" | "unconfirmed_email" => CallError::Permanent(failure(
