@@ -154,6 +154,21 @@ async fn images_of_a_carousel_that_are_not_ready_are_waited_for_as_long_as_a_con
 }
 
 #[tokio::test]
+async fn a_container_that_is_still_in_progress_after_its_call_is_looked_up_less_and_less_often() {
+    for s in both().await {
+        let mut outgoing = s.post(&["cat"]);
+        assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
+        for (waited, expected) in [(0, 2), (30, 30), (3_600, 60)] {
+            let unknown = json!({ "status": "x", "status_code": "x" });
+            s.server.script("{}", ResponseTemplate::new(200).set_body_json(unknown));
+            outgoing.called_at = Some(now() - TimeDelta::seconds(waited));
+            let found = s.reconcile(&outgoing).await;
+            assert_eq!(found, ReconcileResult::Pending(TimeDelta::seconds(expected)), "after {waited} seconds");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_failed_container_is_made_anew_a_few_times() {
     for s in both().await {
         let mut outgoing = s.post(&["cat", "dog"]);

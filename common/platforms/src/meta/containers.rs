@@ -221,7 +221,10 @@ impl Containers<'_> {
                 ReconcileResult::Matches(found) => ReconcileResult::PublishedAmong(found),
                 _ => ReconcileResult::PublishedAmong(Vec::new()),
             },
-            Status::InProgress => ReconcileResult::Pending(MIN_PAUSE),
+            Status::InProgress => {
+                let waited = post.called_at.map_or(MIN_PAUSE, |called_at| self.access.client.now() - called_at);
+                ReconcileResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
+            }
             Status::Finished => ReconcileResult::Absent,
             // The platform deletes a published container after a while.
             Status::Gone(_) | Status::Rejected(_) => match self.find(post, post.called_at).await? {
