@@ -238,26 +238,6 @@ async fn an_account_without_quota_waits() {
 }
 
 #[tokio::test]
-async fn images_that_are_never_ready_are_not_waited_for_forever() {
-    for s in both().await {
-        let edge = if s.connector.descriptor().platform == Platform::Threads { "threads" } else { "media" };
-        let mut outgoing = s.post(&["cat", "dog"]);
-        for _ in 0..2 {
-            let created = s.connector.stage(&s.account, &outgoing).await.unwrap();
-            let StageResult::Created(marker) = created else { panic!("no container of an image: {created:?}") };
-            outgoing.marker = marker;
-        }
-        let not_ready = || s.server.script(edge, error(400, 9_007, Some(2_207_027), "Media ID is not available"));
-        not_ready();
-        assert!(matches!(s.stage(&mut outgoing).await, Ok(StageResult::Pending(_))));
-        let long_ago = now() - TimeDelta::hours(1);
-        outgoing.marker.insert("children_at".to_owned(), json!(long_ago.to_rfc3339()));
-        not_ready();
-        assert!(matches!(s.stage(&mut outgoing).await, Err(CallError::Transient(_))));
-    }
-}
-
-#[tokio::test]
 async fn errors_are_classified_by_the_subcode() {
     for s in both().await {
         let edge = if s.connector.descriptor().platform == Platform::Threads { "threads" } else { "media" };
