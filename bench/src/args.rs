@@ -31,7 +31,7 @@ pub enum BenchCommand {
         )
     )]
     Webhooks(BenchWebhooks),
-    /// Measure uploads, thumbnails and memory of the media library, and posts with videos. Takes two minutes.
+    /// Measure uploads, thumbnails, memory of the library, and posts with videos. Takes two minutes.
     #[command(
         after_help = concat!(
             "The files are in the system's temporary directory, where videos need twice their size.\n\n",
