@@ -188,10 +188,7 @@ async fn ids_are_changed_individually_or_rejected_with_a_reason(w: TestWorker) {
     assert!(crier(&w, &["jobs", "retry", &noop]).expect_failure(1).contains("running jobs continue"));
     assert!(w.settle(&held, Outcome::Done).await);
     assert!(crier(&w, &["jobs", "retry", &noop]).expect_failure(1).contains("is done: only dead and canceled"));
-    assert_eq!(
-        crier(&w, &["jobs", "cancel", &job]).expect_stdout(),
-        format!("Cancelled job {job} (publish_target).\n")
-    );
+    assert_eq!(crier(&w, &["jobs", "cancel", &job]).expect_stdout(), format!("Canceled job {job} (publish_target).\n"));
     let target = w.target(dead[0].1).await;
     assert_eq!((target.status, target.error.unwrap().code.as_str()), (TargetStatus::Failed, "cancelled"));
 }

@@ -81,5 +81,9 @@ async fn a_declined_permission_is_named(s: TestStore) {
     let authorize = person.leave(authorization["authorization_url"].as_str().unwrap()).await;
     let page = person.open(facebook.agree(&authorize).as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(page.text().contains("publish posts and images on the page (pages_manage_posts)"), "{}", page.text());
+    assert!(
+        page.text().contains("publish posts, images and videos on the page (pages_manage_posts)"),
+        "{}",
+        page.text()
+    );
 }

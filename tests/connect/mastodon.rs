@@ -39,7 +39,7 @@ async fn a_person_connects_an_account_through_two_replicas(app: TestApp) {
 
     let first = person.open(&path).await;
     assert_page(&first, 200, "Connect Mastodon");
-    for part in ["Bakery", "127.0.0.1", "publish posts and images", "Continue to Mastodon"] {
+    for part in ["Bakery", "127.0.0.1", "publish posts, images and videos", "Continue to Mastodon"] {
         assert!(first.text().contains(part), "{part}: {}", first.text());
     }
     // Each step uses another replica than the step before.

@@ -142,7 +142,7 @@ async fn a_missing_permission_is_named(app: TestApp) {
     let callback = mastodon.fake.agree(&person.leave(&path).await);
     let page = person.open(callback.as_str()).await;
     assert_page(&page, 403, "A permission is missing");
-    assert!(page.text().contains("publish posts and images (write:statuses)"), "{}", page.text());
+    assert!(page.text().contains("publish posts, images and videos (write:statuses)"), "{}", page.text());
     assert_nothing_connected(&t).await;
 }
 

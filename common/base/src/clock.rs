@@ -186,7 +186,7 @@ impl Steps {
             return used;
         }
         if self.held_back.take().is_some() && by <= MAX_STEP {
-            tracing::info!("the clock jumped back; the jump ahead had no effect");
+            tracing::info!("the clock jumped ahead and then back; the jump ahead had no effect");
         }
         if by.abs() > STEP_TOLERANCE {
             tracing::warn!(seconds = by.num_seconds(), "the clock was set");

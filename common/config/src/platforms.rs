@@ -77,7 +77,8 @@ const BASE_URL: PlatformKey = PlatformKey {
 };
 const PLC_URL: PlatformKey = PlatformKey {
     name: "PLC_URL",
-    description: "Bluesky only: the URL of the directory of account servers, for servers that users enter.",
+    description: "Bluesky only: the URL of the PLC directory, which states the server of each account. Crier compares it \
+                  with the server that a user enters.",
     default: OF_THE_PLATFORM,
     example: "https://plc.example.com",
     secret: false,
@@ -287,7 +288,7 @@ fn metrics(text: &str) -> Result<Vec<(Metric, Vec<String>)>, String> {
     for part in text.split(',').map(str::trim) {
         let (metric, names) = part.split_once('=').ok_or(format!("has `{part}`, which is not metric=name"))?;
         let metric: Metric =
-            metric.trim().parse().map_err(|_| format!("has `{metric}`, which is none of {}", known_metrics()))?;
+            metric.trim().parse().map_err(|_| format!("has `{metric}`, which is not one of: {}", known_metrics()))?;
         let names: Vec<&str> = names.split('+').map(str::trim).filter(|name| !name.is_empty()).collect();
         if let Some(name) = names.iter().find(|name| !is_name(name)) {
             return Err(format!("has `{name}`, which is not a metric name (letters, digits and _-./, at most 100)"));

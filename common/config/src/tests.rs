@@ -268,7 +268,7 @@ fn an_invalid_value_error_contains_an_example() {
     }
     let kinds = problem_lines(load(&[("CRIER_WORKER_KINDS", "publish")], ProcessRole::Crier));
     assert!(
-        kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is none of: all, publish_target,"),
+        kinds.starts_with("CRIER_WORKER_KINDS: `publish` has `publish`, which is not one of: all, publish_target,"),
         "{kinds}"
     );
 }
@@ -284,7 +284,7 @@ fn concurrency_is_configurable_per_kind() {
         ("1025", "is not a number from 1 to 1024"),
         ("64,noop=0", "has `noop=0`, where `0` is not a number from 1 to 1024"),
         ("64,noop=", "has `noop=`, where `` is not a number from 1 to 1024"),
-        ("publish=3", &format!("has `publish`, which is none of: {}", "".parse::<JobKind>().unwrap_err().known)),
+        ("publish=3", &format!("has `publish`, which is not one of: {}", "".parse::<JobKind>().unwrap_err().known)),
         ("noop=3,noop=4", "has `noop` twice"),
         ("3,4", "has a number without a kind twice"),
     ] {
@@ -340,7 +340,7 @@ fn metrics_and_permissions_are_lists() {
     let on = load(&[("CRIER_TWITTER_ANALYTICS", "true")], ProcessRole::Crier).unwrap();
     assert_eq!(on.platforms[&Platform::Twitter].analytics, Some(true));
     let error = problem_lines(load(&[("CRIER_THREADS_METRICS", "views=x")], ProcessRole::Crier));
-    assert!(error.contains("`views`, which is none of impressions, reach, likes"), "{error}");
+    assert!(error.contains("`views`, which is not one of: impressions, reach, likes"), "{error}");
 }
 
 #[test]

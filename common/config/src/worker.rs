@@ -73,7 +73,7 @@ fn concurrency(text: &str) -> Result<Concurrency, String> {
 }
 
 fn kind(word: &str) -> Result<JobKind, String> {
-    word.parse().map_err(|UnknownWord { known, .. }| format!("has `{word}`, which is none of: {known}"))
+    word.parse().map_err(|UnknownWord { known, .. }| format!("has `{word}`, which is not one of: {known}"))
 }
 
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ pub fn disk(config: &Config) -> Finding {
     else {
         return Finding::warning("disk", "the free space is unknown", "check the disk of CRIER_DATA_DIR");
     };
-    let detail = format!("{} MiB are free for {what}", free / MIB);
+    let detail = format!("{} MiB are free in the {what} directory", free / MIB);
     if let Some(finding) = reserve(config) {
         return finding;
     }
@@ -52,7 +52,7 @@ fn reserve(config: &Config) -> Option<Finding> {
     let (free, dir) = spaces.min_by_key(|(free, _)| *free)?;
     (free < config.disk_reserve).then(|| {
         let detail = format!(
-            "{} MiB are free for {}, less than the {} MiB of CRIER_DISK_RESERVE_MIB: uploads and new records are rejected",
+            "{} MiB are free in {}, less than the {} MiB of CRIER_DISK_RESERVE_MIB: uploads and new records are rejected",
             free / MIB,
             dir.display(),
             config.disk_reserve / MIB
@@ -90,7 +90,7 @@ async fn version(program: &Path) -> Result<String, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let words: Vec<&str> = text.split_whitespace().take(3).collect();
     if words.is_empty() {
-        return Err("it prints no version".to_owned());
+        return Err("it printed no version".to_owned());
     }
     Ok(words.join(" ").chars().filter(|c| !c.is_control()).take(100).collect())
 }

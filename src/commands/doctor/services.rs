@@ -159,7 +159,7 @@ pub async fn public_url(config: &Config) -> Finding {
     }
     if is_loopback {
         let remedy = "set CRIER_PUBLIC_URL to an https URL to connect accounts in a browser, and to publish \
-                      images to platforms that download them";
+                      images and videos on platforms that download them";
         return Finding::warning(id, format!("only this machine can reach {base}"), remedy);
     }
     if config.public_url.scheme() != "https" {

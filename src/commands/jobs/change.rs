@@ -39,7 +39,7 @@ async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
             None if change == JobChange::Retry => {
                 print_line(format_args!("Job {id} ({}) is ready to run again.", job.kind))
             }
-            None => print_line(format_args!("Cancelled job {id} ({}).", job.kind)),
+            None => print_line(format_args!("Canceled job {id} ({}).", job.kind)),
             Some(reason) => {
                 let current = operate::show(&mut cx.store.read().await?, id).await?;
                 refusals.push(change.refusal(&current.unwrap_or(job), reason));

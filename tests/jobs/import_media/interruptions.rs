@@ -47,7 +47,7 @@ async fn a_cancelled_import_fails_and_can_be_retried(w: TestWorker) {
             shown.expect_stdout().contains(&format!("import {id} into brand {}, pending", w.world.brand)),
             "{shown:?}"
         );
-        assert!(crier(&w, &["jobs", "cancel", &number]).expect_stdout().starts_with("Cancelled job"));
+        assert!(crier(&w, &["jobs", "cancel", &number]).expect_stdout().starts_with("Canceled job"));
         assert_failed(&w, id, code, attempts).await;
         let message = find_import(&w, id).await.error.unwrap().message;
         assert!(message.contains("The operator canceled"), "{message}");

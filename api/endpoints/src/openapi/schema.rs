@@ -103,11 +103,20 @@ pub fn by_platform(description: &str, fields: impl Iterator<Item = (&'static str
         properties.entry(name).or_insert(schema);
     }
     for (name, platforms) in platforms {
-        properties[name]["description"] = format!("For {}.", platforms.join(", ")).into();
+        properties[name]["description"] = format!("For {}.", enumerated(&platforms)).into();
     }
     json_schema!({
         "type": "object", "description": description, "properties": properties, "additionalProperties": true,
     })
+}
+
+/// Returns names as a list in a sentence.
+fn enumerated(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [others @ .., last] => format!("{} and {last}", others.join(", ")),
+    }
 }
 
 /// Describes a `text_enum!` by a named schema of its values.

@@ -174,7 +174,9 @@ impl Bluesky {
         match service.call::<Started>(Effect::Repeatable, request).await {
             Ok(started) => match started.parts(video.size, audience) {
                 Some(parts) => Ok(VideoStep::Next(Progress::Parts(parts).stored())),
-                None => Err(unusable_response(&service, "returned parts that do not fit the video").into()),
+                None => {
+                    Err(unusable_response(&service, "returned parts that do not match the size of the video").into())
+                }
             },
             // The service accepts no parts.
             Err(failed) if failed.is_method_missing() => upload_whole(&service, account, video, &name, token).await,

@@ -18,7 +18,7 @@ const SCOPES: [&str; 4] = ["pages_show_list", "pages_manage_posts", "pages_read_
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["pages_show_list", "business_management"], purpose: "see which pages you manage" },
-    Permission { scopes: &["pages_manage_posts"], purpose: "publish posts and images on the page" },
+    Permission { scopes: &["pages_manage_posts"], purpose: "publish posts, images and videos on the page" },
     Permission { scopes: &["pages_read_engagement"], purpose: "read the page's posts" },
 ];
 

@@ -23,7 +23,7 @@ const SCOPES: [&str; 2] = ["instagram_business_basic", "instagram_business_conte
 
 const PERMISSIONS: [Permission; 2] = [
     Permission { scopes: &["instagram_business_basic"], purpose: "see your name, profile picture and posts" },
-    Permission { scopes: &["instagram_business_content_publish"], purpose: "publish images" },
+    Permission { scopes: &["instagram_business_content_publish"], purpose: "publish images and videos" },
 ];
 
 /// `business_management`: without it, pages that a business owns are not listed.
@@ -36,7 +36,7 @@ const PAGE_PERMISSIONS: [Permission; 3] = [
         purpose: "see which pages you manage, and the Instagram accounts linked to them",
     },
     Permission { scopes: &["instagram_basic"], purpose: "see the account's name, profile picture and posts" },
-    Permission { scopes: &["instagram_content_publish"], purpose: "publish images on the account" },
+    Permission { scopes: &["instagram_content_publish"], purpose: "publish images and videos on the account" },
 ];
 
 /// An account, as Instagram returns it.

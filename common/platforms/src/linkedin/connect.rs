@@ -21,13 +21,16 @@ const PAGE_SCOPES: [&str; 3] = ["w_organization_social", "r_organization_social"
 
 const PAGE_PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["rw_organization_admin"], purpose: "see which pages you manage" },
-    Permission { scopes: &["w_organization_social"], purpose: "publish posts and images on behalf of the page" },
+    Permission {
+        scopes: &["w_organization_social"],
+        purpose: "publish posts, images and videos on behalf of the page",
+    },
     Permission { scopes: &["r_organization_social"], purpose: "read the page's posts" },
 ];
 
 const PERMISSIONS: [Permission; 2] = [
     Permission { scopes: &["openid", "profile"], purpose: "see your name and profile picture" },
-    Permission { scopes: &["w_member_social"], purpose: "publish posts and images on your behalf" },
+    Permission { scopes: &["w_member_social"], purpose: "publish posts, images and videos on your behalf" },
 ];
 
 #[derive(Deserialize)]

@@ -33,7 +33,7 @@ const OLDER_PROFILE: &str = "read:accounts";
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &[PROFILE, OLDER_PROFILE], purpose: "see the account's name and profile picture" },
-    Permission { scopes: &["write:statuses", "write:media"], purpose: "publish posts and images" },
+    Permission { scopes: &["write:statuses", "write:media"], purpose: "publish posts, images and videos" },
     Permission {
         scopes: &["read:statuses", "read:notifications"],
         purpose: "read the account's posts and the replies to them",

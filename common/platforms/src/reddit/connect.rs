@@ -20,11 +20,11 @@ const SCOPES: [&str; 6] = ["identity", "submit", "history", "edit", "flair", "pr
 
 const PERMISSIONS: [Permission; 6] = [
     Permission { scopes: &["identity"], purpose: "see your name and profile picture" },
-    Permission { scopes: &["submit"], purpose: "publish posts and images on your behalf" },
+    Permission { scopes: &["submit"], purpose: "publish posts, images and videos on your behalf" },
     Permission { scopes: &["history"], purpose: "see which posts you created, to find a post again" },
     Permission { scopes: &["edit"], purpose: "delete your posts and comments when you unpublish them" },
     Permission { scopes: &["flair"], purpose: "give your posts a flair" },
-    Permission { scopes: &["privatemessages"], purpose: "read replies and messages to you" },
+    Permission { scopes: &["privatemessages"], purpose: "read replies to you and your private messages" },
 ];
 
 impl Reddit {

@@ -93,10 +93,10 @@ impl Session<'_> {
         };
         let place = if args.action.starts_with("//") { format!("https:{}", args.action) } else { args.action };
         if !is_at(&place, &DOMAINS, &self.reddit.api) {
-            return Err(strange("an upload URL that is not its own"));
+            return Err(strange("an upload URL on another host"));
         }
         let key = args.fields.iter().find(|field| field.name == "key").map(|field| field.value.clone());
-        let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no place"))?;
+        let key = key.filter(|_| args.fields.len() <= MAX_FIELDS).ok_or_else(|| strange("no location"))?;
         let fields = args.fields.into_iter().map(|field| (field.name, field.value));
         match send_form(&self.client, &place, fields, part, length).await? {
             Delivery::Stored => Ok(StoredFile { url: format!("{place}/{key}"), asset_id: asset.asset_id }),

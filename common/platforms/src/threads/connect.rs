@@ -18,7 +18,7 @@ const SCOPES: [&str; 2] = ["threads_basic", "threads_content_publish"];
 
 const PERMISSIONS: [Permission; 2] = [
     Permission { scopes: &["threads_basic"], purpose: "see your name, profile picture and posts" },
-    Permission { scopes: &["threads_content_publish"], purpose: "publish posts and images" },
+    Permission { scopes: &["threads_content_publish"], purpose: "publish posts, images and videos" },
 ];
 
 #[derive(Deserialize)]

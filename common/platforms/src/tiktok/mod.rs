@@ -80,7 +80,7 @@ impl Tiktok {
             self.post(Effect::Repeatable, "/v2/post/publish/creator_info/query/", token, &json!({})).await?;
         let levels = &creator.privacy_level_options;
         if !levels.is_empty() && !levels.iter().any(|one| one == privacy_level) {
-            let message = "TikTok does not allow this visibility for this account at the moment; choose another one.";
+            let message = "TikTok does not allow this visibility for this account. Choose another visibility.";
             return Err(invalid(message.to_owned()));
         }
         Ok(creator)

@@ -19,7 +19,7 @@ const SCOPES: [&str; 3] = ["basic", "write", "offline_access"];
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["basic"], purpose: "see your blogs and read their posts" },
-    Permission { scopes: &["write"], purpose: "publish posts and images" },
+    Permission { scopes: &["write"], purpose: "publish posts, images and videos" },
     Permission { scopes: &["offline_access"], purpose: "do so while you are away" },
 ];
 

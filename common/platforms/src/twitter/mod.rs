@@ -43,7 +43,7 @@ const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.wri
 
 const PERMISSIONS: [Permission; 3] = [
     Permission { scopes: &["users.read", "tweet.read"], purpose: "see your name and your posts" },
-    Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts and images" },
+    Permission { scopes: &["tweet.write", "media.write"], purpose: "publish posts, images and videos" },
     Permission { scopes: &["offline.access"], purpose: "do so while you are away" },
 ];
 

@@ -49,7 +49,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     (
         "crier_jobs_redispatched_total",
         Counter,
-        "Number of ready jobs that no worker had claimed, and that were notified again.",
+        "Number of notifications repeated for ready jobs that no worker had claimed.",
     ),
     ("crier_job_lateness_seconds", Histogram(LATENESS), "Time from when a job was due until it started, in seconds."),
     ("crier_job_duration_seconds", Histogram(JOB_DURATION), "Duration of a job run, in seconds."),

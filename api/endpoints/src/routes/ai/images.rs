@@ -30,7 +30,7 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(8);
 pub struct ImageOptions {
     #[field(enum_value(), default = Size::Auto, example = "1024x1024")]
     pub size: Option<Size>,
-    /// `high` costs 1000 AI credits, all other values 240.
+    /// The quality of the image. `high` costs 1000 AI credits. All other values cost 240.
     #[field(enum_value(), default = Quality::Auto, example = "low")]
     pub quality: Option<Quality>,
 }

@@ -29,10 +29,11 @@ const MAX_RETENTION_DAYS: u64 = 3_650;
 /// The days to show, both included.
 #[derive(Clone, Debug, Default, Request)]
 pub struct RequestedDays {
-    /// The first day, but not before the first day that the plan shows. Default: 29 days before `end`.
+    /// The first day. Default: 29 days before `end`. An earlier day than the first one that the plan shows is replaced by
+    /// that one.
     #[field(date())]
     pub start: Option<NaiveDate>,
-    /// The last day, but not after today. Default: today.
+    /// The last day. Default: today. A later day is replaced by today.
     #[field(date())]
     pub end: Option<NaiveDate>,
 }

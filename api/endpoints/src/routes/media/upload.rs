@@ -23,8 +23,8 @@ pub struct UploadMediaRequest {
     /// 1,024 MiB. The operator can set other limits.
     #[field(file(), example = "(binary data)")]
     pub file: FilePart,
-    /// Required for a video: `video`. Send it before `file`, because a video that is larger than an image may be is
-    /// otherwise rejected.
+    /// Required for a video: `video`. Send it before `file`. Otherwise, a video that exceeds the maximum size of an
+    /// image is rejected.
     #[field(enum_value(), default = AssetType::Image, example = "image")]
     pub asset_type: AssetType,
     /// A description of the image or video for people who cannot see it.

@@ -41,11 +41,11 @@ const MAX_FIELDS: usize = 10;
 #[derive(Clone, Debug, Request)]
 #[request(check = check)]
 pub struct BulkChange {
-    /// The ids of 1 to 100 posts.
+    /// The IDs of 1 to 100 posts.
     #[field(ids(MAX_POSTS), example = [1])]
     pub ids: Vec<i64>,
     /// The change of each post. `draft` and `schedule` set its `schedule_type`. `shift` moves its time. `label` adds a
-    /// label, and `unlabel` removes it. The others are those of their own endpoints.
+    /// label, and `unlabel` removes it. The others do what the endpoints with these names do.
     #[field(enum_value(), example = "schedule")]
     pub action: BulkAction,
     /// The time when the posts are published. Only for `schedule`. Null keeps the time of each post.
@@ -95,9 +95,9 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
         .tag(TAG)
         .summary("Update or delete several posts")
         .description(
-            "Each post is changed as by its own endpoint. A post that cannot be changed does not prevent the changes of the \
-             others. The results are in the order of `ids`. `submit`, `approve` and `reject` require the plan feature \
-             `approvals`.",
+            "Each post is changed as its own endpoint would change it. A post that cannot be changed does not prevent \
+             the changes of the others. The results are in the order of `ids`. `submit`, `approve` and `reject` \
+             require the plan feature `approvals`.",
         )
         .extension()
         .error_codes(&[ErrorCode::FeatureNotAvailable])

@@ -33,7 +33,7 @@ pub struct CreatePostRequest {
     /// the future, within 5 years. A time without an offset is in the brand's time zone.
     #[field(time(), example = "{day+7}T07:00:00")]
     pub scheduled_at: Option<DateTime<Utc>>,
-    /// The ids of accounts of the brand. At least one is required unless the post is a draft.
+    /// The IDs of accounts of the brand. At least one is required unless the post is a draft.
     #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Option<Vec<i64>>,
     #[field(ids(MAX_MEDIA), extension)]

@@ -22,8 +22,8 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
         .adds(Growth::Texts)
         .summary("Duplicate a post")
         .description(
-            "Creates a draft with the same content, images, thread, first comment, overrides, labels and accounts, without \
-             a time. Disconnected accounts and deleted images are omitted.",
+            "Creates a draft with the same content, images, videos, thread, first comment, overrides, labels and \
+             accounts, without a time. Disconnected accounts, and deleted images and videos, are omitted.",
         )
         .extension()
         .status(201)

@@ -105,7 +105,7 @@ pub struct TargetBody {
     /// The text for this account. Null uses the post's text.
     #[schemars(extend("examples" = [null]))]
     pub content: Option<String>,
-    /// The ids of the images for this account. Null uses the post's images.
+    /// The IDs of the images and videos for this account. Null uses those of the post.
     #[schemars(extend("examples" = [null]))]
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
@@ -122,7 +122,7 @@ pub struct TargetBody {
     /// The first comment on this account, with its progress. Null if there is none.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub first_comment: Option<TargetComment>,
-    /// The post's id on the platform.
+    /// The platform's ID of the post.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]
@@ -169,9 +169,9 @@ pub struct PostFields {
     /// The client's own name of an imported post. Otherwise null.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub external_ref: Option<String>,
-    /// The ids of the post's accounts, in order.
+    /// The IDs of the post's accounts, in order.
     pub accounts: Vec<i64>,
-    /// The ids of the post's images, in order.
+    /// The IDs of the post's images and videos, in order.
     #[schemars(extend("x-extension" = true))]
     pub media: Vec<i64>,
     #[schemars(extend("x-extension" = true, "examples" = [["spring"]]))]

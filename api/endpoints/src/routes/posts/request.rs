@@ -52,7 +52,7 @@ pub struct UpdatePostRequest {
 #[derive(Clone, Debug, Default, Request)]
 #[request(name = "PostOverride", check = check_override)]
 pub struct OverrideRequest {
-    /// The id of one of the post's accounts.
+    /// The ID of one of the post's accounts.
     #[field(id(), required)]
     pub account_id: Option<i64>,
     #[field(text(1..=MAX_CONTENT_CHARS))]
@@ -88,7 +88,7 @@ impl JsonSchema for PostOptions {
         let fields = catalogue::all().iter().flat_map(|platform| {
             options::of(platform.platform).iter().map(|option| (option.name, platform.name, schema_of(option.kind)))
         });
-        by_platform("The platform-specific options, in addition to text and images.", fields)
+        by_platform("The platform-specific options, in addition to the text, images and videos.", fields)
     }
 }
 

@@ -29,7 +29,7 @@ const MAX_PARTS: usize = MAX_THREAD + 1;
 pub struct SplitPostRequest {
     #[field(text(1..=MAX_CONTENT_CHARS), example = "Fresh bread from 7 o'clock.")]
     pub content: String,
-    /// The ids of accounts of the brand. Each part fits on all of them.
+    /// The IDs of accounts of the brand. Each part fits on all of them.
     #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Vec<i64>,
 }

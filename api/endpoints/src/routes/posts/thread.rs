@@ -18,7 +18,7 @@ use crate::openapi::schema::TextEnum;
 pub struct ThreadPartBody {
     #[schemars(extend("examples" = ["We open at 7 o'clock."]))]
     pub content: String,
-    /// The ids of the images of this part, in order.
+    /// The IDs of the images and videos of this part, in order.
     pub media: Vec<i64>,
 }
 
@@ -42,7 +42,7 @@ pub struct PartBody {
     pub position: u32,
     #[schemars(with = "TextEnum<PartStatus>")]
     pub status: PartStatus,
-    /// The id of the part on the platform.
+    /// The platform's ID of the part.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]
@@ -63,7 +63,7 @@ pub struct TargetComment {
     /// `not_supported` if Crier cannot comment on the platform.
     #[schemars(with = "TextEnum<FirstCommentStatus>")]
     pub status: FirstCommentStatus,
-    /// The id of the comment on the platform.
+    /// The platform's ID of the comment.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]

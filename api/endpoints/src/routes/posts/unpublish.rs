@@ -26,7 +26,7 @@ const MAX_NAMED: usize = 10;
 #[derive(Clone, Debug, Default, Request)]
 #[request(name = "Unpublish", check = check)]
 pub struct UnpublishPostRequest {
-    /// The ids of accounts of the post. Default: all accounts on which it is published.
+    /// The IDs of accounts of the post. Default: all accounts on which it is published.
     #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Option<Vec<i64>>,
 }

@@ -31,7 +31,7 @@ const MAX_WARNINGS: usize = 20;
 pub struct ValidatePostRequest {
     #[field(flatten)]
     pub post: CreatePostRequest,
-    /// The id of the post that this one replaces. Other posts are compared with it in `warnings`, and not this one.
+    /// The ID of the stored post that this post replaces. `warnings` ignore the stored post.
     #[field(id(), extension)]
     pub post_id: Option<i64>,
 }

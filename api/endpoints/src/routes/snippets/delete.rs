@@ -14,8 +14,8 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Delete a snippet")
         .description(
-            "Accounts whose signature it was have no signature. Posts that contain the snippet do not change. \
-             Contributors cannot delete the signature of an account.",
+            "If the snippet is the signature of an account, the account no longer has a signature. Posts that \
+             contain the snippet do not change. Contributors cannot delete the signature of an account.",
         )
         .extension()
         .writes(delete)

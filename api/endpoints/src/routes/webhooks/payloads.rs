@@ -128,7 +128,7 @@ pub struct MediaImportData {
     /// The ID of the import.
     pub job_id: i64,
     pub brand_id: i64,
-    /// The ID of the image. Null if the import failed.
+    /// The ID of the image or video. Null if the import failed.
     pub media_id: Option<i64>,
     /// Null if the import completed.
     pub error: Option<MediaImportError>,

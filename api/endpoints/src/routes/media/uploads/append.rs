@@ -31,9 +31,9 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Send bytes of an upload")
         .description(
-            "Bytes are stored as they arrive, so a request may end early and another one continue it, also on another \
-             server of this installation. If the body stops for 30 seconds, the response has the number of bytes that \
-             were stored. After the last byte, Crier checks the file and creates an asset, whose ID is in \
+            "Crier stores the bytes as they arrive. If a request ends early, another request can continue the upload, \
+             also on another server of this installation. If no bytes arrive for 30 seconds, the response contains the \
+             offset that was reached. After the last byte, Crier checks the file and creates an asset, whose ID is in \
              `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have the ID: get it with \
              `HEAD`. If the file is rejected (415, 413), the upload is deleted. A request to an upload that has all \
              bytes changes nothing.",

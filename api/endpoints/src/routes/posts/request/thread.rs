@@ -12,7 +12,7 @@ use crate::request::Request;
 pub struct ThreadPartRequest {
     #[field(text(0..=MAX_CONTENT_CHARS), example = "We open at 7 o'clock.")]
     pub content: Option<String>,
-    /// The ids of the images and videos of this part.
+    /// The IDs of the images and videos of this part.
     #[field(ids(MAX_MEDIA))]
     pub media: Option<Vec<i64>>,
 }
