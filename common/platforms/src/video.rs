@@ -3,7 +3,7 @@
 //! A video is never in memory as a whole: a connector streams it, or a part of it, from the storage
 //! ([`Video::part`]). It hands the video over in steps ([`Connector::send_video`]), and the worker stores the result of
 //! each step before the next one. So an upload in parts resumes at the part that failed, also in another process, and
-//! the processing at the platform is waited for without a slot.
+//! the job uses no slot while the platform processes the video.
 //!
 //! No step is visible on the platform. Where the last bytes publish the video, `send_video` ends before them and
 //! [`Connector::publish`] sends them.
@@ -32,8 +32,8 @@ use super::{CallError, Image, OutgoingPost};
 /// platform has. Encrypted at rest, because it may contain URLs that accept bytes. Empty before the first step.
 pub type VideoUpload = Map<String, Value>;
 
-/// The slowest transfer that is waited for, in bytes per second.
-const SLOWEST: u64 = 64 * 1024;
+/// The minimum rate of a transfer, in bytes per second. A slower transfer times out.
+const MIN_RATE: u64 = 64 * 1024;
 
 /// Reads the bytes of a stored file.
 #[async_trait]
@@ -59,9 +59,9 @@ pub enum VideoTransfer {
 /// The result of a step ([`Connector::send_video`](super::Connector::send_video)).
 #[derive(Clone, Debug, PartialEq)]
 pub enum VideoStep {
-    /// Store this, then take the next step.
+    /// Store this progress, then take the next step.
     Next(VideoUpload),
-    /// The platform is processing the video. Store this, and take the next step after the pause.
+    /// The platform is processing the video. Store this progress, and take the next step after the pause.
     Pending(VideoUpload, TimeDelta),
     /// The post can be published with this reference ([`Video::uploaded`]).
     Ready(Value),
@@ -94,20 +94,22 @@ pub struct Video {
     pub alt_text: Option<String>,
     /// In bytes.
     pub size: u64,
-    /// Of the picture as it is shown, in pixels.
+    /// The width as players show it, in pixels.
     pub width: u32,
+    /// The height as players show it, in pixels.
     pub height: u32,
     pub properties: VideoProperties,
     /// The URL for platforms that download videos.
     pub url: String,
     pub file: Arc<dyn FileBytes>,
-    /// The image that is shown before the video plays, as the platform accepts images. It has bytes where it is used.
+    /// The image that is shown before the video plays, in a format that the platform accepts. Its bytes are empty if the
+    /// platform downloads it.
     pub cover: Option<Image>,
-    /// The time of the picture that is shown before the video plays.
+    /// The time of the frame that is shown before the video plays.
     pub cover_at_ms: Option<u64>,
-    /// The result of the last step.
+    /// The progress that the last step returned.
     pub upload: VideoUpload,
-    /// The reference of the last step, if the video was handed over.
+    /// The reference from [`VideoStep::Ready`]. `None` until the video is handed over.
     pub uploaded: Option<Value>,
 }
 
@@ -168,7 +170,7 @@ pub(super) fn to_progress(progress: &impl Serialize) -> VideoUpload {
 
 /// Returns the time that the transfer of a number of bytes may take, in addition to that of a request.
 pub fn transfer_time(bytes: u64) -> Duration {
-    Duration::from_secs(bytes / SLOWEST)
+    Duration::from_secs(bytes / MIN_RATE)
 }
 
 /// An image or a video.

@@ -4,7 +4,7 @@ use std::io::{BufRead, Read, Seek};
 
 use super::{Refusal, damaged, seek_to, truncated};
 
-/// Maximum number of boxes that are in no other box. A file of 24 hours in fragments of 4 seconds has fewer.
+/// Maximum number of top-level boxes. A file of 24 hours in fragments of 4 seconds has fewer.
 const MAX_BOXES: usize = 1 << 16;
 /// Size of a header with a size of 32 bits.
 const HEADER: u64 = 8;
@@ -13,7 +13,7 @@ const LARGE_HEADER: u64 = 16;
 
 pub type Kind = [u8; 4];
 
-/// A box of the file that is in no other box. It is within the file.
+/// A top-level box. Its range is within the file.
 #[derive(Clone, Copy, Debug)]
 pub struct FileBox {
     pub kind: Kind,
@@ -24,7 +24,7 @@ pub struct FileBox {
     pub end: u64,
 }
 
-/// Returns the boxes of a file in their order. Only their headers are read.
+/// Returns the top-level boxes of a file in their order. Only their headers are read.
 pub fn of_file(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Vec<FileBox>, Refusal> {
     seek_to(source, 0)?;
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ pub fn of_file(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result
             )));
         }
         let header = read_header(source, start, size)?;
-        // Not an absolute position, for which a buffered file would read its buffer again.
+        // A relative seek, because an absolute one discards the buffer of a buffered file.
         let rest = i64::try_from(header.end - header.body).map_err(|_| truncated())?;
         source.seek_relative(rest).map_err(|_| truncated())?;
         start = header.end;
@@ -156,7 +156,7 @@ pub fn find<'a>(parent: &'a [u8], kind: &Kind) -> Result<Option<&'a [u8]>, Refus
     Ok(None)
 }
 
-/// Returns the content of the box at a path: the first box of each kind in that before it. Fails if there is none.
+/// Returns the content of the box at a path: the first box of each kind, inside the one before. Fails if there is none.
 pub fn at_path<'a>(parent: &'a [u8], path: &[&Kind]) -> Result<&'a [u8], Refusal> {
     path.iter().try_fold(parent, |parent, kind| find(parent, kind)?.ok_or_else(damaged))
 }

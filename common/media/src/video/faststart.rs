@@ -18,8 +18,7 @@ use super::{Refusal, damaged, first_bytes, sniff};
 
 /// Maximum size of the box that names the type, in bytes.
 const MAX_TYPE: u64 = 4 << 10;
-/// Boxes that have positions which are not corrected here: those of items, of encryption and of fragments, and a
-/// compressed index.
+/// Boxes whose positions are not corrected here (of items, encryption and fragments), and a compressed index.
 const NOT_MOVABLE: [&Kind; 4] = [b"iloc", b"saio", b"mvex", b"cmov"];
 
 /// How to serve a file with its index first.
@@ -88,7 +87,7 @@ fn correct(moved: &mut [u8], head: &FileBox, index: &FileBox) -> Result<bool, Re
         for entry in bytes.chunks_exact_mut(table.width) {
             let position = entry.iter().fold(0, |position, byte| position << 8 | u64::from(*byte));
             let corrected = match position {
-                // Frames in the head: such a file is not one that we understand.
+                // A position in the head or the index cannot be that of a frame.
                 _ if position < head.end || (index.start..index.end).contains(&position) => return Ok(false),
                 _ if position < index.start => position + by,
                 _ => position,
@@ -104,7 +103,7 @@ fn correct(moved: &mut [u8], head: &FileBox, index: &FileBox) -> Result<bool, Re
     Ok(!tables.is_empty())
 }
 
-/// Where the tables of positions are in the index.
+/// The path of the tables of positions in the index.
 const TABLES: [&Kind; 4] = [b"trak", b"mdia", b"minf", b"stbl"];
 
 /// A table of positions of frames in the file.

@@ -51,7 +51,7 @@ pub fn type_of(first: &[u8]) -> Option<VideoType> {
         Brand::Other => {}
     }
     let mut found = None;
-    // The first of them is a version.
+    // The first four bytes after the main brand are a version.
     for brand in brands.skip(1) {
         match brand {
             Brand::Image => return None,
@@ -118,7 +118,7 @@ pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<F
     let of_movie = |duration| ratio(duration, 1_000, movie.units_per_second);
     let of_track = |duration| ratio(duration, 1_000, video.units_per_second);
     let durations = match movie.is_fragmented {
-        // The other ones may describe only the samples before the fragments.
+        // The duration of the movie may cover only the samples before the fragments.
         true => [of_movie(movie.fragmented_duration), of_track(video.samples.duration), of_movie(movie.duration)],
         false => [of_movie(movie.duration), of_track(video.duration), of_track(video.samples.duration)],
     };
@@ -174,7 +174,8 @@ fn read_defaults(extends: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Adds a track to those that are known. The video is the first track that players show, and the sound is the first one.
+/// Reads a track if it is the video or the sound of the movie. The video is the first enabled video track, or else the
+/// first one. The sound is the first audio track.
 fn read_track(track: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
     let handler = at_path(track, &[b"mdia", b"hdlr"])?;
     // Not decoded as a whole, because the name that follows is not always UTF-8.
@@ -217,7 +218,7 @@ fn read_video(track: &[u8]) -> Result<VideoTrack, Refusal> {
     })
 }
 
-/// Returns the direction of the rows of a shown image, clockwise in degrees, from the first numbers of its matrix.
+/// Returns the rotation of a track, clockwise in degrees, from the first two numbers of its matrix.
 fn rotation(a: i32, b: i32) -> i32 {
     match (a.unsigned_abs() >= b.unsigned_abs(), a >= 0, b >= 0) {
         (true, true, _) => 0,

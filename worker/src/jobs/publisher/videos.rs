@@ -49,7 +49,7 @@ const MIN_PAUSE: TimeDelta = TimeDelta::seconds(1);
 const MAX_STEP_BYTES: u64 = 64 << 20;
 /// The maximum time that videos add to the deadline of a call.
 const MAX_TRANSFER: Duration = Duration::from_hours(24);
-/// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the slowest rate.
+/// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the minimum rate.
 const UNKNOWN_TRANSFER: TimeDelta = TimeDelta::hours(5);
 /// The keys in the stored progress that are not ids of assets: the time of the first step, and the number of the attempt
 /// that has uploaded everything again.
@@ -59,7 +59,7 @@ const UPLOADED_AGAIN_IN: &str = "uploaded_again_in";
 /// The progress of the uploads of a target's videos, as it was stored.
 #[derive(Default)]
 pub(in crate::jobs) struct VideoProgress {
-    /// What the connector returned last, by asset id.
+    /// The progress that the connector returned last, by asset id.
     uploads: Map<String, Value>,
     /// The time of the first step of the video that is being handed over.
     pub began_at: Option<DateTime<Utc>>,
@@ -82,6 +82,7 @@ impl VideoProgress {
         self.uploaded_again_in == Some(i64::from(attempt))
     }
 
+    /// Returns the progress of a video. Empty if the upload must begin again.
     fn of(&self, key: &str, is_uploaded: bool) -> VideoUpload {
         let found = self.uploads.get(key).and_then(Value::as_object).cloned();
         found.filter(|_| is_uploaded || !self.is_stale).unwrap_or_default()
@@ -180,8 +181,8 @@ pub(super) fn needs_cover(transfer: VideoTransfer, video: &Video) -> bool {
     transfer != VideoTransfer::Fetched && video.cover.as_ref().is_some_and(|cover| cover.bytes.is_empty())
 }
 
-/// Returns the time that the videos add to the deadline of the call, which depends only on what is stored: another
-/// process must calculate the same. If a platform publishes a video with its last bytes, the call sends as many bytes
+/// Returns the time that the videos add to the deadline of the call. It depends only on what is stored, because another
+/// process must calculate the same time. If a platform publishes a video with its last bytes, the call sends as many bytes
 /// as a step.
 pub(in crate::jobs) fn time_of_call(transfer: VideoTransfer, parts: &[OutgoingPart]) -> TimeDelta {
     let videos = || parts.iter().flat_map(|part| &part.post.videos);
@@ -314,7 +315,7 @@ impl Publisher {
         self.store_uploads(run, p).await
     }
 
-    /// Stores the progress, and postpones the run. Always stops.
+    /// Stores the progress, and postpones the run. Always returns a [`Stop`].
     async fn postpone_videos<T>(&self, run: &Run, p: &mut PublishCall, pause: TimeDelta, failure: Failure) -> Step<T> {
         let pause = pause.max(MIN_PAUSE);
         let until = self.store.now() + pause;
