@@ -101,7 +101,7 @@ fn kinds(text: &str) -> Result<Vec<JobKind>, String> {
         if word == "all" {
             return Ok(JobKind::ALL.to_vec());
         }
-        named.insert(kind(word).map_err(|wrong| wrong.replace("none of: ", "none of: all, "))?);
+        named.insert(kind(word).map_err(|wrong| wrong.replace("not one of: ", "not one of: all, "))?);
     }
     if named.is_empty() { Err("names no kind".to_owned()) } else { Ok(named.into_iter().collect()) }
 }
