@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
+use crier_domain::post::{Post, PostStatus, StoredScheduleType, TargetOverride};
 use crier_store::brands::{self, NewBrand};
 use crier_store::targets::{self, NewTarget};
 use crier_store::{StoreError, Tx, jobs, posts, users};
@@ -55,7 +55,7 @@ impl DuePosts {
     async fn schedule(&self, tx: &mut Tx, owner: &Owner, account: i64, due: DateTime<Utc>) -> Result<i64, StoreError> {
         let mut post = Post {
             content: "Fresh bread from seven o'clock, as every morning.".to_owned(),
-            schedule_type: ScheduleType::Scheduled,
+            schedule_type: StoredScheduleType::Scheduled,
             scheduled_at: Some(due),
             counted: true,
             ..Post::draft(owner.brand, tx.now)

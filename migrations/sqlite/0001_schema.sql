@@ -633,6 +633,27 @@ begin
     where new.deleted_at is null;
 end;
 
+-- The queues of brands, and their slots: `[{weekday, time, account_ids}]`, in the time zone of the brand. Whoever gives
+-- a post a slot locks this row first, so that two posts never choose the same one. A brand without a row has no slots.
+create table queues (
+    brand_id   integer primary key references brands (id) on delete cascade,
+    updated_at timestamptz not null,
+    slots      jsonb not null
+);
+
+-- The times that queued posts have taken, one row for each account of the post. The key is the last barrier against two
+-- posts in one slot. When a worker begins a post, its rows remain until queues::purge_places. queues::taken,
+-- queues::size.
+create table queue_places (
+    brand_id   bigint not null,
+    account_id bigint not null,
+    at         timestamptz not null,
+    post_id    bigint not null references posts (id) on delete cascade,
+    primary key (brand_id, account_id, at)
+) without rowid;
+-- queues::leave, queues::move_posts; fk.
+create index queue_places_post on queue_places (post_id);
+
 -- The publications of a post, one per account. `account_id` has no foreign key: a target remains when its account is
 -- disconnected.
 create table post_targets (

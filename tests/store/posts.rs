@@ -4,7 +4,7 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, NewJob, Outcome};
 use crier_domain::platform::Platform;
 use crier_domain::post::{
-    AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, ScheduleType, TargetOverride, TargetStatus,
+    AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, StoredScheduleType, TargetOverride, TargetStatus,
     ThreadPart,
 };
 use crier_store::posts::NewPost;
@@ -46,7 +46,7 @@ async fn a_post_round_trips(s: TestStore) {
     let w = s.create_world().await;
     let mut post = Post {
         content: "Grüße 🥐 'quoted' \"double\" \\ line\nnext".to_owned(),
-        schedule_type: ScheduleType::Scheduled,
+        schedule_type: StoredScheduleType::Scheduled,
         scheduled_at: Some(s.later(3600)),
         media: vec![3, 1, 2],
         counted: false,
@@ -55,7 +55,7 @@ async fn a_post_round_trips(s: TestStore) {
     post.id = insert(&s, &post).await;
     let found = find(&s, w, post.id).await.unwrap();
     assert_eq!((found.brand_id, found.author_id, found.author_name.as_deref()), (w.brand, Some(w.user), Some("Ann")));
-    assert_eq!((found.status, found.schedule_type), (PostStatus::Scheduled, ScheduleType::Scheduled));
+    assert_eq!((found.status, found.schedule_type), (PostStatus::Scheduled, StoredScheduleType::Scheduled));
     assert_eq!(
         (found.content, found.scheduled_at, found.media),
         (post.content.clone(), post.scheduled_at, vec![3, 1, 2])
@@ -66,7 +66,7 @@ async fn a_post_round_trips(s: TestStore) {
     post = Post {
         status: PostStatus::Published,
         content: String::new(),
-        schedule_type: ScheduleType::Now,
+        schedule_type: StoredScheduleType::Now,
         scheduled_at: None,
         published_at: Some(s.now()),
         media: Vec::new(),
@@ -77,7 +77,7 @@ async fn a_post_round_trips(s: TestStore) {
     let found = find(&s, w, post.id).await.unwrap();
     assert_eq!(
         (found.status, found.schedule_type, found.scheduled_at),
-        (PostStatus::Published, ScheduleType::Now, None)
+        (PostStatus::Published, StoredScheduleType::Now, None)
     );
     assert_eq!((found.content.as_str(), found.media.len(), found.counted), ("", 0, true));
     assert_eq!((found.published_at, found.created_at, found.updated_at), (Some(s.now()), s.later(-9), s.now()));

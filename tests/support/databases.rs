@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crier_domain::job::JobState;
-use crier_domain::post::{AttemptOutcome, PostStatus, ScheduleType, TargetStatus};
+use crier_domain::post::{AttemptOutcome, PostStatus, StoredScheduleType, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_store::Db;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -76,7 +76,7 @@ fn word_checks() -> [String; 6] {
     [
         check("jobs", "state", JobState::ALL),
         check("posts", "status", PostStatus::ALL),
-        check("posts", "schedule_type", ScheduleType::ALL),
+        check("posts", "schedule_type", StoredScheduleType::ALL),
         check("post_targets", "status", TargetStatus::ALL),
         check("target_attempts", "outcome", AttemptOutcome::ALL),
         check("webhook_deliveries", "status", DeliveryStatus::ALL),

@@ -4,11 +4,11 @@
 //! with [`PostStatus::to`]:
 //!
 //! ```text
-//! draft               ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! draft               ──> draft | scheduled | publishing              PUT draft | scheduled | queue | now
 //! draft               ──> pending_approval                            submit
 //! pending_approval    ──> draft                                       reject
 //! pending_approval    ──> scheduled | publishing                      approve
-//! scheduled           ──> draft | scheduled | publishing              PUT draft | scheduled | now
+//! scheduled           ──> draft | scheduled | publishing              PUT draft | scheduled | queue | now
 //! scheduled           ──> publishing                                  its time is reached
 //! publishing          ──> published | partially_published | failed    all targets have ended
 //! partially_published ──> publishing                                  PUT now: only the failed targets
@@ -36,7 +36,30 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    pub enum ScheduleType { Now = "now", Scheduled = "scheduled", Draft = "draft" }
+    /// When a change wants a post to be published.
+    pub enum ScheduleType {
+        Now = "now",
+        Scheduled = "scheduled",
+        Draft = "draft",
+        /// At the next free slot of the brand's queue ([`super::queue`]).
+        Queue = "queue",
+    }
+}
+
+crier_base::text_enum! {
+    /// When a stored post is published. A queued post is `scheduled`.
+    pub enum StoredScheduleType { Now = "now", Scheduled = "scheduled", Draft = "draft" }
+}
+
+impl ScheduleType {
+    /// Returns the type that is stored with the post.
+    pub const fn stored(self) -> StoredScheduleType {
+        match self {
+            Self::Now => StoredScheduleType::Now,
+            Self::Scheduled | Self::Queue => StoredScheduleType::Scheduled,
+            Self::Draft => StoredScheduleType::Draft,
+        }
+    }
 }
 
 crier_base::text_enum! {
@@ -256,7 +279,7 @@ pub struct Post {
     pub author_name: Option<String>,
     pub status: PostStatus,
     pub content: String,
-    pub schedule_type: ScheduleType,
+    pub schedule_type: StoredScheduleType,
     pub scheduled_at: Option<DateTime<Utc>>,
     pub published_at: Option<DateTime<Utc>>,
     /// Whether the post takes its time from the brand's queue.
@@ -290,7 +313,7 @@ impl Post {
             author_name: None,
             status: PostStatus::Draft,
             content: String::new(),
-            schedule_type: ScheduleType::Draft,
+            schedule_type: StoredScheduleType::Draft,
             scheduled_at: None,
             published_at: None,
             queued: false,

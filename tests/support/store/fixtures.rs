@@ -6,7 +6,7 @@ use crier_domain::account::SocialAccount;
 use crier_domain::event::EventName;
 use crier_domain::job::{ClaimedJob, JobKind, JobState, NewJob, Outcome};
 use crier_domain::platform::{AccountKind, Platform};
-use crier_domain::post::{Post, PostStatus, ScheduleType, TargetOverride};
+use crier_domain::post::{Post, PostStatus, StoredScheduleType, TargetOverride};
 use crier_domain::sandbox::{NewSandboxPost, SandboxMedia};
 use crier_domain::webhook::Webhook;
 use crier_store::accounts::{self, NewAccount};
@@ -180,7 +180,7 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         author_name: None,
         status,
         content: "Fresh bread".to_owned(),
-        schedule_type: ScheduleType::Now,
+        schedule_type: StoredScheduleType::Now,
         scheduled_at: None,
         published_at: None,
         queued: false,

@@ -1,12 +1,11 @@
 //! Parses times from clients: RFC 3339 with an offset, or without one in a brand's time zone.
 
-use chrono::{DateTime, MappedLocalTime, NaiveDateTime, TimeDelta, TimeZone, Timelike, Utc};
+use chrono::{DateTime, NaiveDateTime, Utc};
 use chrono_tz::Tz;
+pub use crier_domain::local_time::in_zone;
 
 /// Formats without an offset. Seconds and their fractions are optional.
 const LOCAL_FORMATS: [&str; 4] = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M"];
-/// The maximum length of a gap, in minutes. The longest gap of any zone was a day (Samoa skipped 30 December 2011).
-const MAX_GAP_MINUTES: i64 = 25 * 60;
 
 /// Parses a time, in whole microseconds; returns `None` if it is not valid.
 pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
@@ -18,26 +17,6 @@ pub fn parse(text: &str, zone: Tz) -> Option<DateTime<Utc>> {
     // Neither RFC 3339 nor the databases can represent other years.
     let fits = (1..=9999).contains(&chrono::Datelike::year(&at));
     DateTime::from_timestamp_micros(at.timestamp_micros()).filter(|_| fits)
-}
-
-/// Converts a local time to UTC. A time skipped by daylight saving becomes the next existing time. A repeated time
-/// becomes the first of the two.
-pub fn in_zone(local: NaiveDateTime, zone: Tz) -> Option<DateTime<Utc>> {
-    let at = |local: &NaiveDateTime| match zone.from_local_datetime(local) {
-        MappedLocalTime::Single(at) | MappedLocalTime::Ambiguous(at, _) => Some(at.with_timezone(&Utc)),
-        MappedLocalTime::None => None,
-    };
-    at(&local).or_else(|| {
-        let minute = local.with_second(0)?.with_nanosecond(0)?;
-        let after = |n: i64| at(&minute.checked_add_signed(TimeDelta::minutes(n))?);
-        // A binary search, because a gap may have more than a thousand minutes, and a request a thousand times.
-        let (mut skipped, mut existing) = (0, MAX_GAP_MINUTES);
-        while existing - skipped > 1 {
-            let middle = i64::midpoint(skipped, existing);
-            if after(middle).is_some() { existing = middle } else { skipped = middle }
-        }
-        after(existing)
-    })
 }
 
 #[cfg(test)]

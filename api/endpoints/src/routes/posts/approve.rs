@@ -2,7 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
-use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_domain::post::{Post, PostStatus, StoredScheduleType};
 use crier_posts::apply;
 use crier_store::{Tx, posts};
 
@@ -57,8 +57,8 @@ pub async fn approve_post(cx: &Context, tx: &mut Tx, mut post: Post) -> Result<P
     check_pending(&post)?;
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
     let (status, schedule_type) = match future_time {
-        Some(_) => (PostStatus::Scheduled, ScheduleType::Scheduled),
-        None => (PostStatus::Publishing, ScheduleType::Now),
+        Some(_) => (PostStatus::Scheduled, StoredScheduleType::Scheduled),
+        None => (PostStatus::Publishing, StoredScheduleType::Now),
     };
     post.move_to(status)?;
     let post = Post { schedule_type, scheduled_at: future_time, updated_at: tx.now, ..post };

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
-use crier_domain::post::{self, PostStatus, ScheduleType, StoredFirstComment, TargetStatus};
+use crier_domain::post::{self, PostStatus, StoredScheduleType, StoredFirstComment, TargetStatus};
 use crier_store::{Conn, Tx, first_comments, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,8 +155,8 @@ pub struct PostFields {
     pub status: PostStatus,
     #[schemars(extend("examples" = ["Fresh bread!"]))]
     pub content: String,
-    #[schemars(with = "TextEnum<ScheduleType>", extend("examples" = ["scheduled"]))]
-    pub schedule_type: ScheduleType,
+    #[schemars(with = "TextEnum<StoredScheduleType>", extend("examples" = ["scheduled"]))]
+    pub schedule_type: StoredScheduleType,
     pub scheduled_at: Option<ScheduledTimestamp>,
     #[schemars(extend("examples" = [null]))]
     pub published_at: Option<Timestamp>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
-use crier_domain::post::{Post, PostStatus, ScheduleType};
+use crier_domain::post::{Post, PostStatus, StoredScheduleType};
 use crier_store::{Tx, posts};
 
 use super::approve::{check_pending, check_role};
@@ -46,7 +46,7 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Re
 pub async fn reject_post(tx: &mut Tx, mut post: Post, reason: Option<&str>) -> Result<Post> {
     check_pending(&post)?;
     post.move_to(PostStatus::Draft)?;
-    let post = Post { schedule_type: ScheduleType::Draft, updated_at: tx.now, ..post };
+    let post = Post { schedule_type: StoredScheduleType::Draft, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     posts::set_reject_reason(tx, post.id, reason).await?;
     Ok(post)

@@ -2,7 +2,7 @@
 
 use crier_domain::access::Scope;
 use crier_domain::platform::Platform;
-use crier_domain::post::{self, PostStatus, ScheduleType, TargetStatus};
+use crier_domain::post::{self, PostStatus, StoredScheduleType, TargetStatus};
 use crier_store::{Conn, targets};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -20,8 +20,8 @@ pub struct PostStatusView {
     pub id: i64,
     #[schemars(with = "TextEnum<PostStatus>")]
     pub status: PostStatus,
-    #[schemars(with = "TextEnum<ScheduleType>")]
-    pub schedule_type: ScheduleType,
+    #[schemars(with = "TextEnum<StoredScheduleType>")]
+    pub schedule_type: StoredScheduleType,
     pub scheduled_at: Option<ScheduledTimestamp>,
     pub published_at: Option<Timestamp>,
     pub targets: Vec<TargetView>,

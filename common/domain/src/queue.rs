@@ -1,0 +1,187 @@
+//! The queue of a brand: the slots of its week, and the times that its queued posts take.
+//!
+//! A slot is a local time on a day of the week. Its occurrence is the time of that slot on one date. A local time that
+//! daylight saving skips occurs at the next time that exists, and one that it repeats occurs once, the first time.
+//!
+//! These functions choose times. `crier_posts::queue` calls them under the lock of the brand's queue.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use chrono::{DateTime, Datelike, NaiveDate, NaiveTime, TimeDelta, Utc};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+
+use super::local_time::in_zone;
+
+/// The maximum number of slots of a brand.
+pub const MAX_SLOTS: usize = 200;
+/// The maximum number of accounts that a slot lists.
+pub const MAX_SLOT_ACCOUNTS: usize = 100;
+/// The maximum number of posts in a queue. A change of the slots moves all of them in one transaction.
+pub const MAX_QUEUED_POSTS: usize = 1_000;
+/// The maximum number of accounts of these posts in total.
+pub const MAX_QUEUE_PLACES: usize = 5_000;
+/// The minimum time before a slot at which a post can take it, and at which a queued post can still move.
+pub const LEAD: TimeDelta = TimeDelta::minutes(1);
+/// The maximum time ahead of a slot.
+pub const HORIZON: TimeDelta = TimeDelta::days(366);
+
+/// A slot of the week.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot {
+    /// From 1 (Monday) to 7 (Sunday).
+    pub weekday: u32,
+    pub time: NaiveTime,
+    /// The accounts that can use the slot. Empty for every account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub account_ids: Vec<i64>,
+}
+
+impl Slot {
+    fn is_for(&self, account_id: i64) -> bool {
+        self.account_ids.is_empty() || self.account_ids.contains(&account_id)
+    }
+}
+
+/// A time at which slots occur: one, or several that differ in their accounts or are skipped to the same time.
+#[derive(Clone, Debug)]
+pub struct Occurrence<'a> {
+    pub at: DateTime<Utc>,
+    slots: Vec<&'a Slot>,
+}
+
+impl Occurrence<'_> {
+    /// Returns whether all of these accounts can use it.
+    pub fn is_for(&self, account_ids: &[i64]) -> bool {
+        account_ids.iter().all(|id| self.slots.iter().any(|slot| slot.is_for(*id)))
+    }
+}
+
+/// Returns the occurrences of slots in a range, both ends included, in order. They are computed day by day, as the
+/// caller takes them.
+pub fn occurrences(
+    slots: &[Slot],
+    zone: Tz,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> impl Iterator<Item = Occurrence<'_>> {
+    let first = from.with_timezone(&zone).date_naive();
+    // A zone may skip the end of a day, so a slot of the day before can occur on the first day.
+    let first = first.pred_opt().unwrap_or(first);
+    let days = usize::try_from((until - from).num_days()).map_or(0, |days| days.saturating_add(4));
+    let days = if slots.is_empty() { 0 } else { days };
+    let all = first.iter_days().take(days).flat_map(move |date| of_day(slots, zone, date));
+    all.skip_while(move |occurrence| occurrence.at < from).take_while(move |occurrence| occurrence.at <= until)
+}
+
+fn of_day(slots: &[Slot], zone: Tz, date: NaiveDate) -> Vec<Occurrence<'_>> {
+    let weekday = date.weekday().number_from_monday();
+    let mut times: BTreeMap<DateTime<Utc>, Vec<&Slot>> = BTreeMap::new();
+    for slot in slots.iter().filter(|slot| slot.weekday == weekday) {
+        if let Some(at) = in_zone(date.and_time(slot.time), zone) {
+            times.entry(at).or_default().push(slot);
+        }
+    }
+    times.into_iter().map(|(at, slots)| Occurrence { at, slots }).collect()
+}
+
+/// The times that queued posts have taken, by account.
+#[derive(Clone, Debug, Default)]
+pub struct TakenPlaces(HashSet<(i64, DateTime<Utc>)>);
+
+impl FromIterator<(i64, DateTime<Utc>)> for TakenPlaces {
+    fn from_iter<I: IntoIterator<Item = (i64, DateTime<Utc>)>>(places: I) -> Self {
+        Self(places.into_iter().collect())
+    }
+}
+
+impl TakenPlaces {
+    fn is_free(&self, at: DateTime<Utc>, account_ids: &[i64]) -> bool {
+        account_ids.iter().all(|id| !self.0.contains(&(*id, at)))
+    }
+
+    /// Returns the times in these places.
+    pub fn times(&self) -> HashSet<DateTime<Utc>> {
+        self.0.iter().map(|(_, at)| *at).collect()
+    }
+}
+
+/// The slots of a brand, and when they occur.
+#[derive(Clone, Copy, Debug)]
+pub struct Timetable<'a> {
+    pub slots: &'a [Slot],
+    pub zone: Tz,
+    /// The first time that can be taken.
+    pub from: DateTime<Utc>,
+}
+
+impl<'a> Timetable<'a> {
+    pub fn new(slots: &'a [Slot], zone: Tz, now: DateTime<Utc>) -> Self {
+        Self { slots, zone, from: now + LEAD }
+    }
+
+    fn until(&self) -> DateTime<Utc> {
+        self.from + HORIZON
+    }
+
+    /// Returns the times to come that are free for all of these accounts, in order.
+    pub fn free(&self, account_ids: &[i64], taken: &TakenPlaces) -> impl Iterator<Item = DateTime<Utc>> {
+        let all = occurrences(self.slots, self.zone, self.from, self.until());
+        let is_free = move |found: &Occurrence<'_>| found.is_for(account_ids) && taken.is_free(found.at, account_ids);
+        all.filter(is_free).map(|found| found.at)
+    }
+
+    /// Gives each post a time, in the order of the posts: the first one that is free for all of its accounts, and that is
+    /// after the times of the earlier posts on these accounts. So the order on each account is that of the posts, and
+    /// posts without a common account do not wait for each other.
+    ///
+    /// `taken` are the places of other posts. Returns `None` for a post that finds no time; posts after it on its accounts
+    /// find none either.
+    pub fn place(&self, posts: &[QueuedPost], taken: &TakenPlaces) -> Vec<Option<DateTime<Utc>>> {
+        let mut last: HashMap<i64, DateTime<Utc>> = HashMap::new();
+        let place = |post: &QueuedPost| {
+            let accounts = &post.account_ids;
+            let after = accounts.iter().filter_map(|id| last.get(id)).max().copied();
+            // Slots are whole minutes, but a zone may have an offset in seconds.
+            let from = after.map_or(self.from, |at| self.from.max(at + TimeDelta::seconds(1)));
+            let at = occurrences(self.slots, self.zone, from, self.until())
+                .find(|found| found.is_for(accounts) && taken.is_free(found.at, accounts))
+                .map(|found| found.at);
+            for id in accounts {
+                last.insert(*id, at.unwrap_or_else(|| self.until()));
+            }
+            at
+        };
+        posts.iter().map(place).collect()
+    }
+}
+
+/// A queued post that can move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedPost {
+    pub id: i64,
+    pub at: DateTime<Utc>,
+    pub account_ids: Vec<i64>,
+}
+
+/// Sorts posts in the order of the queue.
+pub fn sort(posts: &mut [QueuedPost]) {
+    posts.sort_by_key(|post| (post.at, post.id));
+}
+
+/// Moves a post before another one, or to the end. Returns `false` if one of them is not in the list.
+pub fn reorder(posts: &mut Vec<QueuedPost>, post_id: i64, before: Option<i64>) -> bool {
+    let position = |posts: &[QueuedPost], id: i64| posts.iter().position(|post| post.id == id);
+    let Some(from) = position(posts, post_id) else { return false };
+    let moved = posts.remove(from);
+    let to = match before {
+        Some(id) => position(posts, id),
+        None => Some(posts.len()),
+    };
+    // A post that is not moved returns to its place.
+    posts.insert(to.unwrap_or(from), moved);
+    to.is_some()
+}
+
+#[cfg(test)]
+mod tests;
