@@ -113,20 +113,32 @@ pub struct Timetable<'a> {
     pub zone: Tz,
     /// The first time that can be taken.
     pub from: DateTime<Utc>,
+    /// The last time that can be taken.
+    pub until: DateTime<Utc>,
 }
 
 impl<'a> Timetable<'a> {
     pub fn new(slots: &'a [Slot], zone: Tz, now: DateTime<Utc>) -> Self {
-        Self { slots, zone, from: now + LEAD }
+        let from = now + LEAD;
+        Self { slots, zone, from, until: from + HORIZON }
     }
 
-    fn until(&self) -> DateTime<Utc> {
-        self.from + HORIZON
+    /// Extends the range, for posts that already have a slot. So a full queue still has room when its slots move by some
+    /// hours.
+    #[must_use]
+    pub fn for_queued_posts(self) -> Self {
+        Self { until: self.until + HORIZON, ..self }
+    }
+
+    /// Returns whether a time is that of a slot which is free for all of these accounts.
+    pub fn has_free(&self, at: DateTime<Utc>, account_ids: &[i64], taken: &TakenPlaces) -> bool {
+        let found = occurrences(self.slots, self.zone, at, at).next();
+        at >= self.from && found.is_some_and(|found| found.is_for(account_ids)) && taken.is_free(at, account_ids)
     }
 
     /// Returns the times to come that are free for all of these accounts, in order.
     pub fn free(&self, account_ids: &[i64], taken: &TakenPlaces) -> impl Iterator<Item = DateTime<Utc>> {
-        let all = occurrences(self.slots, self.zone, self.from, self.until());
+        let all = occurrences(self.slots, self.zone, self.from, self.until);
         let is_free = move |found: &Occurrence<'_>| found.is_for(account_ids) && taken.is_free(found.at, account_ids);
         all.filter(is_free).map(|found| found.at)
     }
@@ -144,11 +156,11 @@ impl<'a> Timetable<'a> {
             let after = accounts.iter().filter_map(|id| last.get(id)).max().copied();
             // Slots are whole minutes, but a zone may have an offset in seconds.
             let from = after.map_or(self.from, |at| self.from.max(at + TimeDelta::seconds(1)));
-            let at = occurrences(self.slots, self.zone, from, self.until())
+            let at = occurrences(self.slots, self.zone, from, self.until)
                 .find(|found| found.is_for(accounts) && taken.is_free(found.at, accounts))
                 .map(|found| found.at);
             for id in accounts {
-                last.insert(*id, at.unwrap_or_else(|| self.until()));
+                last.insert(*id, at.unwrap_or(self.until));
             }
             at
         };

@@ -63,6 +63,7 @@ pub mod post_media;
 pub mod post_overview;
 pub mod post_words;
 pub mod posts;
+pub mod queues;
 pub mod report_deliveries;
 pub mod report_metrics;
 pub mod report_schedules;

@@ -7,7 +7,7 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Page, PageRequest, Result, StoreError, Tx, post_words};
+use super::{Conn, Page, PageRequest, Result, StoreError, Tx, post_words, queues};
 
 mod create;
 mod search;
@@ -339,18 +339,17 @@ pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Resu
     Ok(found.flatten())
 }
 
-/// Hides a post from clients.
+/// Hides a post from clients, and removes it from the queue.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
-    const SQL: &str = "UPDATE posts SET deleted_at = $2 WHERE id = $1 RETURNING brand_id, content, thread";
+    const SQL: &str = "UPDATE posts SET deleted_at = $2 WHERE id = $1 RETURNING brand_id, queued, content, thread";
     let now = tx.now;
-    let deleted: Option<(i64, String, Json<Vec<ThreadPart>>)> =
+    let deleted: Option<(i64, bool, String, Json<Vec<ThreadPart>>)> =
         run!(tx, c => sqlx::query_as(SQL).bind(post_id).bind(now).fetch_optional(c))?;
-    match deleted {
-        Some((brand_id, content, Json(thread))) => {
-            post_words::remove(tx, brand_id, post_id, &post_words::of(&content, &thread)).await
-        }
-        None => Ok(()),
+    let Some((brand_id, queued, content, Json(thread))) = deleted else { return Ok(()) };
+    if queued {
+        queues::leave(tx, post_id).await?;
     }
+    post_words::remove(tx, brand_id, post_id, &post_words::of(&content, &thread)).await
 }
 
 /// Deletes the rows of deleted posts whose targets have no unfinished jobs, at most `limit`. Returns how many. The jobs

@@ -114,6 +114,10 @@ fn a_post_takes_the_first_slot_that_is_free_for_all_of_its_accounts() {
     let taken = TakenPlaces::from_iter([(2, at("2026-06-02T09:00:00Z"))]);
     let first = |accounts: &[i64]| table.free(accounts, &taken).next().map(|at| at.day());
     assert_eq!((first(&[1]), first(&[2]), first(&[1, 2]), first(&[3])), (Some(1), Some(3), Some(3), Some(2)));
+    let has_free = |text: &str, accounts: &[i64]| table.has_free(at(text), accounts, &taken);
+    assert!(has_free("2026-06-02T09:00:00Z", &[1]) && has_free("2026-06-03T09:00:00Z", &[1, 2]));
+    assert!(!has_free("2026-06-02T09:00:00Z", &[1, 2]) && !has_free("2026-06-01T09:00:00Z", &[2]));
+    assert!(!has_free("2026-06-02T10:00:00Z", &[1]) && !has_free("2026-05-27T09:00:00Z", &[1]));
     assert_eq!(table.free(&[1, 2], &taken).take(3).map(|at| at.day()).collect::<Vec<_>>(), [3, 9, 10]);
 }
 
@@ -214,7 +218,7 @@ proptest! {
         let zone: Tz = zone.parse().unwrap();
         let now = at("2026-01-01T00:00:00Z") + TimeDelta::minutes(start);
         let table = Timetable::new(&slots, zone, now);
-        let all: Vec<DateTime<Utc>> = occurrences(&slots, zone, table.from, table.until()).map(|o| o.at).collect();
+        let all: Vec<DateTime<Utc>> = occurrences(&slots, zone, table.from, table.until).map(|o| o.at).collect();
         let taken: TakenPlaces =
             taken.into_iter().filter_map(|(account, n)| Some((account, *all.get(n)?))).collect();
         let mut posts: Vec<QueuedPost> = (1..).zip(accounts).map(|(id, account_ids)| QueuedPost { id, at: now, account_ids }).collect();

@@ -1,6 +1,6 @@
 //! The `jobs` table: the durable queue. [`crier_domain::job`] shows the states and transitions of a row.
 //!
-//! - here: enqueue, cancel, run now — run in the caller's transaction;
+//! - here: enqueue, cancel, reschedule, run now — run in the caller's transaction;
 //! - [`engine`]: claim, heartbeat, settle, release — run by a worker;
 //! - [`lanes`]: load, pause, narrow;
 //! - [`wake`]: wakes jobs that wait for a lane, when others leave it;
@@ -19,7 +19,7 @@ use chrono::SubsecRound;
 use chrono::{DateTime, Utc};
 use crier_domain::job::{ClaimedJob, JobKind, JobNotification, Lane, NewJob, workspace_lane};
 
-use super::db::{execute, run};
+use super::db::{execute, run, time_text};
 use super::{Conn, Result, Tx};
 
 pub mod dispatch;
@@ -209,6 +209,45 @@ pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Resu
     let now = tx.now;
     execute!(tx, SQL, kind, subject_id, now)?;
     is_running(tx, kind, subject_id).await
+}
+
+/// Moves the unstarted jobs of subjects to other times, which are in the future. A running job continues.
+pub async fn reschedule_each(tx: &mut Tx, kind: JobKind, times: &[(i64, DateTime<Utc>)]) -> Result<()> {
+    if times.is_empty() {
+        return Ok(());
+    }
+    // `|| ''` as in `list_sql!`. SQLite would read all jobs of the kind for a join with their subjects.
+    let sql = tx.for_engine(
+        "
+        WITH moved AS (
+            SELECT (value ->> 0)::bigint AS subject, (value ->> 1)::timestamptz AS at
+            FROM json_array_elements($1::json)
+            WHERE value ->> 0 = (value ->> 0) || ''
+        )
+        UPDATE jobs
+        SET state = 'scheduled', waiting = FALSE, run_at = moved.at
+        FROM moved
+        WHERE kind = $2
+            AND subject_id = moved.subject
+            AND state IN ('scheduled', 'ready')
+            AND state IN ('scheduled', 'ready', 'running')",
+        "
+        UPDATE jobs
+        SET state = 'scheduled', waiting = FALSE, run_at = moved.value ->> 1
+        FROM json_each($1) moved
+        WHERE jobs.id = (
+            SELECT j.id
+            FROM jobs j
+            WHERE j.kind = $2
+                AND j.subject_id = moved.value ->> 0
+                AND j.state IN ('scheduled', 'ready')
+                AND j.state IN ('scheduled', 'ready', 'running')
+        )",
+    );
+    let row = |(id, at): &(i64, DateTime<Utc>)| (*id, time_text(at.trunc_subsecs(6)));
+    let rows = serde_json::json!(times.iter().map(row).collect::<Vec<_>>()).to_string();
+    execute!(tx, sql, &rows, kind)?;
+    Ok(())
 }
 
 /// Returns whether the subject's job is running.
