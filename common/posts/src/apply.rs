@@ -6,15 +6,15 @@ use chrono::{DateTime, Utc};
 use crier_domain::catalogue::descriptor;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::platform::Platform;
-use crier_domain::post::{Post, PostStatus, ScheduleType, Target, TargetOverride, TargetStatus};
+use crier_domain::post::{Post, PostStatus, StoredScheduleType, Target, TargetOverride, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
-use crier_store::{Conn, Tx, post_media, post_words, usage};
+use crier_store::{Conn, Tx, post_media, post_words, queues, usage};
 
 use crate::check::Accounts;
 use crate::desired::{DesiredPost, TargetState, distinct_media};
-use crate::{PostContext, PostError, Result};
+use crate::{PostContext, PostError, Result, queue};
 
 /// Returns the targets of a post with the state of their jobs. The caller holds the lock on the post's row.
 pub async fn load_target_states(cx: &PostContext<'_>, conn: &mut Conn, post_id: i64) -> Result<Vec<TargetState>> {
@@ -59,6 +59,9 @@ pub async fn create(
     if let Some(media) = &decision.media {
         post_media::insert(tx, post.brand_id, post_id, media).await?;
     }
+    if decision.queue.takes_places {
+        queue::take_places(tx, &post, desired.targets.iter().map(|target| target.account_id)).await?;
+    }
     if decision.counts_against_limit && has_cap {
         count_against_limit(cx, tx).await?;
     }
@@ -95,6 +98,12 @@ pub async fn execute(
     }
     decision.apply_to(&mut post, desired, tx.now)?;
     posts::update(tx, &post).await?;
+    if decision.queue.frees_places {
+        queues::leave(tx, post.id).await?;
+    }
+    if decision.queue.takes_places {
+        queue::take_places(tx, &post, desired.targets.iter().map(|target| target.account_id)).await?;
+    }
     if let Some(at) = decision.publish_at {
         publish(cx, tx, post.id, at).await?;
     }
@@ -115,7 +124,8 @@ fn check_role(cx: &PostContext<'_>, from: PostStatus, to: PostStatus) -> Result<
 #[derive(Clone, Debug, PartialEq)]
 struct Decision {
     status: PostStatus,
-    schedule_type: ScheduleType,
+    schedule_type: StoredScheduleType,
+    queue: QueueStep,
     /// Whether the post leaves draft for the first time, so that it counts against the monthly limit.
     counts_against_limit: bool,
     /// Targets whose override or published content changes.
@@ -134,6 +144,13 @@ struct Decision {
     media: Option<Vec<i64>>,
     /// The time of the job that is enqueued for every pending target.
     publish_at: Option<DateTime<Utc>>,
+}
+
+/// What happens to the places of the post in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct QueueStep {
+    frees_places: bool,
+    takes_places: bool,
 }
 
 /// The reason why the post's state does not allow the change. The text is returned to the client.
@@ -174,7 +191,12 @@ fn decide(
     }
     let mut decision = Decision {
         status,
-        schedule_type: desired.schedule_type.unwrap_or(post.schedule_type),
+        // A pending post is scheduled or published by its approval.
+        schedule_type: match desired.schedule_type {
+            Some(schedule_type) if status != PostStatus::PendingApproval => schedule_type.stored(),
+            _ => post.schedule_type,
+        },
+        queue: QueueStep::default(),
         counts_against_limit: !post.counted && status != PostStatus::Draft,
         overrides: Vec::new(),
         insert: Vec::new(),
@@ -199,6 +221,11 @@ fn decide(
         return Err(Conflict::Busy);
     }
     decision.cancel = post.status == PostStatus::Scheduled && (rescheduled || other_accounts);
+    let is_waiting = post.queued && post.status == PostStatus::Scheduled;
+    if rescheduled || other_accounts || desired.queued != post.queued {
+        let takes_places = desired.queued && status == PostStatus::Scheduled;
+        decision.queue = QueueStep { frees_places: is_waiting, takes_places };
+    }
     if begun && status == PostStatus::Publishing && post.status != PostStatus::Publishing {
         let failed = current.iter().filter(|s| s.target.is_retried());
         decision.retry_targets = failed.map(|s| s.target.id).collect();
@@ -220,6 +247,7 @@ impl Decision {
         post.content = desired.content.clone();
         post.schedule_type = self.schedule_type;
         post.scheduled_at = desired.scheduled_at;
+        post.queued = desired.queued;
         post.media = desired.media.clone();
         post.labels = desired.labels.clone();
         post.thread = desired.thread.clone();

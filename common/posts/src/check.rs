@@ -17,7 +17,7 @@ use crier_store::{Conn, Tx, accounts, media, post_media};
 
 use crate::change::PostChange;
 use crate::desired::{DesiredPost, DesiredTarget};
-use crate::{PostContext, Result};
+use crate::{PostContext, Result, queue};
 
 mod covers;
 mod lengths;
@@ -37,8 +37,8 @@ const TIME_FIELD: &str = "scheduled_at";
 /// The post's accounts that belong to the brand, by id.
 pub type Accounts = HashMap<i64, AccountSummary>;
 
-/// Decides on the signatures of the resulting post, and validates it. Fails with 422 and all problems. Returns the post's
-/// accounts.
+/// Decides on the signatures of the resulting post, validates it, and gives it a slot of the queue if it needs one. Fails
+/// with 422 and all problems. Returns the post's accounts.
 pub async fn validate(
     cx: &PostContext<'_>,
     tx: &mut Tx,
@@ -50,6 +50,11 @@ pub async fn validate(
     let lookup = LookupContext::load_and_lock(cx, tx, desired, change).await?;
     check(post, desired, change, &lookup, &problems);
     problems.into_result()?;
+    // Last, because the queue is then locked until the end of the transaction.
+    if desired.needs_slot(post, change) {
+        let account_ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
+        desired.scheduled_at = Some(queue::find_time(tx, post, &account_ids).await?);
+    }
     Ok(lookup.accounts)
 }
 
@@ -272,12 +277,22 @@ pub fn check_now(change: &PostChange, now: DateTime<Utc>, problems: &Problems) {
     }
 }
 
+/// Checks the time that is sent with `queue`.
+pub fn check_queue(change: &PostChange, problems: &Problems) {
+    if matches!(change.scheduled_at, PatchField::Value(_)) {
+        problems.add(TIME_FIELD, "With `queue`, the time is that of a slot. Use `scheduled`, or omit this field.");
+    }
+}
+
 fn check_time(desired: &DesiredPost, change: &PostChange, status: PostStatus, now: DateTime<Utc>, problems: &Problems) {
     if problems.has(TIME_FIELD) {
         return;
     }
     if desired.schedule_type == Some(ScheduleType::Now) {
         return check_now(change, now, problems);
+    }
+    if desired.schedule_type == Some(ScheduleType::Queue) {
+        return check_queue(change, problems);
     }
     let is_given = matches!(change.scheduled_at, PatchField::Value(_));
     match desired.scheduled_at {

@@ -91,6 +91,8 @@ pub struct DesiredPost {
     /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
+    /// Whether the post takes its time from the brand's queue. Until it is scheduled, it only wants to.
+    pub queued: bool,
     pub targets: Vec<DesiredTarget>,
     pub submits: bool,
 }
@@ -147,6 +149,7 @@ impl DesiredPost {
             first_comment: change.first_comment.clone().map(Some).apply_to(post.first_comment.clone(), None),
             schedule_type,
             scheduled_at,
+            queued: is_queued(post, change),
             targets: accounts.into_iter().map(target).collect(),
             submits: false,
         }
@@ -178,10 +181,17 @@ impl DesiredPost {
                 return (schedule_type == ScheduleType::Draft).then_some(from);
             }
             Some(ScheduleType::Draft) => PostStatus::Draft,
-            Some(ScheduleType::Scheduled) => PostStatus::Scheduled,
+            Some(ScheduleType::Scheduled | ScheduleType::Queue) => PostStatus::Scheduled,
             Some(ScheduleType::Now) => PostStatus::Publishing,
         };
         from.to(next).ok()
+    }
+
+    /// Returns whether the change gives the post a slot of the queue: it enters the queue, or its accounts change there.
+    pub fn needs_slot(&self, post: &Post, change: &PostChange) -> bool {
+        let is_waiting = post.queued && post.status == PostStatus::Scheduled;
+        let is_placed = is_waiting && change.accounts == PatchField::Omitted;
+        self.queued && !is_placed && self.status(post.status) == Some(PostStatus::Scheduled)
     }
 
     /// Returns the content published on an account, without the signature.
@@ -225,6 +235,19 @@ impl DesiredPost {
 
     pub fn media_of<'a>(&'a self, own: &'a TargetOverride) -> &'a [i64] {
         own.media.as_deref().unwrap_or(&self.media)
+    }
+}
+
+/// Returns whether the post takes its time from the queue. A post that gets a time of its own, or becomes a draft, leaves
+/// the queue.
+fn is_queued(post: &Post, change: &PostChange) -> bool {
+    if post.status.has_begun() {
+        return post.queued;
+    }
+    match change.schedule_type {
+        PatchField::Value(ScheduleType::Queue) => true,
+        PatchField::Value(ScheduleType::Now | ScheduleType::Scheduled | ScheduleType::Draft) => false,
+        PatchField::Omitted | PatchField::Null => post.queued && change.scheduled_at == PatchField::Omitted,
     }
 }
 

@@ -22,6 +22,7 @@ pub mod change;
 pub mod check;
 pub mod desired;
 mod error;
+pub mod queue;
 pub mod warnings;
 
 pub use change::{PostChange, PostOverride};

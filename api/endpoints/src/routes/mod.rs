@@ -12,6 +12,7 @@ pub mod feeds;
 pub mod link_in_bio;
 pub mod media;
 pub mod posts;
+pub mod queue;
 pub mod reports;
 pub mod snippets;
 pub mod webhooks;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<AnyEndpoint> {
         brands::endpoints(),
         accounts::endpoints(),
         posts::endpoints(),
+        queue::endpoints(),
         snippets::endpoints(),
         media::endpoints(),
         feeds::endpoints(),

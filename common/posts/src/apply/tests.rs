@@ -2,7 +2,7 @@ use chrono::TimeDelta;
 use proptest::prelude::*;
 
 use crier_base::patch_field::PatchField;
-use crier_domain::post::{FirstComment, FirstCommentOverride, PublishedPart, ThreadPart};
+use crier_domain::post::{FirstComment, FirstCommentOverride, PublishedPart, ScheduleType, ThreadPart};
 
 use super::*;
 use crate::change::{PostChange, PostOverride};
@@ -17,9 +17,9 @@ fn later() -> DateTime<Utc> {
 
 fn post(status: PostStatus) -> Post {
     let schedule_type = match status {
-        PostStatus::Draft | PostStatus::PendingApproval => ScheduleType::Draft,
-        PostStatus::Scheduled => ScheduleType::Scheduled,
-        _ => ScheduleType::Now,
+        PostStatus::Draft | PostStatus::PendingApproval => StoredScheduleType::Draft,
+        PostStatus::Scheduled => StoredScheduleType::Scheduled,
+        _ => StoredScheduleType::Now,
     };
     Post {
         id: 1,
@@ -276,6 +276,48 @@ fn a_pending_post_is_released_only_by_approval() {
     }
     let words = PostChange { content: PatchField::Value("x".into()), ..put(None) };
     assert_eq!(decide_change(&pending, &current, &words).unwrap().status, PostStatus::PendingApproval);
+}
+
+#[test]
+fn a_post_takes_places_while_it_waits_in_the_queue() {
+    let (draft, current) = (post(PostStatus::Draft), [target(1, PENDING)]);
+    let queue = put(Some(ScheduleType::Queue));
+    let step = |post: &Post, change: &PostChange| {
+        let queue = decide_change(post, &current, change).unwrap().queue;
+        (queue.frees_places, queue.takes_places)
+    };
+    assert_eq!(step(&draft, &queue), (false, true));
+    let planned = post(PostStatus::Scheduled);
+    assert_eq!(step(&planned, &queue), (false, true));
+    let queued = Post { queued: true, ..post(PostStatus::Scheduled) };
+    let words = PostChange { content: PatchField::Value("x".into()), ..put(None) };
+    assert_eq!((step(&queued, &queue), step(&queued, &words)), ((false, false), (false, false)));
+    let accounts = PostChange { accounts: PatchField::Value(vec![1, 2]), ..put(None) };
+    assert_eq!(step(&queued, &accounts), (true, true));
+    let time = PostChange { scheduled_at: PatchField::Value(later()), ..put(None) };
+    for leaves in
+        [put(Some(ScheduleType::Now)), put(Some(ScheduleType::Draft)), put(Some(ScheduleType::Scheduled)), time]
+    {
+        assert_eq!(step(&queued, &leaves), (true, false), "{leaves:?}");
+        assert!(!DesiredPost::from_change(&queued, &current, &leaves).queued);
+    }
+    // A published post keeps the mark, and has no place to free.
+    let failed = Post { queued: true, ..post(PostStatus::Failed) };
+    let retry = put(Some(ScheduleType::Now));
+    assert_eq!(step(&failed, &retry), (false, false));
+    assert!(DesiredPost::from_change(&failed, &current, &retry).queued);
+}
+
+#[test]
+fn a_submitted_post_waits_for_its_slot() {
+    let current = [target(1, PENDING)];
+    let draft = post(PostStatus::Draft);
+    let change = put(Some(ScheduleType::Queue));
+    let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&draft, &current, &change) };
+    let decision = decide(&draft, &current, &desired, now()).unwrap();
+    assert!(desired.queued && !desired.needs_slot(&draft, &change));
+    assert_eq!((decision.status, decision.schedule_type), (PostStatus::PendingApproval, StoredScheduleType::Draft));
+    assert_eq!((decision.queue, decision.publish_at), (QueueStep::default(), None));
 }
 
 fn any_status() -> impl Strategy<Value = PostStatus> {

@@ -138,11 +138,11 @@ fn urls_enums_flags_and_time_zones_are_validated() {
     }
     assert_eq!(
         problems_of(json!({"s": "later"}), |f| enum_value::<crier_domain::post::ScheduleType>().read(f, "s"))[0].1,
-        "Must be one of: now, scheduled, draft."
+        "Must be one of: now, scheduled, draft, queue."
     );
     assert_eq!(
         problems_of(json!({"s": "Schedule"}), |f| enum_value::<crier_domain::post::ScheduleType>().read(f, "s"))[0].1,
-        "Must be one of: now, scheduled, draft. Did you mean `scheduled`?"
+        "Must be one of: now, scheduled, draft, queue. Did you mean `scheduled`?"
     );
 }
 

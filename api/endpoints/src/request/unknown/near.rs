@@ -11,9 +11,11 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("account_ids", ACCOUNT_SYNONYMS),
     ("accounts", ACCOUNT_SYNONYMS),
     ("alt_text", &["alt", "caption", "description", "alternative_text"]),
+    ("before", &["before_id", "before_post_id", "next"]),
     ("bio", &["about", "description"]),
     ("body", &["content", "message", "text", "reply"]),
     ("content", &["body", "caption", "message", "text"]),
+    ("count", &["limit", "number"]),
     ("cron", &["cron_expression", "expression"]),
     ("description", &["about", "desc", "summary"]),
     ("end", &["end_date", "ends_on", "to", "until"]),
@@ -62,6 +64,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("search", &["q", "query"]),
     ("signature_id", &["signature", "snippet", "snippet_id"]),
     ("since", &["after", "from", "start"]),
+    ("slots", &["queue", "schedule", "times"]),
     ("slug", &["handle", "username"]),
     ("snoozed_until", &["snooze", "until"]),
     ("sort", &["order", "order_by", "sort_by"]),
@@ -76,6 +79,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("to", &["before", "end", "until"]),
     ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "uri", "webhook_url"]),
     ("user_id", &["assignee", "member_id", "user"]),
+    ("weekday", &["day", "day_of_week"]),
     ("website", &["homepage", "site", "url"]),
 ];
 

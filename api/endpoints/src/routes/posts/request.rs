@@ -26,6 +26,7 @@ pub use thread::{FirstCommentRequest, ThreadPartRequest, to_thread};
 pub struct UpdatePostRequest {
     #[field(text(0..=MAX_CONTENT_CHARS), example = "Fresh bread from 6 o'clock.")]
     pub content: PatchField<String>,
+    /// `queue`, an extension, schedules the post at the next free slot of the brand's queue.
     #[field(enum_value(), example = "now")]
     pub schedule_type: PatchField<ScheduleType>,
     #[field(time(), extension)]

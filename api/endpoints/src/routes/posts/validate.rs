@@ -125,6 +125,9 @@ async fn validate(
     if desired.schedule_type == Some(ScheduleType::Now) {
         check::check_now(&change, cx.now, &problems);
     }
+    if desired.schedule_type == Some(ScheduleType::Queue) {
+        check::check_queue(&change, &problems);
+    }
     // Check the post as a draft, because the problems with platforms are the response and must not fail the request.
     let draft = DesiredPost { schedule_type: None, ..desired.clone() };
     let change = PostChange { schedule_type: PatchField::Omitted, ..change };
