@@ -6,6 +6,7 @@ use crier_domain::plan::Feature;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::brands::create::NewBrand;
 use crier_endpoints::routes::brands::usage;
+use crier_endpoints::routes::queue;
 use crier_store::brands;
 use http::StatusCode;
 
@@ -122,8 +123,12 @@ async fn update(visit: &Visit) -> Result<PageReply> {
             website: website.as_deref(),
             timezone: timezone.as_deref().unwrap_or(&current.timezone),
         };
+        let is_moved = changed.timezone != current.timezone;
         brands::update(&mut write.tx, current.id, changed).await?;
-        write.finish("").await?;
+        let followed = if is_moved { queue::follow_time_zone(&mut write.tx, current.id).await } else { Ok(()) };
+        if let Err(error) = write.end(followed).await {
+            return render_errors(visit, form_errors(error)?);
+        }
     }
     visit.to("settings", "brand-saved")
 }
@@ -135,8 +140,10 @@ async fn set_timezone(visit: &Visit) -> Result<PageReply> {
         return Err(ApiError::field("timezone", "Choose a time zone from the list."));
     }
     if let Submission::First(mut write) = FormWrite::begin(visit).await? {
-        brands::set_timezone(&mut write.tx, visit.brand()?.0.id, zone).await?;
-        write.finish("").await?;
+        let brand = visit.brand()?.0.id;
+        brands::set_timezone(&mut write.tx, brand, zone).await?;
+        let followed = queue::follow_time_zone(&mut write.tx, brand).await;
+        write.end(followed).await?;
     }
     visit.to("", "zone-saved")
 }

@@ -2,8 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::queue::Slot;
+use crier_posts::queue::{self, QueueChange};
 use crier_store::queues::{self, Place};
-use crier_store::{Conn, brands};
+use crier_store::{Conn, Tx, brands};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +88,12 @@ impl Queue {
             updated_at: updated_at.map(|at: DateTime<Utc>| at.into()),
         })
     }
+}
+
+/// Gives queued posts new times after the transaction has changed the time zone of their brand. Fails if a post would have
+/// no slot.
+pub async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    Ok(queue::change(tx, brand_id, QueueChange::TimeZone).await?)
 }
 
 /// Returns the posts of places, which are in the order of the queue.
