@@ -36,6 +36,7 @@ mod post_search;
 mod post_split;
 mod posts;
 mod publishing;
+mod queue;
 mod records;
 mod rejections;
 mod sandbox;

@@ -299,6 +299,8 @@ async fn contributors_cannot_publish(app: TestApp) {
     assert_eq!(contributor.post(&schedule, submitted).await.data(201)["status"], "pending_approval");
     for (method, path) in [
         ("POST", "/posts/1/unpublish"),
+        ("PUT", "/queue"),
+        ("POST", "/queue/move"),
         ("POST", "/conversations/1/reply"),
         ("POST", "/link-in-bio"),
         ("PUT", "/link-in-bio/1"),

@@ -31,6 +31,7 @@ on_both!(installation =>
     a_content_plan,
     a_link_in_bio_page,
     a_snippet,
+    a_queue,
     a_key,
     errors,
 );
@@ -45,7 +46,7 @@ async fn installation(s: TestStore) -> TestInstallation {
 }
 
 /// The paths of ids.
-const IDS: [&str; 9] = [
+const IDS: [&str; 10] = [
     ".**.id",
     ".**.account_id",
     ".**.brand_id",
@@ -55,6 +56,7 @@ const IDS: [&str; 9] = [
     ".**.user_id",
     ".**.webhook_id",
     ".accounts[]",
+    ".posts[].accounts[]",
 ];
 
 /// Random values and their placeholders.
@@ -263,6 +265,15 @@ async fn a_snippet(app: TestInstallation) {
 }
 
 /// Keys have no endpoint. The operator lists them.
+async fn a_queue(app: TestInstallation) {
+    let t = app.tenant("pro").await;
+    let account = t.account("demo").await;
+    let slots = json!({ "slots": [{ "weekday": 1, "time": "09:00" }, { "weekday": 4, "time": "17:30" }] });
+    t.put(&t.path("/queue"), slots).await.expect(200);
+    create_post(&t, json!({ "content": "Fresh bread", "schedule_type": "queue", "accounts": [account] })).await;
+    assert_record("queue", &t.get(&t.path("/queue")).await.data(200));
+}
+
 async fn a_key(app: TestInstallation) {
     app.tenant("unlimited").await;
     assert_record("key", &crier(&app, &["key", "list", "--json"]).json()[0]);
