@@ -322,6 +322,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/posts", "posts"),
         ("/brands/new", "brand-new"),
         ("/brands/1/calendar?view=list", "calendar-list"),
+        ("/brands/1/queue", "queue"),
         ("/brands/1/media", "media"),
         ("/brands/1/media/1", "media-item"),
         ("/brands/1/inbox", "inbox"),

@@ -22,6 +22,7 @@ mod post_bulk;
 mod post_threads;
 mod posts;
 mod previews;
+mod queue;
 mod reports;
 mod required_options;
 mod security;

@@ -19,12 +19,14 @@ const TRANSFER_SCRIPT: &str = include_str!("../../templates/console/transfer.js"
 const UPLOAD_SCRIPT: &str = include_str!("../../templates/console/upload.js");
 /// The script of the composer that chooses the cover of a video.
 const COVER_SCRIPT: &str = include_str!("../../templates/console/cover.js");
+/// The script of the queue.
+const QUEUE_SCRIPT: &str = include_str!("../../templates/console/queue.js");
 
 /// Returns a hash of the styles, the scripts and the marks.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let marks: String = Platform::ALL.iter().map(|platform| marks::svg(*platform)).collect();
-        let scripts = [SCRIPT, TRANSFER_SCRIPT, UPLOAD_SCRIPT, COVER_SCRIPT].concat();
+        let scripts = [SCRIPT, TRANSFER_SCRIPT, UPLOAD_SCRIPT, COVER_SCRIPT, QUEUE_SCRIPT].concat();
         hexadecimal::sha256([STYLES, VIDEO_STYLES, scripts.as_str(), marks.as_str()].concat(), 6)
     });
     &VERSION
@@ -37,6 +39,7 @@ pub fn router() -> Router {
         .push(Router::with_path("transfer.js").get(transfer_script).head(transfer_script))
         .push(Router::with_path("upload.js").get(upload_script).head(upload_script))
         .push(Router::with_path("cover.js").get(cover_script).head(cover_script))
+        .push(Router::with_path("queue.js").get(queue_script).head(queue_script))
         .push(marks::router())
 }
 
@@ -70,6 +73,12 @@ async fn cover_script(req: &mut Request, res: &mut Response) {
     send(req, res, &BODY, "text/javascript; charset=utf-8", FOREVER);
 }
 
+#[handler]
+async fn queue_script(req: &mut Request, res: &mut Response) {
+    static BODY: LazyLock<PageBody> = LazyLock::new(|| PageBody::new(QUEUE_SCRIPT));
+    send(req, res, &BODY, "text/javascript; charset=utf-8", FOREVER);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +90,7 @@ mod tests {
         assert!(SCRIPT.len() < 15_000, "{}", SCRIPT.len());
         assert!(TRANSFER_SCRIPT.len() < 8_000, "{}", TRANSFER_SCRIPT.len());
         assert!(COVER_SCRIPT.len() < 2_000, "{}", COVER_SCRIPT.len());
+        assert!(QUEUE_SCRIPT.len() < 3_000, "{}", QUEUE_SCRIPT.len());
         assert!(UPLOAD_SCRIPT.len() < 8_000, "{}", UPLOAD_SCRIPT.len());
     }
 }

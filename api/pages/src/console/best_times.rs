@@ -64,8 +64,19 @@ pub fn hours(times: &BestTimes) -> Vec<Hour> {
     (0..24).filter(|hour| times.slots.iter().any(|slot| slot.hour == *hour)).map(row).collect()
 }
 
-/// Returns the best times, the best first. Empty if there are too few posts, or only one hour with posts.
+/// Returns the best hours of the week, each with its day (1 is Monday), the best first. None if there are too few posts,
+/// or only one hour with posts.
+pub fn best_hours(times: &BestTimes) -> impl Iterator<Item = (u32, u32)> {
+    best_slots(times).into_iter().map(|slot| (slot.weekday, slot.hour))
+}
+
+/// Returns the best times, the best first.
 pub fn best(times: &BestTimes) -> Vec<String> {
+    let name = |slot: &Slot| Some(format!("{} {}", WEEKDAYS.get(day(slot))?, label(slot.hour)));
+    best_slots(times).into_iter().filter_map(name).collect()
+}
+
+fn best_slots(times: &BestTimes) -> Vec<&Slot> {
     let known = times.slots.iter().filter_map(|slot| Some((slot, slot.engagements_per_post?)));
     let mut known: Vec<(&Slot, f64)> = known.collect();
     if known.len() < 2 || known.iter().map(|(slot, _)| slot.posts).sum::<i64>() < MIN_POSTS {
@@ -73,8 +84,7 @@ pub fn best(times: &BestTimes) -> Vec<String> {
     }
     known.retain(|(_, metric)| *metric > 0.0);
     known.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let name = |slot: &Slot| Some(format!("{} {}", WEEKDAYS.get(day(slot))?, label(slot.hour)));
-    known.into_iter().filter_map(|(slot, _)| name(slot)).take(BEST).collect()
+    known.into_iter().map(|(slot, _)| slot).take(BEST).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The composer: `/brands/{brand}/posts/new`, `/brands/{brand}/posts/{post}/edit`, `/brands/{brand}/posts/check`,
 //! `/brands/{brand}/posts/card` and `/brands/{brand}/posts/upload`.
 //!
-//! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled` or `now`. `_action` is `save`
+//! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled`, `queue` or `now`. `_action` is `save`
 //! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
 //! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
 //! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
@@ -89,6 +89,7 @@ impl Button {
             ("", None) => match form.get("schedule_type") {
                 "draft" => Self::Save(SaveMode::Draft),
                 "scheduled" => Self::Save(SaveMode::Schedule),
+                "queue" => Self::Save(SaveMode::Queue),
                 "now" => Self::Save(SaveMode::Now),
                 _ => Self::Unknown,
             },
@@ -117,6 +118,7 @@ impl Button {
         match self {
             Self::Save(SaveMode::Draft) => "draft-saved",
             Self::Save(SaveMode::Schedule) => "post-scheduled",
+            Self::Save(SaveMode::Queue) => "post-queued",
             Self::Save(SaveMode::Now) => "post-publishing",
             Self::Submit => "post-submitted",
             _ => "post-saved",

@@ -110,6 +110,8 @@ pub enum SaveMode {
     Save,
     Draft,
     Schedule,
+    /// Adds the post to the queue.
+    Queue,
     Now,
 }
 
@@ -350,6 +352,9 @@ impl ComposerInput {
         }
         let schedule_type = match mode {
             SaveMode::Draft => Some(ScheduleType::Draft),
+            // A queued post leaves the queue only if the user chooses another time.
+            SaveMode::Schedule if !changes_time && stored.is_some_and(|stored| stored.post.queued) => None,
+            SaveMode::Queue => Some(ScheduleType::Queue),
             SaveMode::Schedule => Some(ScheduleType::Scheduled),
             SaveMode::Now => Some(ScheduleType::Now),
             SaveMode::Check | SaveMode::Save => None,

@@ -7,6 +7,7 @@ use crier_domain::plan::Feature;
 use crier_domain::post::PostStatus;
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::routes::queue::next::{self, ListFreeSlots};
 use crier_endpoints::routes::snippets::{self, Snippet};
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
@@ -22,7 +23,7 @@ use super::composer_thread_fields::{CommentFields, ThreadFields};
 use super::post_labels::suggested_labels;
 use super::post_options::{choice_label, label_and_hint};
 use super::post_rows::{chip, image};
-use super::shared::{AccountChip, Choice, FieldErrors, Image};
+use super::shared::{AccountChip, Choice, FieldErrors, Image, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 
@@ -80,6 +81,8 @@ pub struct Composer {
     scheduled_at: String,
     earliest: String,
     buttons: Buttons,
+    /// The next free slot of the queue for the chosen accounts.
+    next_slot: Option<Time>,
     /// Whether the form has unsaved input.
     is_unsaved: bool,
     check: Check,
@@ -90,6 +93,8 @@ pub struct Composer {
 pub struct Buttons {
     pub time: bool,
     pub schedule: Option<&'static str>,
+    /// Adds the post to the queue.
+    pub queue: bool,
     pub publish: bool,
     pub draft: Option<&'static str>,
     /// Saves the post and keeps its status.
@@ -254,14 +259,19 @@ impl Buttons {
             }
             None | Some(PostStatus::Draft) => Self {
                 schedule: Some("Schedule"),
+                queue: true,
                 publish: true,
                 draft: Some("Save draft"),
                 submit: has_approvals,
                 ..base
             },
-            Some(PostStatus::Scheduled) => {
-                Self { schedule: Some("Save changes"), publish: true, draft: Some("Return to draft"), ..base }
-            }
+            Some(PostStatus::Scheduled) => Self {
+                schedule: Some("Save changes"),
+                queue: stored.is_some_and(|stored| !stored.post.queued),
+                publish: true,
+                draft: Some("Return to draft"),
+                ..base
+            },
             Some(PostStatus::PendingApproval) => Self { save: true, ..base },
             Some(_) => {
                 let retry = can_publish && stored.is_some_and(Stored::can_save_and_retry);
@@ -344,12 +354,20 @@ pub async fn show(
         scheduled_at: input.scheduled_at.clone(),
         earliest: visit.now.with_timezone(&visit.zone()).format("%Y-%m-%dT%H:%M").to_string(),
         buttons: Buttons::of(stored, has_approvals, visit.can_publish()),
+        next_slot: next_slot(visit, &input).await?,
         is_unsaved: contents == Contents::Input,
         check,
         errors,
     };
     let status = if page.errors.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
     visit.page_with(status, &page)
+}
+
+/// Returns the next free slot of the queue for the chosen accounts. `None` if there is none.
+async fn next_slot(visit: &Visit, input: &ComposerInput) -> Result<Option<Time>> {
+    let accounts = Some(input.accounts.clone()).filter(|accounts| !accounts.is_empty());
+    let found = visit.call().read(next::endpoint(), ListFreeSlots { accounts, count: Some(1) }).await?;
+    Ok(found.first().map(|slot| visit.time(slot.scheduled_at.0)))
 }
 
 /// Returns the snippets that can be inserted.

@@ -5,10 +5,11 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 86] = [
+const MESSAGES: [(&str, &str); 89] = [
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
+    ("post-queued", "Post added to the queue."),
     ("post-publishing", "Publishing started."),
     ("post-submitted", "Post submitted for approval."),
     ("post-approved", "Post approved."),
@@ -28,6 +29,8 @@ const MESSAGES: [(&str, &str); 86] = [
     ("posts-moved", "Posts moved."),
     ("posts-labeled", "Label added."),
     ("posts-unlabeled", "Label removed."),
+    ("queue-saved", "Slots saved. Queued posts have their new times."),
+    ("queue-moved", "Queue order saved."),
     ("account-connected", "Account connected."),
     ("account-disconnected", "Account disconnected."),
     ("account-refreshed", "Account access renewed."),

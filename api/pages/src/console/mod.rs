@@ -86,6 +86,7 @@ mod post_rows;
 mod post_target;
 mod post_view;
 mod posts;
+mod queue;
 mod report;
 mod reports;
 mod requests;
@@ -106,6 +107,7 @@ fn routes() -> Vec<PageRoute> {
         posts::routes(),
         post_bulk::routes(),
         calendar::routes(),
+        queue::routes(),
         composer::routes(),
         post::routes(),
         reports::routes(),
