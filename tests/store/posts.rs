@@ -4,8 +4,8 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobKind, NewJob, Outcome};
 use crier_domain::platform::Platform;
 use crier_domain::post::{
-    AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, StoredScheduleType, TargetOverride, TargetStatus,
-    ThreadPart,
+    AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, StoredScheduleType, TargetOverride,
+    TargetStatus, ThreadPart,
 };
 use crier_store::posts::NewPost;
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};

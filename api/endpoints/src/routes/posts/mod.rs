@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
-use crier_domain::post::{self, PostStatus, StoredScheduleType, StoredFirstComment, TargetStatus};
+use crier_domain::post::{self, PostStatus, StoredFirstComment, StoredScheduleType, TargetStatus};
 use crier_store::{Conn, Tx, first_comments, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -27,7 +27,7 @@ pub struct QueueMove {
 pub fn endpoint() -> Endpoint<QueueMove, One<Queue>> {
     Endpoint::post("/brands/{brand}/queue/move", "moveQueuedPost", Scope::PostsWrite)
         .tag(TAG)
-        .summary("Move a post in a brand's queue")
+        .summary("Update the order of a brand's queue")
         .description(
             "Queued posts get new times in their new order, which holds on each account. Posts that are being published, \
              and posts whose time is less than a minute away, do not move.",
