@@ -60,7 +60,7 @@ pub async fn create(
         post_media::insert(tx, post.brand_id, post_id, media).await?;
     }
     if decision.queue.takes_places {
-        queue::take_places(tx, &post, desired.targets.iter().map(|target| target.account_id)).await?;
+        queue::take_places(tx, &post, &desired.account_ids()).await?;
     }
     if decision.counts_against_limit && has_cap {
         count_against_limit(cx, tx).await?;
@@ -102,7 +102,7 @@ pub async fn execute(
         queues::leave(tx, post.id).await?;
     }
     if decision.queue.takes_places {
-        queue::take_places(tx, &post, desired.targets.iter().map(|target| target.account_id)).await?;
+        queue::take_places(tx, &post, &desired.account_ids()).await?;
     }
     if let Some(at) = decision.publish_at {
         publish(cx, tx, post.id, at).await?;

@@ -52,8 +52,7 @@ pub async fn validate(
     problems.into_result()?;
     // Last, because the queue is then locked until the end of the transaction.
     if desired.needs_slot(post, change) {
-        let account_ids: Vec<i64> = desired.targets.iter().map(|target| target.account_id).collect();
-        desired.scheduled_at = Some(queue::find_time(tx, post, &account_ids).await?);
+        desired.scheduled_at = Some(queue::find_time(tx, post, &desired.account_ids()).await?);
     }
     Ok(lookup.accounts)
 }

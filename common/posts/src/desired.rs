@@ -187,6 +187,10 @@ impl DesiredPost {
         from.to(next).ok()
     }
 
+    pub fn account_ids(&self) -> Vec<i64> {
+        self.targets.iter().map(|target| target.account_id).collect()
+    }
+
     /// Returns whether the change gives the post a slot of the queue: it enters the queue, or its accounts change there.
     pub fn needs_slot(&self, post: &Post, change: &PostChange) -> bool {
         let is_waiting = post.queued && post.status == PostStatus::Scheduled;

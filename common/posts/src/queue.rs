@@ -142,12 +142,12 @@ pub(crate) async fn find_time(tx: &mut Tx, post: &Post, account_ids: &[i64]) -> 
 }
 
 /// Takes the places of a post at the time that [`find_time`] found.
-pub(crate) async fn take_places(tx: &mut Tx, post: &Post, account_ids: impl IntoIterator<Item = i64>) -> Result<()> {
+pub(crate) async fn take_places(tx: &mut Tx, post: &Post, account_ids: &[i64]) -> Result<()> {
     let Some(at) = post.scheduled_at else {
         return Err(PostError::Bug("a queued post has no time".to_owned()));
     };
-    let place = |account_id: i64| Place { account_id, at, post_id: post.id };
-    let places: Vec<Place> = account_ids.into_iter().map(place).collect();
+    let place = |account_id: &i64| Place { account_id: *account_id, at, post_id: post.id };
+    let places: Vec<Place> = account_ids.iter().map(place).collect();
     Ok(queues::take(tx, post.brand_id, &places).await?)
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn take_places(tx: &mut Tx, post: &Post, account_ids: impl Into
 pub async fn enter(tx: &mut Tx, post: &mut Post) -> Result<()> {
     let account_ids: Vec<i64> = targets::list(tx, post.id).await?.iter().map(|target| target.account_id).collect();
     post.scheduled_at = Some(find_time(tx, post, &account_ids).await?);
-    take_places(tx, post, account_ids).await
+    take_places(tx, post, &account_ids).await
 }
 
 /// Changes the queue, and places the posts that have not begun anew, in their order. Posts with a time of their own,
