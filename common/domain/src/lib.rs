@@ -24,6 +24,8 @@ pub mod plan;
 pub mod platform;
 pub mod post;
 pub mod queue;
+pub mod recurrence;
+pub mod recurring_post;
 pub mod report;
 pub mod report_naming;
 pub mod report_schedule;

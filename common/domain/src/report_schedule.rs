@@ -1,32 +1,17 @@
 //! Schedules of reports: the times at which a report is exported and emailed, and the days that it covers.
 //!
-//! Every frequency is a cron expression in the brand's time zone, so that all of them handle daylight saving in the
-//! same way (`crier_base::cron`).
+//! The frequencies and their local times are those of recurring posts ([`super::recurrence`]).
 
-use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, Utc};
+use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
 use chrono_tz::Tz;
 
+use super::recurrence::{Frequency, parse_time};
 use super::report::ReportFormat;
 
 /// The number of days that a report covers if no period is specified.
 pub const DEFAULT_DAYS: u64 = 30;
 
-crier_base::text_enum! {
-    pub enum Frequency { Daily = "daily", Weekly = "weekly", Monthly = "monthly", Cron = "cron" }
-}
-
 impl Frequency {
-    /// Returns the cron expression for a time of day. For `cron`, it is the client's own expression.
-    pub fn expression(self, time: NaiveTime, cron: &str) -> String {
-        let at = time.format("%-M %-H");
-        match self {
-            Self::Daily => format!("{at} * * *"),
-            Self::Weekly => format!("{at} * * 1"),
-            Self::Monthly => format!("{at} 1 * *"),
-            Self::Cron => cron.to_owned(),
-        }
-    }
-
     /// Returns the first and the last day that an export covers if it was due on the day `due`.
     pub fn covers(self, due: NaiveDate) -> (NaiveDate, NaiveDate) {
         let first_of_month = due.with_day(1).unwrap_or(due);
@@ -75,15 +60,6 @@ impl ReportSchedule {
     }
 }
 
-/// Parses `HH:MM`.
-pub fn parse_time(text: &str) -> Option<NaiveTime> {
-    let digits = text.bytes().enumerate().all(|(n, b)| if n == 2 { b == b':' } else { b.is_ascii_digit() });
-    if text.len() != 5 || !digits {
-        return None;
-    }
-    NaiveTime::parse_from_str(text, "%H:%M").ok()
-}
-
 /// Returns the day of a time in a time zone.
 pub fn local_day(at: DateTime<Utc>, zone: Tz) -> NaiveDate {
     at.with_timezone(&zone).date_naive()
@@ -114,17 +90,6 @@ mod tests {
         ] {
             assert_eq!(frequency.covers(day(due)), (day(start), day(end)), "{frequency} {due}");
         }
-    }
-
-    #[test]
-    fn a_time_has_hours_and_minutes() {
-        assert_eq!(parse_time("07:05"), NaiveTime::from_hms_opt(7, 5, 0));
-        for wrong in ["7:05", "24:00", "07:60", "07:5", "0705", "+7:05", "07:05:00", "", "٠٧:٠٥"] {
-            assert_eq!(parse_time(wrong), None, "{wrong}");
-        }
-        let at = parse_time("07:05").unwrap();
-        let expressions = Frequency::ALL.iter().map(|frequency| frequency.expression(at, "1 2 3 4 5"));
-        assert_eq!(expressions.collect::<Vec<_>>(), ["5 7 * * *", "5 7 * * 1", "5 7 1 * *", "1 2 3 4 5"]);
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::report::ReportFormat;
-use crier_domain::report_schedule::{Frequency, ReportSchedule};
+use crier_domain::recurrence::Frequency;
+use crier_domain::report_schedule::ReportSchedule;
 use sqlx::types::Json;
 
 use super::db::{execute, run};

@@ -182,7 +182,7 @@ text_enums! {
     ReportDeliveryStatus in crier_domain::report::ReportDeliveryStatus,
     ReportErrorCode in crier_domain::report::ReportErrorCode,
     ReportFormat in crier_domain::report::ReportFormat,
-    ReportFrequency in crier_domain::report_schedule::Frequency,
+    ReportFrequency in crier_domain::recurrence::Frequency,
     ReportMailStatus in crier_domain::mail::MailStatus,
     ReportWidgetType in crier_domain::report::WidgetType,
     Role in crier_domain::access::Role,

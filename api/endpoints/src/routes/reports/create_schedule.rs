@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_base::cron::{CronError, CronSchedule};
 use crier_domain::access::Scope;
 use crier_domain::analytics::zone;
 use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
-use crier_domain::report_schedule::{Frequency, parse_time};
+use crier_domain::recurrence::{Frequency, parse_cron, parse_time};
 use crier_store::report_schedules::{self, NewSchedule};
 use crier_store::{Tx, report_deliveries};
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -21,7 +20,6 @@ use crate::request::{Format, Parsed, Request};
 use crate::response::{One, Reply};
 
 const DEFAULT_TIME: &str = "09:00";
-const CRON_FIELDS: usize = 5;
 /// The maximum length of a cron expression, in characters.
 const MAX_CRON: usize = 120;
 
@@ -100,11 +98,7 @@ impl CreateReportScheduleRequest {
     fn next_run(&self, timezone: &str, now: DateTime<Utc>) -> std::result::Result<DateTime<Utc>, String> {
         let at = self.time().and_then(parse_time).unwrap_or_default();
         let expression = self.frequency.expression(at, self.cron.as_deref().unwrap_or_default());
-        if expression.split_whitespace().count() != CRON_FIELDS {
-            return Err("Must have five fields: minute, hour, day, month and weekday, such as 0 9 * * 1.".to_owned());
-        }
-        let schedule = expression.parse::<CronSchedule>().map_err(|error| cron_problem(&error))?;
-        let next = schedule.next_after(&now.with_timezone(&zone(Some(timezone))));
+        let next = parse_cron(&expression)?.next_after(&now.with_timezone(&zone(Some(timezone))));
         next.map(|at| at.to_utc()).ok_or_else(|| "Must match at least one date that exists.".to_owned())
     }
 }
@@ -124,17 +118,6 @@ fn check(request: &CreateReportScheduleRequest, fields: &Fields<'_>) {
     {
         fields.problem("cron", message);
     }
-}
-
-/// Returns the message for an invalid expression.
-fn cron_problem(error: &CronError) -> String {
-    let text = match error {
-        CronError::Invalid(error) => error.to_string(),
-        CronError::TooLong => return format!("Must have at most {} bytes.", crier_base::cron::MAX_LENGTH),
-    };
-    // The parser names its own parts, and some of its messages end with a period.
-    let text = text.trim_start_matches("Component error: ").trim_start_matches("Invalid pattern: ");
-    format!("Invalid cron expression: {}.", text.trim_end_matches('.'))
 }
 
 async fn create(
