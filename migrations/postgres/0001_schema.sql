@@ -933,6 +933,83 @@ create index content_plan_items_plan on content_plan_items (plan_id);
 create index content_plan_items_post on content_plan_items (post_id) where post_id is not null;
 
 
+-- # Recurring posts
+
+-- Rules that make posts at regular times, in the brand's time zone.
+create table recurring_posts (
+    id              bigint generated always as identity primary key,
+    brand_id        bigint not null references brands (id) on delete cascade,
+    -- The user who created or last changed the rule. Occurrences are made in the user's name.
+    author_id       bigint references users (id) on delete set null,
+    name            text not null,
+    frequency       text not null check (frequency in ('daily', 'weekly', 'monthly', 'cron')),
+    -- [1, 4], from 1 (Monday) to 7. Empty unless `weekly`.
+    weekdays        jsonb not null,
+    -- From 1 to 31. Null unless `monthly`.
+    day             bigint,
+    cron            text,
+    -- HH:MM. Null for `cron`.
+    time            text,
+    starts_on       date not null,
+    ends_on         date,
+    -- The maximum number of occurrences.
+    count           bigint,
+    destination     text not null check (destination in ('calendar', 'draft', 'approval')),
+    is_active       boolean not null,
+    accounts        jsonb not null,
+    labels          jsonb not null,
+    -- The number of occurrences that were planned, except those that a change of the rule removed.
+    planned         bigint not null default 0,
+    -- Incremented with each change of the rule or of the brand's time zone.
+    version         bigint not null default 1,
+    -- The version for which the occurrences were last planned.
+    planned_version bigint not null default 0,
+    -- The time at which the rule needs a run. Null if it has no more occurrences.
+    due_at          timestamptz,
+    -- Why the last run could not make an occurrence.
+    problem         text,
+    -- The rule is deleted when a run has deleted its occurrences.
+    deleted_at      timestamptz,
+    created_at      timestamptz not null,
+    updated_at      timestamptz not null,
+    -- [{content, media}]
+    variations      jsonb not null,
+    -- [{account_id, content, media, options, thread, first_comment}]
+    overrides       jsonb not null
+);
+-- recurring_posts::list, recurring_posts::size, recurring_posts::replan; fk.
+create index recurring_posts_brand on recurring_posts (brand_id, id);
+-- fk.
+create index recurring_posts_author on recurring_posts (author_id) where author_id is not null;
+-- recurring_posts::enqueue_due, misdated::correct_future_times.
+create index recurring_posts_due on recurring_posts (due_at) where due_at is not null;
+
+-- The occurrences of rules. The row remains if a user deletes the post, so that it is not made again. `post_id` has no
+-- foreign key: the rows of deleted posts are deleted later.
+create table recurring_occurrences (
+    id           bigint generated always as identity primary key,
+    recurring_id bigint not null references recurring_posts (id) on delete cascade,
+    -- The local day or, for `cron`, the local day and time.
+    slot         text not null,
+    occurs_at    timestamptz not null,
+    -- The place among the occurrences of the rule, from 0 on, which determines the variation.
+    number       bigint not null,
+    -- The version of the rule from which the post was made.
+    version      bigint not null,
+    -- Whether a run deletes the occurrence with its post.
+    is_removed   boolean not null default false,
+    -- The time at which a run last wrote the post. Null if it was not made yet.
+    written_at   timestamptz,
+    post_id      bigint,
+    -- Makes each occurrence once.
+    unique (recurring_id, slot)
+);
+-- recurring_occurrences::since, recurring_occurrences::next_unfinished.
+create index recurring_occurrences_times on recurring_occurrences (recurring_id, occurs_at, id);
+-- recurring_occurrences::purge.
+create index recurring_occurrences_old on recurring_occurrences (occurs_at);
+
+
 -- # Feeds
 
 -- Feeds that a brand reads.

@@ -98,6 +98,8 @@ pub enum Lane {
     Brand(i64),
     /// The renewal of an account's tokens.
     Refresh(i64),
+    /// The recurring posts of a brand.
+    Recurring(i64),
     MailServer,
 }
 
@@ -109,6 +111,7 @@ impl std::fmt::Display for Lane {
             Self::ManualDelivery(id) => write!(f, "endpoint:{id}:asked"),
             Self::Brand(id) => write!(f, "brand:{id}"),
             Self::Refresh(id) => write!(f, "refresh:{id}"),
+            Self::Recurring(id) => write!(f, "recurring:{id}"),
             Self::MailServer => f.write_str("mail_server"),
         }
     }

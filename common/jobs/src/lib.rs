@@ -21,6 +21,7 @@ mod deliver_webhook;
 mod export_report;
 mod fetch_feed;
 mod import_media;
+mod make_occurrences;
 mod noop;
 mod publish_comment;
 mod publish_target;

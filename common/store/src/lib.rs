@@ -64,6 +64,8 @@ pub mod post_overview;
 pub mod post_words;
 pub mod posts;
 pub mod queues;
+pub mod recurring_occurrences;
+pub mod recurring_posts;
 pub mod report_deliveries;
 pub mod report_metrics;
 pub mod report_schedules;

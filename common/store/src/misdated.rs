@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 
 use chrono::TimeDelta;
 use crier_domain::job::{JobKind, LEASE};
+use crier_domain::recurring_post;
 
 use super::db::execute;
 use super::{Result, Tx, media_uploads};
@@ -75,6 +76,10 @@ static TIMES: LazyLock<Vec<BoundedTime>> = LazyLock::new(|| {
         BoundedTime::new("retry", "jobs", "id", "run_at", "state = 'scheduled' AND last_error IS NOT NULL"),
         BoundedTime::new("lane", "paused_lanes", "lane", "paused_until", "lane IS NOT NULL"),
         BoundedTime::new("feed", "feeds", "id", "next_fetch_at", "next_fetch_at IS NOT NULL"),
+        BoundedTime {
+            max: recurring_post::MAX_PAUSE * 2,
+            ..BoundedTime::new("recurring", "recurring_posts", "id", "due_at", "due_at IS NOT NULL")
+        },
         BoundedTime::new("inbox", "inbox_syncs", "account_id", "next_sync_at", "next_sync_at IS NOT NULL"),
         BoundedTime::new("reservation", "ai_reservations", "id", "lease_until", "lease_until IS NOT NULL"),
         BoundedTime {

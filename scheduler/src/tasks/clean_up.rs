@@ -1,7 +1,8 @@
 //! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports and emails after 30 days, ended
 //! deliveries of webhooks with their attempts after 90 days, events of that age that have no deliveries left, counts of
 //! emails and stored responses after a day, deleted posts that have no running jobs, the record of lane holds after 30
-//! days, the URLs for connecting accounts a day after they end, and expired sessions, sign-in links and invitations.
+//! days, past occurrences of recurring posts after 30 days, the URLs for connecting accounts a day after they end, and
+//! expired sessions, sign-in links and invitations.
 //! All other rows that show users what happened (targets and their attempts) are kept.
 //!
 //! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
@@ -19,7 +20,7 @@ use crier_domain::job::JobState;
 use crier_store::jobs::{dispatch, holds};
 use crier_store::{
     Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs, posts,
-    sessions,
+    recurring_occurrences, sessions,
 };
 
 use crate::Scheduler;
@@ -36,6 +37,8 @@ const DELIVERY_RETENTION: TimeDelta = TimeDelta::days(90);
 const MAIL_COUNT_RETENTION: TimeDelta = TimeDelta::days(1);
 /// The time for which a URL that has expired or was used reports that.
 const AUTHORIZATION_RETENTION: TimeDelta = TimeDelta::days(1);
+/// Longer than a change of a rule or of the time zone moves an occurrence. The posts remain.
+const OCCURRENCE_RETENTION: TimeDelta = TimeDelta::days(30);
 /// The first and the maximum batch size, in rows.
 const FIRST_BATCH: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
@@ -44,7 +47,7 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 14] = [
+const ALL: [PurgeKind; 15] = [
     PurgeKind::Jobs(JobState::Done),
     PurgeKind::Jobs(JobState::Cancelled),
     PurgeKind::Jobs(JobState::Dead),
@@ -60,6 +63,7 @@ const ALL: [PurgeKind; 14] = [
     PurgeKind::Authorizations,
     PurgeKind::Sessions,
     PurgeKind::Invitations,
+    PurgeKind::Occurrences,
 ];
 
 /// The positions at which this process continues its scans.
@@ -86,6 +90,8 @@ enum PurgeKind {
     Authorizations,
     Sessions,
     Invitations,
+    /// The occurrences of recurring posts.
+    Occurrences,
 }
 
 impl PurgeKind {
@@ -106,6 +112,7 @@ impl PurgeKind {
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
             Self::Sessions => sessions::purge(tx, limit).await,
             Self::Invitations => invitations::purge(tx, limit).await,
+            Self::Occurrences => recurring_occurrences::purge(tx, now - OCCURRENCE_RETENTION, limit).await,
         }?;
         Ok(deleted >= limit.unsigned_abs())
     }

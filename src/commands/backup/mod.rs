@@ -49,6 +49,7 @@ const fn is_held(kind: JobKind) -> bool {
         | JobKind::SyncInbox
         | JobKind::CollectAnalytics
         | JobKind::ExportReport
+        | JobKind::MakeOccurrences
         | JobKind::Noop => false,
     }
 }

@@ -55,6 +55,7 @@ mod deliver_webhook;
 mod export_report;
 pub mod fetch_feed;
 mod import_media;
+mod make_occurrences;
 mod noop;
 mod publish_comment;
 mod publish_target;

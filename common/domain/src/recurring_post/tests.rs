@@ -112,9 +112,12 @@ impl Model {
     /// Makes, rewrites and removes at most `count` occurrences, as the job does.
     fn make(&mut self, count: usize) {
         let (now, version) = (self.now, self.rule.version);
-        let removed: Vec<i64> =
-            self.rows.iter().filter(|row| row.is_removed && row.is_unchanged()).map(|row| row.id).collect();
-        self.rows.retain(|row| !removed.contains(&row.id));
+        self.rows.retain(|row| !(row.is_removed && row.occurs_at > now && row.is_unchanged()));
+        for row in self.rows.iter_mut().filter(|row| row.is_removed && row.occurs_at > now) {
+            // It was changed after the plan, so it stays.
+            row.is_removed = false;
+            self.rule.planned += 1;
+        }
         for row in self.rows.iter_mut().filter(|row| row.occurs_at > now && !row.is_removed).take(count) {
             if row.is_made() && !(row.version < version && row.is_unchanged()) {
                 continue;
@@ -211,7 +214,7 @@ proptest! {
         let again = Plan::new(&model.rule, model.zone, &model.stored(), model.now);
         let unchanged = Plan { planned: model.rule.planned, ..Plan::default() };
         prop_assert_eq!(again, unchanged, "a plan that is repeated changes nothing");
-        prop_assert!(model.rows.iter().all(|row| !row.is_removed));
+        prop_assert!(model.rows.iter().all(|row| !row.is_removed || row.occurs_at <= model.now));
         let until = model.now + TimeDelta::days(HORIZON_DAYS);
         let wanted = model.rule.occurrences(model.zone, model.now, until);
         for one in wanted.iter().filter(|_| model.rule.is_active) {
