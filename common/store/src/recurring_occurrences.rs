@@ -130,3 +130,16 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<u64
         WHERE id IN (SELECT id FROM old WHERE id = id + 0)";
     Ok(execute!(tx, SQL, before, limit)?)
 }
+
+/// Returns the number of planned occurrences of rules in the future, by rule.
+pub async fn count_future(conn: &mut Conn, recurring_ids: &[i64], now: DateTime<Utc>) -> Result<Vec<(i64, i64)>> {
+    if recurring_ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(
+        conn,
+        "SELECT recurring_id, count(*) FROM recurring_occurrences WHERE recurring_id",
+        "AND occurs_at > $2 AND NOT is_removed GROUP BY recurring_id"
+    );
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(id_list(recurring_ids)).bind(now).fetch_all(c))?)
+}

@@ -136,8 +136,9 @@ impl MakeOccurrences {
         let Some(rule) = recurring_posts::lock(&mut tx, recurring_id).await? else { return Ok(None) };
         let brand = brands::find(&mut tx, rule.brand_id).await?;
         let zone = zone(brand.as_ref().map(|brand| brand.timezone.as_str()));
-        let stored = recurring_occurrences::since(&mut tx, recurring_id, Plan::since(tx.now)).await?;
-        let plan = Plan::new(&rule, zone, &stored, tx.now);
+        let now = tx.now;
+        let stored = recurring_occurrences::since(&mut tx, recurring_id, Plan::since(now)).await?;
+        let plan = Plan::new(&rule, zone, &stored, now);
         recurring_occurrences::write_plan(&mut tx, &rule, &plan).await?;
         recurring_posts::set_planned(&mut tx, &rule, plan.planned).await?;
         tx.commit().await?;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use crier_base::UnknownWord;
+use crier_domain::recurrence::parse_time;
 use crier_mail::is_address;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
@@ -360,6 +361,28 @@ impl Format for Date {
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "format": "date" })
+    }
+}
+
+/// A local time, as `HH:MM`.
+pub fn local_time() -> LocalTime {
+    LocalTime
+}
+
+pub struct LocalTime;
+
+impl Format for LocalTime {
+    type Value = String;
+
+    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
+        fields.read(name, |value| {
+            let time = value.as_str().filter(|text| parse_time(text).is_some());
+            time.map(str::to_owned).ok_or_else(|| "Must be a time such as 09:30.".to_owned())
+        })
+    }
+
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string" })
     }
 }
 

@@ -13,6 +13,7 @@ pub mod link_in_bio;
 pub mod media;
 pub mod posts;
 pub mod queue;
+pub mod recurring_posts;
 pub mod reports;
 pub mod snippets;
 pub mod webhooks;
@@ -25,6 +26,7 @@ pub fn all() -> Vec<AnyEndpoint> {
         posts::endpoints(),
         queue::endpoints(),
         snippets::endpoints(),
+        recurring_posts::endpoints(),
         media::endpoints(),
         feeds::endpoints(),
         content_plans::endpoints(),

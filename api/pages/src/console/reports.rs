@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use askama::Template;
-use crier_domain::report::WidgetType;
 use crier_domain::recurrence::Frequency;
+use crier_domain::report::WidgetType;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::request;
 use crier_endpoints::routes::reports::{self, Report, ReportSchedule, ReportWidget};

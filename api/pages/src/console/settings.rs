@@ -7,7 +7,7 @@ use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::brands::create::NewBrand;
 use crier_endpoints::routes::brands::usage;
 use crier_endpoints::routes::queue;
-use crier_store::brands;
+use crier_store::{Tx, brands, recurring_posts};
 use http::StatusCode;
 
 use super::brand_new::{FIELDS, zones};
@@ -125,7 +125,7 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         };
         let is_moved = changed.timezone != current.timezone;
         brands::update(&mut write.tx, current.id, changed).await?;
-        let followed = if is_moved { queue::follow_time_zone(&mut write.tx, current.id).await } else { Ok(()) };
+        let followed = if is_moved { follow_time_zone(&mut write.tx, current.id).await } else { Ok(()) };
         if let Err(error) = write.end(followed).await {
             return render_errors(visit, form_errors(error)?);
         }
@@ -142,10 +142,16 @@ async fn set_timezone(visit: &Visit) -> Result<PageReply> {
     if let Submission::First(mut write) = FormWrite::begin(visit).await? {
         let brand = visit.brand()?.0.id;
         brands::set_timezone(&mut write.tx, brand, zone).await?;
-        let followed = queue::follow_time_zone(&mut write.tx, brand).await;
+        let followed = follow_time_zone(&mut write.tx, brand).await;
         write.end(followed).await?;
     }
     visit.to("", "zone-saved")
+}
+
+/// Moves what is planned in the time zone of the brand.
+async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    recurring_posts::replan(tx, brand_id, None).await?;
+    queue::follow_time_zone(tx, brand_id).await
 }
 
 /// Shows the form with the submitted values and their errors.

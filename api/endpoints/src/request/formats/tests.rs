@@ -136,6 +136,10 @@ fn urls_enums_flags_and_time_zones_are_validated() {
     for bad in ["", "Mars/Olympus", "+02:00"] {
         assert_eq!(paths(json!({"z": bad}), |f| timezone().read(f, "z")), ["z"], "{bad}");
     }
+    for bad in [json!("9:30"), json!("24:00"), json!(930)] {
+        assert_eq!(paths(json!({"t": bad}), |f| local_time().read(f, "t")), ["t"], "{bad}");
+    }
+    assert!(paths(json!({"t": "09:30"}), |f| local_time().read(f, "t")).is_empty());
     assert_eq!(
         problems_of(json!({"s": "later"}), |f| enum_value::<crier_domain::post::ScheduleType>().read(f, "s"))[0].1,
         "Must be one of: now, scheduled, draft, queue."

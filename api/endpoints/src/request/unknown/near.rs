@@ -79,8 +79,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("to", &["before", "end", "until"]),
     ("url", &["address", "callback_url", "endpoint", "feed_url", "href", "link", "uri", "webhook_url"]),
     ("user_id", &["assignee", "member_id", "user"]),
-    ("weekday", &["day", "day_of_week"]),
+    ("variations", &["contents", "texts", "variants"]),
     ("website", &["homepage", "site", "url"]),
+    ("weekday", &["day", "day_of_week"]),
+    ("weekdays", &["days", "days_of_week", "weekday"]),
 ];
 
 const ACCOUNT_SYNONYMS: &[&str] =

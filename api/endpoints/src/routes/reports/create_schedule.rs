@@ -5,18 +5,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use crier_domain::access::Scope;
 use crier_domain::analytics::zone;
-use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
 use crier_domain::recurrence::{Frequency, parse_cron, parse_time};
+use crier_domain::report::{MAX_RECIPIENTS, MAX_SCHEDULES, ReportFormat};
 use crier_store::report_schedules::{self, NewSchedule};
 use crier_store::{Tx, report_deliveries};
-use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{FEATURES, ReportSchedule, TAG, check_available, lock, not_empty};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::{ApiError, ErrorCode, Result};
 use crate::fields::{Fields, PatchField};
-use crate::request::{Format, Parsed, Request};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 const DEFAULT_TIME: &str = "09:00";
@@ -63,28 +62,6 @@ pub fn endpoint() -> Endpoint<CreateReportScheduleRequest, One<ReportSchedule>> 
         .status(201)
         .error_codes(&[ErrorCode::LimitReached])
         .checks_then_writes(create)
-}
-
-/// A local time, as `HH:MM`.
-fn local_time() -> LocalTime {
-    LocalTime
-}
-
-struct LocalTime;
-
-impl Format for LocalTime {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        fields.read(name, |value| {
-            let time = value.as_str().filter(|text| parse_time(text).is_some());
-            time.map(str::to_owned).ok_or_else(|| "Must be a time such as 09:30.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
 }
 
 impl CreateReportScheduleRequest {

@@ -4,8 +4,8 @@
 
 use crier_domain::mail::MailStatus;
 use crier_domain::plan::Feature;
-use crier_domain::report::{self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType};
 use crier_domain::recurrence::Frequency;
+use crier_domain::report::{self, ReportDeliveryStatus, ReportErrorCode, ReportFormat, ReportRecipient, WidgetType};
 use crier_domain::report_schedule;
 use crier_store::{Conn, Tx, report_deliveries, report_schedules, reports};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
