@@ -26,6 +26,7 @@ mod pacing;
 mod publish;
 mod random;
 mod random_threads;
+mod recurring;
 pub mod replies;
 mod retry;
 mod sandbox;
