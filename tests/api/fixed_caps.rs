@@ -1,5 +1,5 @@
-//! Caps that are the same in every plan: link-in-bio pages, feeds, snippets and content plans of a brand, webhook
-//! endpoints of a user.
+//! Caps that are the same in every plan: link-in-bio pages, feeds, snippets, recurring posts and content plans of a
+//! brand, webhook endpoints of a user.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ on_both_apps!(
     feeds_per_brand_are_capped,
     content_plans_per_brand_are_capped,
     snippets_per_brand_are_capped,
+    recurring_posts_per_brand_are_capped,
     webhook_endpoints_per_user_are_capped,
 );
 on_both_apps!("unlimited" => link_text_per_page_is_capped);
@@ -66,6 +67,15 @@ async fn snippets_per_brand_are_capped(app: TestApp) {
     app.copy_newest_row("snippets", 496, &[]).await;
     fill_to_cap(&t, &t.path("/snippets"), &body, 3).await;
     other.post(&other.path("/snippets"), body).await.expect(201);
+}
+
+async fn recurring_posts_per_brand_are_capped(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let body = json!({ "name": "Another", "variations": [{ "content": "x" }], "frequency": "daily" });
+    t.post(&t.path("/recurring-posts"), body.clone()).await.expect(201);
+    app.copy_newest_row("recurring_posts", 46, &[]).await;
+    fill_to_cap(&t, &t.path("/recurring-posts"), &body, 3).await;
+    other.post(&other.path("/recurring-posts"), body).await.expect(201);
 }
 
 async fn webhook_endpoints_per_user_are_capped(app: TestApp) {

@@ -38,6 +38,7 @@ mod posts;
 mod publishing;
 mod queue;
 mod records;
+mod recurring_posts;
 mod rejections;
 mod sandbox;
 mod snippets;

@@ -32,6 +32,7 @@ on_both!(installation =>
     a_link_in_bio_page,
     a_snippet,
     a_queue,
+    a_recurring_post,
     a_key,
     errors,
 );
@@ -262,6 +263,17 @@ async fn a_snippet(app: TestInstallation) {
     let t = app.tenant("unlimited").await;
     let body = json!({ "name": "Closing", "kind": "signature", "content": "— Café Löwe" });
     assert_record("snippet", &t.post(&t.path("/snippets"), body).await.data(201));
+}
+
+async fn a_recurring_post(app: TestInstallation) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let body = json!({
+        "name": "Menu", "variations": [{ "content": "Bread" }, { "content": "Rolls" }], "accounts": [account],
+        "overrides": [{ "account_id": account, "content": "Here only" }], "labels": ["menu"], "frequency": "weekly",
+        "weekdays": [1, 5], "time": "08:30", "count": 10, "destination": "calendar",
+    });
+    assert_record("recurring_post", &t.post(&t.path("/recurring-posts"), body).await.data(201));
 }
 
 /// Keys have no endpoint. The operator lists them.

@@ -150,6 +150,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
             "brands",
             "snippets",
             "queues",
+            "recurring_posts",
         ] {
             rows.push(app.count_rows(table).await);
         }
@@ -163,6 +164,10 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         (t.path("/content-plans"), json!({ "name": "June" })),
         (t.path("/link-in-bio"), json!({ "title": "Bakery" })),
         (t.path("/snippets"), json!({ "name": "Hours", "kind": "text", "content": "x" })),
+        (
+            t.path("/recurring-posts"),
+            json!({ "name": "Menu", "variations": [{ "content": "x" }], "frequency": "daily" }),
+        ),
         (t.path("/reports"), json!({ "name": "Monthly", "widgets": [{ "type": "summary" }] })),
         ("/webhooks".to_owned(), json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] })),
         ("/brands".to_owned(), json!({ "name": "Second" })),

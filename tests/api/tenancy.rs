@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::{checks, conversations, feeds, snippets};
+use super::{checks, conversations, feeds, recurring_posts, snippets};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::{images, reports};
 
@@ -32,6 +32,7 @@ pub struct TenantRecords {
     schedule: i64,
     report_delivery: i64,
     snippet: i64,
+    recurring: i64,
     upload: i64,
 }
 
@@ -61,6 +62,7 @@ impl TenantRecords {
         let plan = t.post(&t.path("/content-plans"), plan).await.data(201);
         let item = plan["items"][0]["id"].as_i64().unwrap();
         let snippet = snippets::snippet(t, "signature", "mine").await;
+        let recurring = recurring_posts::rule(t, account).await;
         let conversation = conversations::received(t, account).await;
         let report = reports::create(t, "mine", json!([{ "type": "summary" }])).await;
         let schedule = json!({ "frequency": "daily", "recipients": ["ann@example.com"] });
@@ -85,6 +87,7 @@ impl TenantRecords {
             schedule,
             report_delivery,
             snippet,
+            recurring,
             upload,
         }
     }
@@ -108,6 +111,7 @@ impl TenantRecords {
             "item" => self.item,
             "conversation" => self.conversation,
             "snippet" => self.snippet,
+            "recurring" => self.recurring,
             "upload" => self.upload,
             other => panic!("the test makes no {other} yet"),
         }
@@ -167,6 +171,7 @@ async fn lists_contain_only_own_records(app: TestApp) {
         "/conversations",
         "/reports",
         "/snippets",
+        "/recurring-posts",
     ];
     for path in lists.map(|list| intruder.path(list)).into_iter().chain(["/webhooks".to_owned()]) {
         assert_eq!(intruder.get(&path).await.data(200), json!([]), "{path}");

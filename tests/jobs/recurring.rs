@@ -244,6 +244,7 @@ async fn a_rule_that_ends_or_is_deleted_takes_its_posts_with_it(w: TestWorker) {
 }
 
 async fn each_destination_has_its_status(w: TestWorker) {
+    w.set_plan(w.world.workspace, "business").await;
     let id = create(&w, RecurringPost { destination: Destination::Draft, count: Some(2), ..daily(&w) }).await;
     assert_eq!(count(&w, "status = 'draft' AND scheduled_at IS NOT NULL").await, 2);
     assert_eq!(w.used_posts(w.world.workspace).await, 0);

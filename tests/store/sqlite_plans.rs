@@ -30,6 +30,8 @@ const LARGE_TABLES: &[&str] = &[
     "post_targets",
     "post_words",
     "publish_calls",
+    "recurring_occurrences",
+    "recurring_posts",
     "report_deliveries",
     "report_recipients",
     "target_analytics",
