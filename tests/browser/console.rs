@@ -334,6 +334,8 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/plans", "plans"),
         ("/brands/1/plans/new", "plan-new"),
         ("/brands/1/feeds", "feeds"),
+        ("/brands/1/recurring", "recurring"),
+        ("/brands/1/recurring/new", "recurring-new"),
         ("/brands/1/snippets", "snippets"),
         ("/brands/1/snippets/1", "snippet"),
         ("/brands/1/accounts/1/signature", "account-signature"),

@@ -23,6 +23,7 @@ mod post_threads;
 mod posts;
 mod previews;
 mod queue;
+mod recurring;
 mod reports;
 mod required_options;
 mod security;

@@ -139,6 +139,7 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
         "bio_pages",
         "reports",
         "snippets",
+        "recurring_posts",
         "jobs",
         "brand_members",
     ] {

@@ -96,6 +96,7 @@ struct Entry {
     platforms: Vec<Platform>,
     status: Badge,
     text: String,
+    is_recurring: bool,
     /// Whether the user may move the post to another day.
     draggable: bool,
 }
@@ -270,6 +271,7 @@ impl Entry {
             platforms: related.chips(post.id).into_iter().map(|chip| chip.platform).collect(),
             status: status_of(post),
             text: if text.is_empty() { "No text".to_owned() } else { text },
+            is_recurring: post.recurring_id.is_some(),
             draggable: waits
                 && post.scheduled_at.is_some()
                 && (visit.can_publish() || post.status == PostStatus::Draft),

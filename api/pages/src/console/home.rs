@@ -5,6 +5,7 @@ use crier_domain::account::AccountStatus;
 use crier_domain::brand::Brand;
 use crier_domain::post::PostStatus;
 use crier_endpoints::error::Result;
+use crier_endpoints::routes::recurring_posts;
 use crier_store::{Conn, PageRequest, accounts, calendar, keys, posts, webhooks};
 
 use super::brand_new::zones;
@@ -31,6 +32,8 @@ struct Home {
     failed: Vec<PostRow>,
     /// Accounts whose access has expired.
     accounts: Vec<AccountNotice>,
+    /// Recurring posts whose next posts cannot be created or published.
+    recurring: Vec<RecurringNotice>,
     webhooks: Vec<WebhookNotice>,
     /// Posts pending approval.
     pending: Vec<PostRow>,
@@ -66,6 +69,12 @@ struct AccountNotice {
     reconnect: String,
 }
 
+struct RecurringNotice {
+    id: i64,
+    name: String,
+    text: String,
+}
+
 struct WebhookNotice {
     id: i64,
     url: String,
@@ -78,6 +87,7 @@ pub fn routes() -> Vec<PageRoute> {
 
 async fn home(visit: &Visit) -> Result<PageReply> {
     let (brand, role) = visit.brand()?;
+    let rules = visit.call().read(recurring_posts::list::endpoint(), ()).await?;
     let mut conn = visit.app.store.read().await?;
     let mut failed = with_status(&mut conn, brand.id, PostStatus::Failed).await?;
     failed.extend(with_status(&mut conn, brand.id, PostStatus::PartiallyPublished).await?);
@@ -109,6 +119,10 @@ async fn home(visit: &Visit) -> Result<PageReply> {
                 text: account.last_error.as_ref().map_or_else(String::new, |error| error.message.clone()),
                 reconnect: format!("/brands/{}/accounts/connect/{}", brand.id, account.platform),
             })
+            .collect(),
+        recurring: rules
+            .into_iter()
+            .filter_map(|rule| Some(RecurringNotice { id: rule.id, name: rule.name, text: rule.problem? }))
             .collect(),
         webhooks: hooks
             .into_iter()

@@ -87,6 +87,8 @@ mod post_target;
 mod post_view;
 mod posts;
 mod queue;
+mod recurring;
+mod recurring_form;
 mod report;
 mod reports;
 mod requests;
@@ -110,6 +112,8 @@ fn routes() -> Vec<PageRoute> {
         queue::routes(),
         composer::routes(),
         post::routes(),
+        recurring::routes(),
+        recurring_form::routes(),
         reports::routes(),
         report::routes(),
         bio::routes(),

@@ -28,6 +28,7 @@ pub struct ListedPost {
     updated_at: DateTime<Utc>,
     first_image: Option<i64>,
     labels: Vec<String>,
+    recurring_id: Option<i64>,
 }
 
 impl From<Post> for ListedPost {
@@ -41,6 +42,7 @@ impl From<Post> for ListedPost {
             updated_at: post.updated_at,
             first_image: post.media.first().copied(),
             labels: post.labels,
+            recurring_id: post.recurring_id,
         }
     }
 }
@@ -57,6 +59,7 @@ impl From<list::Post> for ListedPost {
             updated_at: post.updated_at.0,
             first_image: fields.media.first().copied(),
             labels: fields.labels,
+            recurring_id: fields.recurring_id,
         }
     }
 }
@@ -127,6 +130,7 @@ pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Ve
             accounts: related.chips(post.id),
             image: post.first_image.and_then(|id| related.images.get(&id).cloned()),
             labels: label_links(brand, &post.labels),
+            recurring: post.recurring_id.map(|id| format!("/brands/{brand}/recurring/{id}")),
             error: related.error(&post),
             is_selected: false,
         }

@@ -205,6 +205,8 @@ pub struct PostRow {
     pub image: Option<Image>,
     /// Links to the posts with the same labels.
     pub labels: Vec<Link>,
+    /// The page of the recurring post of which it is an occurrence.
+    pub recurring: Option<String>,
     /// The error of a failed post.
     pub error: Option<String>,
     /// Whether its checkbox is checked, in a list with checkboxes.
@@ -352,6 +354,10 @@ fn label(path: &str) -> String {
         "start" | "starts_on" => "First day".to_owned(),
         "end" | "ends_on" => "Last day".to_owned(),
         "cron" => "Cron expression".to_owned(),
+        "count" => "Maximum number of posts".to_owned(),
+        "day" => "Day of the month".to_owned(),
+        "variations" => "Texts".to_owned(),
+        "weekdays" => "Days of the week".to_owned(),
         "widgets" => "Widgets".to_owned(),
         "signature_id" => "Signature".to_owned(),
         other => {

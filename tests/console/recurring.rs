@@ -1,0 +1,139 @@
+//! Recurring posts: the list, the form, and the problems on the home page.
+
+use serde_json::json;
+
+use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::console::ConsoleUser;
+
+on_one_app!(a_rule_is_added_changed_and_deleted, a_problem_is_shown_on_the_home_page, an_occurrence_has_a_mark);
+on_sqlite_app!(errors_in_a_rule_are_shown);
+
+async fn create_rule(t: &Tenant<'_>, account: i64) -> i64 {
+    let body = json!({
+        "name": "Menu", "variations": [{ "content": "Bread" }], "accounts": [account], "frequency": "daily",
+        "overrides": [{ "account_id": account, "content": "Here only" }], "destination": "calendar",
+    });
+    t.post(&t.path("/recurring-posts"), body).await.data(201)["id"].as_i64().expect("an id")
+}
+
+async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await.to_string();
+    let person = ConsoleUser::sign_in(&t).await;
+    let list = t.path("/recurring");
+    person.get(&list).await.expect(200, "No recurring posts yet");
+    let new = t.path("/recurring/new");
+    let form = [
+        ("name", "Menu"),
+        ("text", "Bread"),
+        ("images", ""),
+        ("text", ""),
+        ("images", ""),
+        ("text", "Rolls"),
+        ("images", ""),
+        ("accounts", &*account),
+        ("labels", "menu, bread"),
+        ("frequency", "weekly"),
+        ("weekdays", "1"),
+        ("weekdays", "5"),
+        ("day", "3"),
+        ("time", "08:30"),
+        ("cron", "* * * * *"),
+        ("starts_on", "2026-06-09"),
+        ("destination", "calendar"),
+        ("is_active", "true"),
+    ];
+    let shown = person.submit(&new, &new, &form).await;
+    shown.expect(200, "Recurring post added.").expect(200, "Every Monday, Friday at 08:30").expect(200, "Active");
+    let id = app.newest_id("recurring_posts").await;
+    let stored = t.get(&t.path(&format!("/recurring-posts/{id}"))).await.data(200);
+    assert_eq!(stored["variations"][1]["content"], "Rolls");
+    assert_eq!((&stored["labels"], &stored["day"]), (&json!(["menu", "bread"]), &json!(null)));
+    let path = t.path(&format!("/recurring/{id}"));
+    person.get(&path).await.expect(200, "value=\"Menu\"").expect(200, "12 Jun, 08:30");
+    let form = [
+        ("name", "Menu"),
+        ("text", "Bread"),
+        ("images", ""),
+        ("accounts", &*account),
+        ("frequency", "daily"),
+        ("time", "10:00"),
+        ("starts_on", "2026-06-09"),
+        ("destination", "calendar"),
+    ];
+    let shown = person.submit(&path, &path, &form).await;
+    shown.expect(200, "Recurring post saved.").expect(200, "Every day at 10:00").expect(200, "Paused");
+    person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No recurring posts yet");
+    assert_eq!(person.get(&path).await.status, 404);
+}
+
+async fn errors_in_a_rule_are_shown(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = create_rule(&t, account).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let long = "x".repeat(70_000);
+    let account = account.to_string();
+    for at in [t.path("/recurring/new"), t.path(&format!("/recurring/{id}"))] {
+        let form = [
+            ("name", ""),
+            ("text", "Typed"),
+            ("images", ""),
+            ("text", &*long),
+            ("images", ""),
+            ("accounts", &*account),
+            ("frequency", "cron"),
+            ("cron", "61 * * * *"),
+            ("starts_on", "2026-06-09"),
+            ("count", "many"),
+            ("destination", "draft"),
+        ];
+        let page = person.submit(&at, &at, &form).await;
+        page.expect(422, "e-name").expect(422, "e-variations.1.content").expect(422, "e-count").expect(422, "Typed");
+        page.expect(422, "value=\"many\"");
+    }
+    // An override that the form does not show stays.
+    let path = t.path(&format!("/recurring/{id}"));
+    let form = [
+        ("name", "New"),
+        ("text", "Bread"),
+        ("images", ""),
+        ("accounts", &*account),
+        ("frequency", "daily"),
+        ("time", "09:00"),
+        ("starts_on", "2026-06-09"),
+        ("destination", "calendar"),
+        ("is_active", "true"),
+    ];
+    person.submit(&path, &path, &form).await.expect(200, "Recurring post saved.");
+    let stored = t.get(&t.path(&format!("/recurring-posts/{id}"))).await.data(200);
+    assert_eq!((&stored["name"], &stored["overrides"][0]["content"]), (&json!("New"), &json!("Here only")));
+}
+
+async fn a_problem_is_shown_on_the_home_page(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    create_rule(&t, account).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let home = t.path("");
+    assert!(!person.get(&home).await.has("Recurring posts that need attention"));
+    app.expire_account(account).await;
+    let shown = person.get(&home).await;
+    shown.expect(200, "Recurring posts that need attention").expect(200, "has expired");
+    person.get(&t.path("/recurring")).await.expect(200, "Problem").expect(200, "has expired");
+}
+
+async fn an_occurrence_has_a_mark(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = create_rule(&t, account).await;
+    let post = json!({
+        "content": "Bread", "accounts": [account], "schedule_type": "scheduled", "scheduled_at": "2026-06-12T08:00:00Z",
+    });
+    let post = t.post(&t.path("/posts"), post).await.data(201)["id"].as_i64().expect("an id");
+    app.sql(format!("UPDATE posts SET recurring_id = {id} WHERE id = {post}")).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let mark = format!("href=\"{}\"", t.path(&format!("/recurring/{id}")));
+    person.get(&t.path("/posts")).await.expect(200, &mark);
+    person.get(&format!("{}?date=2026-06-12", t.path("/calendar"))).await.expect(200, "Recurring</span>");
+}
