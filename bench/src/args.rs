@@ -82,6 +82,17 @@ pub enum BenchCommand {
         )
     )]
     Analytics(BenchAnalytics),
+    /// Measure the scheduler with many recurring posts. Takes two minutes.
+    #[command(
+        after_help = concat!(
+            "The share of a core is that of the ticks of a day, in which each rule is due once. The goal is less than \
+             0.05.\n\n",
+            "Examples:\n",
+            "  crier-bench recurring\n",
+            "  crier-bench recurring --brands 100 --rules 50",
+        )
+    )]
+    Recurring(BenchRecurring),
     /// Measure the time and memory of each report format. Takes some seconds.
     #[command(
         after_help = concat!(
@@ -301,6 +312,26 @@ pub struct BenchAnalytics {
 crier_base::text_enum! {
     /// The measurements of `crier-bench analytics`.
     pub enum AnalyticsMeasurement { Series = "series" }
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchRecurring {
+    /// The number of brands. A tenth of them is measured too.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub brands: u32,
+    /// The number of recurring posts of each brand.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub rules: u32,
+    /// The number of ticks with nothing due.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub repeat: u32,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+crier_base::text_enum! {
+    /// The measurements of `crier-bench recurring`.
+    pub enum RecurringMeasurement { Scheduler = "scheduler" }
 }
 
 #[derive(Args, Debug, Clone)]

@@ -43,6 +43,7 @@ mod media;
 mod memory;
 mod pages;
 mod posts;
+mod recurring;
 mod replicas;
 mod reports;
 mod requests;
@@ -121,6 +122,7 @@ fn run(config: Config, command: BenchCommand) -> Result {
         BenchCommand::Inbox(args) => run_suite(config, args),
         BenchCommand::Posts(args) => run_suite(config, args),
         BenchCommand::Analytics(args) => run_suite(config, args),
+        BenchCommand::Recurring(args) => run_suite(config, args),
         BenchCommand::Reports(args) => run_suite(config, args),
         BenchCommand::Cost(args) => run_suite(config, args),
         BenchCommand::Requests(args) => run_suite(config, args),

@@ -20,6 +20,7 @@ mod jobs;
 mod media;
 mod pages;
 mod posts;
+mod recurring;
 mod replicas;
 mod reports;
 mod requests;

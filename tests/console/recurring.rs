@@ -2,11 +2,15 @@
 
 use serde_json::json;
 
-use crate::support::app::{Tenant, TestApp, on_one_app, on_sqlite_app};
+use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 
-on_one_app!(a_rule_is_added_changed_and_deleted, a_problem_is_shown_on_the_home_page, an_occurrence_has_a_mark);
-on_sqlite_app!(errors_in_a_rule_are_shown);
+on_one_app!(
+    a_rule_is_added_changed_and_deleted,
+    errors_in_a_rule_are_shown,
+    a_problem_is_shown_on_the_home_page,
+    an_occurrence_has_a_mark,
+);
 
 async fn create_rule(t: &Tenant<'_>, account: i64) -> i64 {
     let body = json!({
