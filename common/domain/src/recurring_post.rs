@@ -28,6 +28,9 @@ pub const MAX_NAME: usize = 120;
 pub const MAX_VARIATIONS: usize = 20;
 /// Maximum number of occurrences of a rule in [`HORIZON_DAYS`].
 pub const MAX_OCCURRENCES: usize = 200;
+// The list of times must not hide that there are too many.
+const _: () = assert!(MAX_TIMES > MAX_OCCURRENCES);
+
 /// Maximum value of `count`.
 pub const MAX_COUNT: i64 = 10_000;
 /// The number of next times that are shown.
@@ -312,7 +315,6 @@ fn length(count: usize) -> i64 {
 pub fn is_too_frequent(recurrence: &Recurrence, days: &DayRange, now: DateTime<Utc>) -> bool {
     let first = recurrence.next_times(now, days, 1).first().copied().unwrap_or(now);
     let times = recurrence.times(now, first + TimeDelta::days(HORIZON_DAYS), days);
-    debug_assert!(MAX_TIMES > MAX_OCCURRENCES, "the list of times must not hide that there are too many");
     times.len() > MAX_OCCURRENCES
 }
 
