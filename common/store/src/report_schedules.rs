@@ -1,8 +1,8 @@
 //! Schedules of reports, and when they are due.
 
 use chrono::{DateTime, Utc};
-use crier_domain::report::ReportFormat;
 use crier_domain::recurrence::Frequency;
+use crier_domain::report::ReportFormat;
 use crier_domain::report_schedule::ReportSchedule;
 use sqlx::types::Json;
 
