@@ -11,7 +11,7 @@ pub use crier_base::problems::{MAX_PROBLEMS, ProblemSet, Problems};
 pub use crier_base::steps;
 use serde_json::{Map, Value};
 
-pub mod time;
+pub use crier_domain::local_time as time;
 
 /// What the values of fields depend on.
 #[derive(Clone, Copy, Debug)]
