@@ -895,6 +895,64 @@ create index publish_calls_account on publish_calls (account_id, began_at);
 -- calls::begin_upload.
 create index publish_calls_quota on publish_calls (quota, began_at) where quota is not null;
 
+-- Imports of posts from files. A brand keeps the newest ones, for 30 days.
+create table post_imports (
+    id            integer primary key autoincrement,
+    brand_id      bigint not null references brands (id) on delete cascade,
+    -- The author of the posts. Null if the user was deleted.
+    user_id       bigint references users (id) on delete set null,
+    status        text not null check (status in ('pending', 'running', 'completed', 'failed')),
+    -- Whether the rows are only checked.
+    dry_run       boolean not null,
+    filename      text,
+    timezone      text not null,
+    date_format   text not null,
+    -- The accounts of rows that name none.
+    accounts      jsonb not null,
+    rows_done     integer not null default 0,
+    rows_total    integer not null default 0,
+    rows_valid    integer not null default 0,
+    rows_imported integer not null default 0,
+    rows_skipped  integer not null default 0,
+    -- Since when the import waits for the files of its posts.
+    waiting_since timestamptz,
+    created_at    timestamptz not null,
+    updated_at    timestamptz not null,
+    error         text
+);
+-- post_imports::list, post_imports::has_unfinished, post_imports::insert; fk.
+create index post_imports_brand on post_imports (brand_id, id);
+-- fk.
+create index post_imports_user on post_imports (user_id);
+-- post_imports::purge.
+create index post_imports_ended on post_imports (updated_at) where status in ('completed', 'failed');
+
+-- The files of imports that have not ended, and of the newest dry run of a brand.
+create table post_import_files (
+    import_id bigint primary key references post_imports (id) on delete cascade,
+    bytes     bytea not null
+);
+
+-- The first problems of an import. `number` counts them.
+create table post_import_errors (
+    import_id   bigint not null references post_imports (id) on delete cascade,
+    number      integer not null,
+    row_number  integer not null,
+    column_name text not null,
+    message     text not null,
+    primary key (import_id, number)
+);
+
+-- The imports into the media library for the posts of an import. A URL is imported once.
+create table post_import_media (
+    import_id    bigint not null references post_imports (id) on delete cascade,
+    url          text not null,
+    media_job_id bigint references media_jobs (id) on delete set null,
+    primary key (import_id, url)
+);
+-- fk.
+create index post_import_media_job on post_import_media (media_job_id);
+
 
 -- # Content plans
 

@@ -54,6 +54,21 @@ crier_base::text_enum! {
     }
 }
 
+impl PostColumn {
+    /// Returns the column of a field of a post, by its path (`media.0`).
+    pub fn of(path: &str) -> Option<Self> {
+        Some(match path.split('.').next()? {
+            "content" => Self::Content,
+            "scheduled_at" | "schedule_type" => Self::ScheduledAt,
+            "accounts" => Self::Accounts,
+            "media" => Self::MediaUrls,
+            "labels" => Self::Labels,
+            "first_comment" => Self::FirstComment,
+            _ => return None,
+        })
+    }
+}
+
 /// The maximum size of a file, in bytes.
 pub const MAX_IMPORT_BYTES: usize = 10 << 20;
 /// The maximum number of posts in a file.

@@ -22,6 +22,7 @@ mod export_report;
 mod fetch_feed;
 mod import_media;
 mod make_occurrences;
+mod import_posts;
 mod noop;
 mod publish_comment;
 mod publish_target;

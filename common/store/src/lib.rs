@@ -59,6 +59,7 @@ pub mod nearby_posts;
 pub mod operators;
 mod packed;
 mod pool;
+pub mod post_imports;
 pub mod post_media;
 pub mod post_overview;
 pub mod post_words;

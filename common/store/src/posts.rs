@@ -13,7 +13,7 @@ mod create;
 mod search;
 
 pub use create::{NewPost, create};
-pub use search::{PostFilter, count_fitting_among, find_each, search};
+pub use search::{PostFilter, count_fitting_among, find_each, ids_before, search};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
@@ -124,6 +124,31 @@ pub async fn find(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option
     let sql =
         sql!("SELECT {COLUMNS} {FROM} WHERE p.brand_id = $1 AND p.id = $2 AND p.deleted_at IS NULL", COLUMNS, FROM);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(post_id).fetch_optional(c))?)
+}
+
+/// Returns which of the clients' own names of posts are in use in the brand.
+pub async fn with_external_refs(conn: &mut Conn, brand_id: i64, names: &[&str]) -> Result<Vec<String>> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = conn.for_engine(
+        "
+        SELECT external_ref
+        FROM posts
+        WHERE brand_id = $2
+            AND deleted_at IS NULL
+            AND external_ref IS NOT NULL
+            AND external_ref IN (SELECT value FROM json_array_elements_text($1::json))",
+        "
+        SELECT external_ref
+        FROM posts
+        WHERE brand_id = $2
+            AND deleted_at IS NULL
+            AND external_ref IS NOT NULL
+            AND external_ref IN (SELECT value FROM json_each($1))",
+    );
+    let list = serde_json::json!(names).to_string();
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(&list).bind(brand_id).fetch_all(c))?)
 }
 
 /// Returns the ids and statuses of posts, in any order. Leaves out those that do not belong to the brand.

@@ -97,6 +97,12 @@ impl Search<'_> {
         };
         Ok((ids, total))
     }
+
+    /// Returns the IDs of the first records of the list, without counting it.
+    pub async fn first(&self, conn: &mut Conn, limit: i64) -> Result<Vec<i64>> {
+        let sets = Sets::read(conn, self).await?;
+        ids(conn, self, &sets, PageRequest { page: 1, per_page: limit }).await
+    }
 }
 
 /// Binds these in order. The statements are not prepared persistently: Postgres would switch to a generic plan, but the

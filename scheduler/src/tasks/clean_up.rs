@@ -1,8 +1,8 @@
-//! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports and emails after 30 days, ended
-//! deliveries of webhooks with their attempts after 90 days, events of that age that have no deliveries left, counts of
-//! emails and stored responses after a day, deleted posts that have no running jobs, the record of lane holds after 30
-//! days, past occurrences of recurring posts after 30 days, the URLs for connecting accounts a day after they end, and
-//! expired sessions, sign-in links and invitations.
+//! Deletes finished rows: ended jobs after 7 days (dead jobs after 30), ended imports (those of posts with their files)
+//! and emails after 30 days, ended deliveries of webhooks with their attempts after 90 days, events of that age that have
+//! no deliveries left, counts of emails and stored responses after a day, deleted posts that have no running jobs, the
+//! record of lane holds after 30 days, past occurrences of recurring posts after 30 days, the URLs for connecting
+//! accounts a day after they end, and expired sessions, sign-in links and invitations.
 //! All other rows that show users what happened (targets and their attempts) are kept.
 //!
 //! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
@@ -19,8 +19,8 @@ use chrono::TimeDelta;
 use crier_domain::job::JobState;
 use crier_store::jobs::{dispatch, holds};
 use crier_store::{
-    Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs, posts,
-    recurring_occurrences, sessions,
+    Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs,
+    post_imports, posts, recurring_occurrences, sessions,
 };
 
 use crate::Scheduler;
@@ -52,6 +52,7 @@ const ALL: [PurgeKind; 15] = [
     PurgeKind::Jobs(JobState::Cancelled),
     PurgeKind::Jobs(JobState::Dead),
     PurgeKind::Imports,
+    PurgeKind::PostImports,
     PurgeKind::Mails,
     PurgeKind::Deliveries,
     // After the deliveries, so that an event is deleted in the same tick as its last delivery.
@@ -80,6 +81,7 @@ enum PurgeKind {
     /// The jobs in a final state.
     Jobs(JobState),
     Imports,
+    PostImports,
     Mails,
     Deliveries,
     Events,
@@ -102,6 +104,7 @@ impl PurgeKind {
             Self::Jobs(JobState::Dead) => dispatch::purge(tx, JobState::Dead, now - DEAD_JOB_RETENTION, limit).await,
             Self::Jobs(state) => dispatch::purge(tx, state, now - ENDED_JOB_RETENTION, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
+            Self::PostImports => post_imports::purge(tx, now - IMPORT_RETENTION, limit).await,
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::Deliveries => return purge_deliveries(s, tx, limit).await,
             Self::Events => return purge_events(s, tx, limit).await,

@@ -45,6 +45,7 @@ const fn is_held(kind: JobKind) -> bool {
         JobKind::DeliverWebhook
         | JobKind::FetchFeed
         | JobKind::ImportMedia
+        | JobKind::ImportPosts
         | JobKind::RefreshToken
         | JobKind::SyncInbox
         | JobKind::CollectAnalytics

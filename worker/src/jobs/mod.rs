@@ -56,6 +56,7 @@ mod export_report;
 pub mod fetch_feed;
 mod import_media;
 mod make_occurrences;
+mod import_posts;
 mod noop;
 mod publish_comment;
 mod publish_target;

@@ -98,6 +98,21 @@ pub async fn search(conn: &mut Conn, brand_id: i64, filter: &PostFilter, page: P
     filter.search(brand_id).page(conn, page).await
 }
 
+/// Returns the ids of at most `limit` posts of the list, newest first, that are older than `before`. Each call reads only
+/// its part of the list, so an export of all posts takes a time in proportion to their number.
+pub async fn ids_before(
+    conn: &mut Conn,
+    brand_id: i64,
+    filter: &PostFilter,
+    before: Option<i64>,
+    limit: i64,
+) -> Result<Vec<i64>> {
+    let newest_first = PostFilter { sort: None, ..filter.clone() };
+    let mut search = newest_first.search(brand_id);
+    search.conditions.extend(before.map(|id| Condition { column: "id", operator: "<", value: Bind::Number(id) }));
+    search.first(conn, limit).await
+}
+
 /// Returns how many of the posts, from the first one on, have contents of at most `max_bytes` in total.
 pub async fn count_fitting_among(conn: &mut Conn, brand_id: i64, post_ids: &[i64], max_bytes: usize) -> Result<usize> {
     let sql = list_sql!(conn, "SELECT p.id, {TEXT_BYTES} FROM posts p WHERE p.id", "AND p.brand_id = $2", TEXT_BYTES);

@@ -1,0 +1,238 @@
+//! A row becomes a post, or problems.
+
+use std::collections::HashSet;
+
+use crier_base::patch_field::PatchField;
+use crier_base::problems::{ProblemSet, Problems};
+use crier_domain::post::{FirstComment, Post, ScheduleType};
+use crier_domain::post_import::{MAX_IMPORT_MESSAGE, PostColumn, PostImport, PostImportError};
+use crier_http::{Guard, SchemePolicy};
+use crier_imports::{PostFile, Row, RowPost, RowProblem};
+use crier_posts::check::{self, LookupContext};
+use crier_posts::{DesiredPost, PostChange, PostContext, PostError, Result};
+use crier_store::{Conn, Tx, posts};
+
+use super::MediaByUrl;
+use super::accounts::BrandAccounts;
+
+/// The maximum number of problems of a row that are stored.
+const MAX_PROBLEMS: usize = 10;
+/// The maximum length of a column's name, in characters.
+const MAX_COLUMN: usize = 80;
+
+/// What the rows of a file are processed with.
+pub struct RowContext<'a> {
+    pub import: &'a PostImport,
+    pub file: &'a PostFile,
+    pub accounts: &'a BrandAccounts,
+    pub media: &'a MediaByUrl,
+    pub guard: &'a Guard,
+}
+
+/// What became of a row.
+#[derive(Debug)]
+pub enum RowOutcome {
+    /// Its post could be created.
+    Valid,
+    Imported,
+    /// Its `external_ref` exists.
+    Skipped,
+    Refused(Vec<PostImportError>),
+    /// The plan's posts are used up. The text is a sentence.
+    Stopped(String),
+}
+
+/// Returns problems as they are stored.
+pub fn stored(problems: &[RowProblem]) -> Vec<PostImportError> {
+    problems.iter().map(|problem| error(problem.row, &problem.column, &problem.message)).collect()
+}
+
+fn error(row: u32, column: &str, message: &str) -> PostImportError {
+    PostImportError {
+        row_number: i32::try_from(row).unwrap_or(i32::MAX),
+        column_name: column.chars().take(MAX_COLUMN).collect(),
+        message: message.chars().take(MAX_IMPORT_MESSAGE).collect(),
+    }
+}
+
+/// Checks rows, and writes nothing.
+pub async fn check_all(
+    cx: &RowContext<'_>,
+    post_cx: &PostContext<'_>,
+    conn: &mut Conn,
+    rows: &[Row],
+) -> Result<Vec<RowOutcome>> {
+    let used = used_names(conn, cx, rows).await?;
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        outcomes.push(match cx.change(row) {
+            Err(problems) => RowOutcome::Refused(problems),
+            Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
+            Ok((change, _)) => match check(post_cx, conn, row, &change).await? {
+                None => RowOutcome::Valid,
+                Some(found) => RowOutcome::Refused(cx.problems(row.number, &found)),
+            },
+        });
+    }
+    Ok(outcomes)
+}
+
+/// Creates the posts of rows. After a row for which the plan has no post left, the others are not tried.
+pub async fn create_all(
+    cx: &RowContext<'_>,
+    post_cx: &PostContext<'_>,
+    tx: &mut Tx,
+    rows: &[Row],
+) -> Result<Vec<RowOutcome>> {
+    let used = used_names(tx, cx, rows).await?;
+    let mut outcomes = Vec::with_capacity(rows.len());
+    for row in rows {
+        let outcome = match cx.change(row) {
+            Err(problems) => RowOutcome::Refused(problems),
+            Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
+            Ok((change, name)) => create(cx, post_cx, tx, row, (&change, name)).await?,
+        };
+        let is_last = matches!(outcome, RowOutcome::Stopped(_));
+        outcomes.push(outcome);
+        if is_last {
+            break;
+        }
+    }
+    Ok(outcomes)
+}
+
+/// Creates the post of a row, in a savepoint: a refusal may come after the first write.
+async fn create(
+    cx: &RowContext<'_>,
+    post_cx: &PostContext<'_>,
+    tx: &mut Tx,
+    row: &Row,
+    (change, name): (&PostChange, Option<&str>),
+) -> Result<RowOutcome> {
+    let savepoint = tx.set_savepoint().await?;
+    let draft = Post { external_ref: name.map(str::to_owned), ..post_cx.empty_draft() };
+    let created = crier_posts::create_from(post_cx, tx, draft, change, false, Problems::default()).await;
+    let refusal = match created {
+        Ok(_) => {
+            tx.release(savepoint).await?;
+            return Ok(RowOutcome::Imported);
+        }
+        Err(refusal) if refusal.is_refusal() => refusal,
+        Err(error) => return Err(error),
+    };
+    tx.roll_back_to(savepoint).await?;
+    Ok(match refusal {
+        PostError::Invalid(found) => RowOutcome::Refused(cx.problems(row.number, &found)),
+        PostError::LimitReached { .. } => RowOutcome::Stopped(refusal.to_string()),
+        refusal => RowOutcome::Refused(vec![error(row.number, "", &refusal.to_string())]),
+    })
+}
+
+/// Returns which `external_ref`s of rows exist.
+async fn used_names(conn: &mut Conn, cx: &RowContext<'_>, rows: &[Row]) -> Result<HashSet<String>> {
+    let posts_of_rows = rows.iter().filter_map(|row| row.post.as_ref().ok());
+    let names: Vec<&str> = posts_of_rows.filter_map(|post| post.external_ref.as_deref()).collect();
+    Ok(posts::with_external_refs(conn, cx.import.brand_id, &names).await?.into_iter().collect())
+}
+
+/// Checks a row as the creation of its post would. The files are not in the library yet, so what depends on them is not
+/// checked.
+async fn check(
+    post_cx: &PostContext<'_>,
+    conn: &mut Conn,
+    row: &Row,
+    change: &PostChange,
+) -> Result<Option<ProblemSet>> {
+    let draft = post_cx.empty_draft();
+    let mut desired = DesiredPost::from_change(&draft, &[], change);
+    let lookup = LookupContext::load(post_cx, conn, &mut desired, change).await?;
+    let problems = Problems::default();
+    check::check(&draft, &desired, change, &lookup, &problems);
+    let has_media = row.post.as_ref().is_ok_and(|post| !post.media.is_empty());
+    let has_text = !desired.content.is_empty();
+    let mut found = problems.into_set().into_fields();
+    if has_media {
+        found.retain(|path, _| PostColumn::of(path) != Some(PostColumn::MediaUrls) && (has_text || path != "content"));
+    }
+    if desired.schedule_type == Some(ScheduleType::Scheduled) && !post_cx.role.can_publish() {
+        found.entry("scheduled_at".to_owned()).or_default().push(PostError::ForPublishers.to_string());
+    }
+    Ok((!found.is_empty()).then(|| found.into()))
+}
+
+impl RowContext<'_> {
+    /// Returns the change of an empty draft to the post of a row, and its `external_ref`.
+    fn change<'r>(&self, row: &'r Row) -> std::result::Result<(PostChange, Option<&'r str>), Vec<PostImportError>> {
+        let post = row.post.as_ref().map_err(|problems| stored(problems.get(..MAX_PROBLEMS).unwrap_or(problems)))?;
+        let mut errors = Vec::new();
+        let accounts = self.account_ids(row.number, post, &mut errors);
+        let media = self.media_ids(row.number, post, &mut errors);
+        if !errors.is_empty() {
+            errors.truncate(MAX_PROBLEMS);
+            return Err(errors);
+        }
+        let schedule_type = if post.scheduled_at.is_some() { ScheduleType::Scheduled } else { ScheduleType::Draft };
+        let comment = |content: &String| FirstComment { content: content.clone(), delay_seconds: 0 };
+        let change = PostChange {
+            content: PatchField::Value(post.content.clone()),
+            schedule_type: PatchField::Value(schedule_type),
+            scheduled_at: post.scheduled_at.map_or(PatchField::Omitted, PatchField::Value),
+            accounts: PatchField::Value(accounts),
+            media: PatchField::Value(media),
+            labels: PatchField::Value(post.labels.clone()),
+            first_comment: post
+                .first_comment
+                .as_ref()
+                .map_or(PatchField::Omitted, |text| PatchField::Value(comment(text))),
+            ..PostChange::default()
+        };
+        Ok((change, post.external_ref.as_deref()))
+    }
+
+    fn account_ids(&self, row: u32, post: &RowPost, errors: &mut Vec<PostImportError>) -> Vec<i64> {
+        if post.accounts.is_empty() {
+            return self.import.accounts.clone();
+        }
+        let mut ids = Vec::new();
+        for name in &post.accounts {
+            match self.accounts.id(name) {
+                Ok(id) if ids.contains(&id) => {}
+                Ok(id) => ids.push(id),
+                Err(message) => errors.push(error(row, self.file.column_name(PostColumn::Accounts), &message)),
+            }
+        }
+        ids
+    }
+
+    /// Returns the assets of a row's files. In a dry run, there are none.
+    fn media_ids(&self, row: u32, post: &RowPost, errors: &mut Vec<PostImportError>) -> Vec<i64> {
+        let mut ids = Vec::new();
+        for media in &post.media {
+            let result = match self.guard.check_url(&media.url, SchemePolicy::HttpOrHttps) {
+                Err(reason) => Err(format!("The URL {reason}.")),
+                Ok(_) if self.import.dry_run => continue,
+                Ok(_) => {
+                    self.media.get(&media.url).cloned().unwrap_or_else(|| Err("The file was not requested.".to_owned()))
+                }
+            };
+            match result {
+                Ok(id) if ids.contains(&id) => {}
+                Ok(id) => ids.push(id),
+                Err(message) => {
+                    let message = format!("{}: {message}", media.url.chars().take(200).collect::<String>());
+                    errors.push(error(row, self.file.column_name(PostColumn::MediaUrls), &message));
+                }
+            }
+        }
+        ids
+    }
+
+    /// Returns the problems of a post as those of its row.
+    fn problems(&self, row: u32, found: &ProblemSet) -> Vec<PostImportError> {
+        let problem = |(path, messages): (&String, &Vec<String>)| {
+            let column = PostColumn::of(path).map_or(path.as_str(), |column| self.file.column_name(column));
+            error(row, column, &messages.join(" "))
+        };
+        found.fields().iter().take(MAX_PROBLEMS).map(problem).collect()
+    }
+}
