@@ -1,12 +1,16 @@
 //! Sends files from the storage: whole, in part, or only the status 304 if they have not changed. Used for images,
-//! which have public URLs, and for reports.
+//! which have public URLs, and for reports. A [`FileStream`] is a file that is created while it is sent.
 
+use std::io;
+
+use bytes::Bytes;
 use crier_domain::report::ReportDelivery;
 use crier_domain::report_naming as naming;
 use crier_media::storage::{ByteRange, ObjectLookup, StoredObject};
 use crier_media::{Library, Storage, StorageError};
 use crier_store::{self as store, Conn, files, report_deliveries};
 use futures::TryStreamExt;
+use futures::stream::BoxStream;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, ETAG, HeaderName, IF_NONE_MATCH, IF_RANGE, RANGE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -25,6 +29,35 @@ pub struct FileResponse {
     pub cache_control: &'static str,
     /// Further headers, with lowercase names.
     pub headers: &'static [(&'static str, &'static str)],
+}
+
+/// A file that is created while it is sent. Its length is unknown, so it has no parts and no `ETag`.
+pub struct FileStream {
+    pub media_type: &'static str,
+    /// The name of the download.
+    pub name: String,
+    /// The content, in pieces. The next piece is created when the client has received the last one.
+    pub body: BoxStream<'static, io::Result<Bytes>>,
+}
+
+impl FileStream {
+    /// Writes the file to a response. A client that reads slowly is disconnected by the server, as for any response.
+    pub fn write(self, res: &mut Response) {
+        res.status_code(StatusCode::OK);
+        let headers = res.headers_mut();
+        for (name, value) in [
+            (CONTENT_TYPE, self.media_type),
+            (CACHE_CONTROL, "private, no-store"),
+            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            (CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"),
+            (REFERRER_POLICY, "no-referrer"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        set(headers, CONTENT_DISPOSITION, &attachment(&self.name));
+        // An error closes the connection, so that the client does not take a part for the whole.
+        res.stream(self.body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
+    }
 }
 
 /// The outcome of sending a file.

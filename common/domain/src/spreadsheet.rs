@@ -28,6 +28,12 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     if guarded.len() == text.len() { Cow::Borrowed(text) } else { Cow::Owned(guarded) }
 }
 
+/// Returns a line of a CSV file (RFC 4180) with these texts, each guarded and in quotation marks.
+pub fn csv_line<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let cells = texts.into_iter().map(|text| format!("\"{}\"", guarded(text).replace('"', "\"\"")));
+    cells.collect::<Vec<_>>().join(",") + "\r\n"
+}
+
 /// Returns the text from which [`guarded`] made this one.
 pub fn unguarded(text: &str) -> Cow<'_, str> {
     if !text.contains('\'') {
@@ -101,6 +107,11 @@ mod tests {
         // In linear time.
         let long = "\n".repeat(64 << 10) + "=1";
         assert_eq!(guarded(&long).len(), long.len() + 2);
+    }
+
+    #[test]
+    fn a_line_has_quoted_cells() {
+        assert_eq!(csv_line(["a,b", "say \"=1\"", "=1", ""]), "\"a,b\",\"say \"\"=1\"\"\",\"'=1\",\"\"\r\n");
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use crier_store::{Conn, Tx};
 use super::spec::{EndpointSpec, FirstStep};
 use crate::context::Context;
 use crate::error::Result;
-use crate::file::FileResponse;
+use crate::file::{FileResponse, FileStream};
 use crate::request::Parsed;
 use crate::response::{ApiResponse, Output, Reply};
 use crate::tus::{TusRequest, TusResponse};
@@ -88,6 +88,22 @@ where
     }
 }
 
+/// A handler of a file that is created while it is sent: `async fn(&Context, &mut Conn, Arc<Parsed<Q>>) ->
+/// Result<FileStream>`.
+pub trait StreamHandler<'a, Q>: Send + Sync {
+    fn call(&self, cx: &'a Context, conn: &'a mut Conn, request: Arc<Parsed<Q>>) -> BoxFuture<'a, Result<FileStream>>;
+}
+
+impl<'a, Q, F, Fut> StreamHandler<'a, Q> for F
+where
+    F: Fn(&'a Context, &'a mut Conn, Arc<Parsed<Q>>) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<FileStream>> + Send + 'a,
+{
+    fn call(&self, cx: &'a Context, conn: &'a mut Conn, request: Arc<Parsed<Q>>) -> BoxFuture<'a, Result<FileStream>> {
+        Box::pin(self(cx, conn, request))
+    }
+}
+
 /// A handler of a request of the tus protocol: `async fn(&Context, TusRequest<'_>) -> Result<TusResponse>`.
 pub trait TusHandler<'a>: Send + Sync {
     fn call(&self, cx: &'a Context, request: TusRequest<'a>) -> BoxFuture<'a, Result<TusResponse>>;
@@ -147,6 +163,7 @@ impl<T> WriteStep<T> {
 pub(super) enum HandlerKind<Q, T> {
     Reads(Arc<dyn for<'a> RequestHandler<'a, Conn, Q, T>>),
     Downloads(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Streams(Arc<dyn for<'a> StreamHandler<'a, Q>>),
     Tus(Arc<dyn for<'a> TusHandler<'a>>),
     Writes(Arc<dyn for<'a> RequestHandler<'a, Tx, Q, T>>),
     TwoSteps(FirstStep, Arc<dyn for<'a> PrepareHandler<'a, Q, T>>),
@@ -157,6 +174,7 @@ impl<Q, T> Clone for HandlerKind<Q, T> {
         match self {
             Self::Reads(handler) => Self::Reads(handler.clone()),
             Self::Downloads(handler) => Self::Downloads(handler.clone()),
+            Self::Streams(handler) => Self::Streams(handler.clone()),
             Self::Tus(handler) => Self::Tus(handler.clone()),
             Self::Writes(handler) => Self::Writes(handler.clone()),
             Self::TwoSteps(first, handler) => Self::TwoSteps(*first, handler.clone()),
@@ -170,6 +188,10 @@ pub type ValueSlot<T> = Arc<Mutex<Option<T>>>;
 /// A part of a handler whose types the runner need not know.
 pub type Step<C> = Box<dyn for<'a> Fn(&'a Context, &'a mut C) -> BoxFuture<'a, Result<ApiResponse>> + Send + Sync>;
 
+/// A handler of a [`FileStream`] whose types the runner need not know.
+pub type BoundStream =
+    Box<dyn for<'a> Fn(&'a Context, &'a mut Conn) -> BoxFuture<'a, Result<FileStream>> + Send + Sync>;
+
 /// The first of two steps, without its types.
 pub type BoundPrepare = Box<dyn for<'a> Fn(&'a Context) -> BoxFuture<'a, Result<BoundWriteStep>> + Send + Sync>;
 
@@ -177,6 +199,7 @@ pub type BoundPrepare = Box<dyn for<'a> Fn(&'a Context) -> BoxFuture<'a, Result<
 pub enum BoundHandler {
     Read(Step<Conn>),
     Download(Arc<dyn for<'a> DownloadHandler<'a>>),
+    Stream(BoundStream),
     Tus(Arc<dyn for<'a> TusHandler<'a>>),
     Write(Step<Tx>),
     TwoSteps(FirstStep, BoundPrepare),
@@ -237,6 +260,11 @@ impl<R: Output> Responder<R> {
         match kind {
             HandlerKind::Reads(handler) => BoundHandler::Read(self.step(bound(handler.clone(), request))),
             HandlerKind::Downloads(handler) => BoundHandler::Download(handler.clone()),
+            HandlerKind::Streams(handler) => {
+                let handler = handler.clone();
+                let stream: BoundStream = Box::new(move |cx, conn| handler.call(cx, conn, request.clone()));
+                BoundHandler::Stream(stream)
+            }
             HandlerKind::Tus(handler) => BoundHandler::Tus(handler.clone()),
             HandlerKind::Writes(handler) => BoundHandler::Write(self.step(bound(handler.clone(), request))),
             HandlerKind::TwoSteps(first, prepare) => {

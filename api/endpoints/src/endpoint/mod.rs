@@ -6,14 +6,15 @@
 //! `CONTRIBUTING.md` has the recipe for a new one. [`crate::request`] explains requests: that of a GET is read from the
 //! query, all others from the body. An endpoint whose request has no fields has the request `()`. The response is
 //! [`One`](crate::response::One) record, [`Many`](crate::response::Many), [`Paged`](crate::response::Paged),
-//! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are ten kinds of handlers. The
-//! first three need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
+//! [`Nothing`](crate::response::Nothing), or a [`File`](crate::response::File). There are eleven kinds of handlers. The
+//! first four need no live key and no `Idempotency-Key`; they may be `POST`s that change nothing.
 //!
 //! | Handler | For |
 //! |---|---|
 //! | [`Endpoint::reads`] | a request without fields that changes nothing |
 //! | [`Endpoint::checks_then_reads`] | the same, with a query or a body |
 //! | [`Endpoint::downloads`] | a stored file |
+//! | [`Endpoint::streams`] | a file that is created while it is sent |
 //! | [`Endpoint::writes`] | changes to the database only |
 //! | [`Endpoint::checks_then_writes`] | the same, with a body |
 //! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) |
@@ -45,8 +46,8 @@ use crate::request::{FieldSpec, Parsed, Request};
 use crate::response::Output;
 
 pub use handler::{
-    BoundHandler, BoundPrepare, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step, TusHandler, ValueSlot,
-    WriteStep,
+    BoundHandler, BoundPrepare, BoundStream, DownloadHandler, Handler, PrepareHandler, RequestHandler, Step,
+    StreamHandler, TusHandler, ValueSlot, WriteStep,
 };
 pub use spec::{BodyFormat, EndpointKind, EndpointSpec, FirstStep, Growth, HeaderSpec, RequestBody, ResponseShape};
 
@@ -239,6 +240,15 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
         H: for<'a> DownloadHandler<'a> + 'static,
     {
         self.handler(EndpointKind::Download, HandlerKind::Downloads(Arc::new(handler)))
+    }
+
+    /// The handler receives a connection and the request, and returns a file of one of [`Endpoint::file_type`] that is
+    /// created while it is sent.
+    pub fn streams<H>(self, handler: H) -> Self
+    where
+        H: for<'a> StreamHandler<'a, Q> + 'static,
+    {
+        self.handler(EndpointKind::Download, HandlerKind::Streams(Arc::new(handler)))
     }
 
     /// The handler receives the transaction that also stores the response. It may be retried, so it must have no other

@@ -11,6 +11,7 @@ pub mod conversations;
 pub mod feeds;
 pub mod link_in_bio;
 pub mod media;
+pub mod post_imports;
 pub mod posts;
 pub mod queue;
 pub mod recurring_posts;
@@ -25,6 +26,7 @@ pub fn all() -> Vec<AnyEndpoint> {
         accounts::endpoints(),
         posts::endpoints(),
         queue::endpoints(),
+        post_imports::endpoints(),
         snippets::endpoints(),
         recurring_posts::endpoints(),
         media::endpoints(),

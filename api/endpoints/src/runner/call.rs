@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::endpoint::{BoundHandler, BoundRequest, Endpoint, EndpointSpec, ValueSlot};
 use crate::error::{ApiError, Result};
 use crate::fields::{Problems, ReadContext};
-use crate::file::FileResponse;
+use crate::file::{FileResponse, FileStream};
 use crate::request::unknown::KnownNames;
 use crate::request::{Parsed, Request};
 use crate::response::{ApiResponse, Nothing, Output};
@@ -90,6 +90,20 @@ impl InProcessCall<'_> {
         let Some(BoundHandler::Download(handler)) = handler else { return Err(wrong_kind(&spec)) };
         let mut conn = cx.app.store.read().await?;
         handler.call(&cx, &mut conn).await
+    }
+
+    /// Returns a file that is created while it is sent.
+    pub async fn stream<Q: Request, R: Output>(
+        self,
+        endpoint: &Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+    ) -> Result<FileStream> {
+        let spec = Arc::new(endpoint.spec.clone());
+        let cx = self.access(&spec, &KeyRecord::default()).await?;
+        let BoundRequest { handler, .. } = endpoint.bind(&cx, request.into(), None);
+        let Some(BoundHandler::Stream(handler)) = handler else { return Err(wrong_kind(&spec)) };
+        let mut conn = cx.app.store.read().await?;
+        handler(&cx, &mut conn).await
     }
 
     /// Calls an endpoint of the tus protocol.

@@ -140,6 +140,11 @@ impl Runner {
                 let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
                 send_file(&self.app, req, &found, res).await.map(|()| None)
             }
+            Some(BoundHandler::Stream(handler)) => {
+                let mut conn = self.app.store.read().await?;
+                handler(&cx, &mut conn).await?.write(res);
+                Ok(None)
+            }
             Some(BoundHandler::Tus(handler)) => {
                 tus::check_version(req.headers())?;
                 room::check_disk_for_creation(&cx)?;

@@ -95,9 +95,8 @@ pub async fn execute(
             let work = tokio::spawn(traces::in_current_span(work));
             work.await.unwrap_or_else(|error| Err(ApiError::bug(format!("the work was not finished: {error}"))))
         }
-        Some(BoundHandler::Read(_) | BoundHandler::Download(_) | BoundHandler::Tus(_)) | None => {
-            Err(ApiError::bug("an endpoint that does not write was run as a write"))
-        }
+        Some(BoundHandler::Read(_) | BoundHandler::Download(_) | BoundHandler::Stream(_) | BoundHandler::Tus(_))
+        | None => Err(ApiError::bug("an endpoint that does not write was run as a write")),
     }
 }
 

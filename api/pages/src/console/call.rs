@@ -87,6 +87,18 @@ impl<'v> PageCall<'v> {
         Ok(res)
     }
 
+    /// Gets a file that is created while it is sent, and returns the response that contains it.
+    pub async fn stream<Q: Request, R: Output>(
+        self,
+        endpoint: Endpoint<Q, R>,
+        request: impl Into<Parsed<Q>>,
+    ) -> Result<Response> {
+        let found = Box::pin(self.in_process().stream(&endpoint, request)).await?;
+        let mut res = Response::new();
+        found.write(&mut res);
+        Ok(res)
+    }
+
     fn in_process(&self) -> InProcessCall<'v> {
         let visit = self.visit;
         let ids = self.ids.iter().chain(&visit.ids).copied().collect();

@@ -5,7 +5,7 @@ use super::shared::Tone;
 use super::shell::Flash;
 
 /// The keys in the query, each with its message.
-const MESSAGES: [(&str, &str); 89] = [
+const MESSAGES: &[(&str, &str)] = &[
     ("draft-saved", "Draft saved."),
     ("post-saved", "Changes saved."),
     ("post-scheduled", "Post scheduled."),
@@ -20,6 +20,8 @@ const MESSAGES: [(&str, &str); 89] = [
     ("post-unpublishing", "Deleting the post from the platforms."),
     ("post-unscheduled", "The post returned to draft."),
     ("post-moved", "Post rescheduled."),
+    ("posts-checking", "The file is being checked. Reload the page to see the result."),
+    ("posts-importing", "The posts are being imported. Reload the page to see the result."),
     ("posts-deleted", "Posts deleted."),
     ("posts-unscheduled", "Posts returned to draft."),
     ("posts-submitted", "Posts submitted for approval."),

@@ -77,6 +77,8 @@ mod plan_item;
 mod post;
 mod post_bulk;
 mod post_filters;
+mod post_import;
+mod post_imports;
 mod post_labels;
 mod post_list_filter;
 mod post_metrics;
@@ -108,6 +110,8 @@ fn routes() -> Vec<PageRoute> {
         home::routes(),
         posts::routes(),
         post_bulk::routes(),
+        post_imports::routes(),
+        post_import::routes(),
         calendar::routes(),
         queue::routes(),
         composer::routes(),

@@ -2,9 +2,10 @@
 
 use askama::Template;
 use crier_domain::plan::Feature;
+use crier_domain::post_import::PostExportFormat;
 use crier_endpoints::admission::plan;
-use crier_endpoints::error::Result;
-use crier_endpoints::routes::posts::list;
+use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::routes::posts::{export, list};
 use http::StatusCode;
 
 use super::lists;
@@ -39,6 +40,8 @@ struct Posts {
     /// Whether a filter other than the status is set.
     is_filtered: bool,
     has_account: bool,
+    /// The downloads of the posts in the list.
+    exports: [Link; 2],
     rows: Vec<PostRow>,
     pages: Pages,
     errors: FieldErrors,
@@ -78,7 +81,24 @@ pub struct Selection {
 }
 
 pub fn routes() -> Vec<PageRoute> {
-    vec![PageRoute::get("/brands/{brand}/posts", read)]
+    vec![PageRoute::get("/brands/{brand}/posts", read), PageRoute::get("/brands/{brand}/posts/export/{*}", download)]
+}
+
+/// Downloads the posts of the list, in the format that the path names.
+async fn download(visit: &Visit) -> Result<PageReply> {
+    let format = visit.word.as_deref().and_then(|word| word.parse::<PostExportFormat>().ok());
+    let list = ListFilter::load(visit).await?.request;
+    let request = export::ExportPosts {
+        format: Some(format.ok_or_else(|| ApiError::not_found("format"))?),
+        bom: None,
+        status: list.status,
+        search: list.search,
+        label: list.label,
+        account_id: list.account_id,
+        from: list.from,
+        to: list.to,
+    };
+    Ok(PageReply::File(Box::new(visit.call().stream(export::endpoint(), request).await?)))
 }
 
 async fn read(visit: &Visit) -> Result<PageReply> {
@@ -117,6 +137,8 @@ pub async fn show(visit: &Visit, status: StatusCode, selection: Selection) -> Re
         has_filters,
         is_filtered: filter.is_filtered(),
         has_account: filter.has_account,
+        exports: [("Export CSV", PostExportFormat::Csv), ("Export JSON", PostExportFormat::Json)]
+            .map(|(label, format)| Link::new(label, &filter.address(&shell.at(&format!("posts/export/{format}"))))),
         bar: Bar::new(visit, filter.address(&shell.at("posts/bulk")), &rows, suggested)?,
         errors: selection.errors,
         changed: selection.changed,

@@ -142,7 +142,7 @@ async fn search(
 
 impl ListPosts {
     /// Returns `None` if the search has no words, and so finds nothing.
-    fn filter(&self) -> Option<PostFilter> {
+    pub(super) fn filter(&self) -> Option<PostFilter> {
         let words = trimmed(self.search.as_deref()).map(words::search_terms);
         if words.as_ref().is_some_and(Vec::is_empty) {
             return None;

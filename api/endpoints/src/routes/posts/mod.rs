@@ -26,6 +26,7 @@ pub mod create;
 pub mod delete;
 mod draft;
 pub mod duplicate;
+pub mod export;
 pub mod labels;
 pub mod list;
 pub mod reject;
@@ -51,6 +52,7 @@ pub const TAG: &str = "Posts";
 pub fn endpoints() -> Vec<AnyEndpoint> {
     vec![
         list::endpoint().erase(),
+        export::endpoint().erase(),
         labels::endpoint().erase(),
         create::endpoint().erase(),
         validate::endpoint().erase(),
