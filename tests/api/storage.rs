@@ -151,6 +151,7 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
             "snippets",
             "queues",
             "recurring_posts",
+            "post_imports",
         ] {
             rows.push(app.count_rows(table).await);
         }
@@ -179,6 +180,8 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
         assert_eq!(reply.header("retry-after"), Some("60"), "{path}");
     }
     t.upload("b.png", &png(31, 31), &[]).await.expect_error(503, "service_unavailable");
+    let import = t.request("POST", &t.path("/posts/import")).form(Some(("a.csv", b"content\nx\n")), &[]);
+    import.send().await.expect_error(503, "service_unavailable");
     let resumable = t.request("POST", &t.path("/media/uploads")).header("tus-resumable", "1.0.0");
     resumable.header("upload-length", "5").send().await.expect_error(503, "service_unavailable");
     t.put(&draft, json!({ "content": "x".repeat(20_000) })).await.expect_error(503, "service_unavailable");

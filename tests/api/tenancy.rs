@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::{checks, conversations, feeds, recurring_posts, snippets};
+use super::{checks, conversations, feeds, imports, recurring_posts, snippets};
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::{images, reports};
 
@@ -34,6 +34,7 @@ pub struct TenantRecords {
     snippet: i64,
     recurring: i64,
     upload: i64,
+    import: i64,
 }
 
 impl TenantRecords {
@@ -56,6 +57,7 @@ impl TenantRecords {
         let upload = upload.header("upload-length", "1000").send().await;
         let upload =
             upload.header("location").and_then(|path| path.rsplit('/').next()?.parse().ok()).expect("an upload");
+        let import = imports::dry_run(t, "content\nmine\n").await;
         let bio = json!({ "title": "mine", "links": [{ "title": "mine", "url": "https://example.com" }] });
         let bio = t.post(&t.path("/link-in-bio"), bio).await.data(201)["id"].as_i64().unwrap();
         let plan = json!({ "name": "mine", "items": [{ "title": "mine" }] });
@@ -89,6 +91,7 @@ impl TenantRecords {
             snippet,
             recurring,
             upload,
+            import,
         }
     }
 
@@ -113,6 +116,7 @@ impl TenantRecords {
             "snippet" => self.snippet,
             "recurring" => self.recurring,
             "upload" => self.upload,
+            "import" => self.import,
             other => panic!("the test makes no {other} yet"),
         }
     }
@@ -162,6 +166,7 @@ async fn lists_contain_only_own_records(app: TestApp) {
     assert_eq!(intruder.get("/brands").await.data(200).as_array().unwrap().len(), 1);
     let lists = [
         "/posts",
+        "/posts/imports",
         "/labels",
         "/social-accounts",
         "/feeds",
@@ -185,6 +190,8 @@ async fn records_are_not_found_under_another_own_brand(app: TestApp) {
     for path in [
         format!("/posts/{}", things.post),
         format!("/posts/{}/status", things.post),
+        format!("/posts/imports/{}", things.import),
+        format!("/posts/imports/{}/errors", things.import),
         format!("/media/{}", things.media),
         format!("/jobs/{}", things.job),
         format!("/feeds/{}/articles", things.feed),

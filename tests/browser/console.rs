@@ -320,6 +320,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/settings/plan", "plan"),
         ("/brands/1/settings/sessions", "sessions"),
         ("/brands/1/posts", "posts"),
+        ("/brands/1/posts/imports", "post-imports"),
         ("/brands/new", "brand-new"),
         ("/brands/1/calendar?view=list", "calendar-list"),
         ("/brands/1/queue", "queue"),

@@ -11,6 +11,7 @@ mod composer;
 mod content_plans;
 mod feeds;
 mod home;
+mod imports;
 mod inbox;
 mod keys;
 mod link_cards;

@@ -140,6 +140,7 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
         "reports",
         "snippets",
         "recurring_posts",
+        "post_imports",
         "jobs",
         "brand_members",
     ] {

@@ -14,6 +14,7 @@ mod hanging;
 mod image_platforms;
 mod images;
 mod import_media;
+mod imports;
 pub mod inbox;
 mod inbox_deletions;
 mod inbox_random;

@@ -1,0 +1,98 @@
+//! Exports of posts.
+
+use chrono::TimeDelta;
+use serde_json::{Value, json};
+
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::reports::TestInstallation;
+use crate::support::size::sized;
+use crate::support::store::{TestStore, on_both};
+
+on_both_apps!(posts_are_exported_with_the_filters_of_the_list, many_posts_are_exported);
+on_one_app!(formulas_are_guarded);
+on_both!(an_export_is_imported_again);
+
+async fn export(t: &Tenant<'_>, query: &str) -> String {
+    let reply = t.get(&t.path(&format!("/posts/export{query}"))).await;
+    assert_eq!(reply.status, 200, "{query}");
+    String::from_utf8(reply.body.to_vec()).unwrap()
+}
+
+async fn create(t: &Tenant<'_>, body: Value) {
+    t.post(&t.path("/posts"), body).await.expect(201);
+}
+
+async fn posts_are_exported_with_the_filters_of_the_list(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    create(&t, json!({ "content": "First" })).await;
+    create(&t, json!({ "content": "Second", "labels": ["a,b"], "accounts": [account], "first_comment": { "content": "More" } })).await;
+    let reply = t.get(&t.path("/posts/export?bom=false")).await;
+    assert_eq!(reply.header("content-type"), Some("text/csv"));
+    assert!(reply.header("content-disposition").unwrap().starts_with("attachment; filename=\"posts.csv\""));
+    let text = export(&t, "?bom=false").await;
+    assert_eq!(
+        text,
+        format!(
+            "\"content\",\"scheduled_at\",\"accounts\",\"media_urls\",\"labels\",\"first_comment\",\"external_ref\"\r\n\
+             \"Second\",\"\",\"{account}\",\"\",\"a,b\n\",\"More\",\"\"\r\n\
+             \"First\",\"\",\"\",\"\",\"\",\"\",\"\"\r\n"
+        )
+    );
+    assert!(export(&t, "").await.starts_with('\u{feff}'));
+    let data = |text: &str| serde_json::from_str::<Value>(text).unwrap()["data"].clone();
+    let found = data(&export(&t, "?format=json&search=second").await);
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["accounts"]), (1, &json!([account])));
+    assert_eq!(data(&export(&t, "?format=json&status=published").await), json!([]));
+    assert_eq!(data(&export(&t, &format!("?format=json&account_id={account}")).await)[0]["content"], "Second");
+    assert_eq!(t.get(&t.path("/posts/export?format=xml")).await.invalid_fields(), ["format"]);
+}
+
+async fn formulas_are_guarded(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    create(&t, json!({ "content": "=HYPERLINK(\"https://evil.example\")" })).await;
+    assert!(export(&t, "").await.contains("\"'=HYPERLINK(\"\"https://evil.example\"\")\""));
+    assert!(export(&t, "?format=json").await.contains("\"=HYPERLINK("), "JSON is not opened by spreadsheet programs");
+}
+
+/// An export has all posts, although it is sent in pieces.
+async fn many_posts_are_exported(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let count = sized(100_000, 1_500);
+    create(&t, json!({ "content": "Bread" })).await;
+    app.copy_newest_row("posts", count - 1, &[]).await;
+    let text = export(&t, "").await;
+    assert_eq!(i64::try_from(text.lines().count()).unwrap(), count + 1);
+    let text = export(&t, "?format=json").await;
+    let posts = serde_json::from_str::<Value>(&text).unwrap()["data"].as_array().unwrap().len();
+    assert_eq!(i64::try_from(posts).unwrap(), count);
+}
+
+async fn an_export_is_imported_again(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let at = app.now() + TimeDelta::days(7);
+    let texts = ["Plan:\n- rye\n'- wheat", "=1+1", "'=1", "a;-b", "\t@x", "  \"quoted\", ", "🥐\r\nCafé"];
+    for text in texts {
+        create(&t, json!({ "content": text, "labels": ["x;y", "z"], "scheduled_at": at })).await;
+    }
+    for format in ["csv", "json"] {
+        let other = app.tenant("unlimited").await;
+        let file = export(&t, &format!("?format={format}")).await;
+        let account = other.account(&format!("handle-{format}")).await;
+        let form = other.request("POST", &other.path("/posts/import"));
+        let account = account.to_string();
+        let texts_of_form = [("dry_run", "false"), ("accounts", account.as_str())];
+        let form = form.form(Some(("posts.csv", file.as_bytes())), &texts_of_form);
+        let id = form.send().await.data(202)["id"].as_i64().unwrap();
+        app.run_jobs().await;
+        let import = other.get(&other.path(&format!("/posts/imports/{id}"))).await.data(200);
+        assert_eq!(import["errors"], json!([]), "{format}");
+        let copies = other.get(&other.path("/posts")).await.data(200);
+        let mut copies: Vec<&str> = copies.as_array().unwrap().iter().map(|p| p["content"].as_str().unwrap()).collect();
+        let mut expected = texts;
+        copies.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(copies, expected, "{format}");
+    }
+}

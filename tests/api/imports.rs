@@ -1,0 +1,145 @@
+//! Imports of posts through the API. No job runs here, unless a test starts it.
+
+use serde_json::{Value, json};
+
+use crate::support::app::{BASE, MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::reports::TestInstallation;
+use crate::support::store::{TestStore, on_both};
+
+on_both_apps!(
+    an_import_is_accepted_and_listed,
+    a_brand_imports_one_file_at_a_time,
+    only_the_newest_imports_and_files_are_kept,
+);
+on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
+on_both!(a_dry_run_is_started, errors_are_downloaded);
+
+async fn send(t: &Tenant<'_>, file: &str, texts: &[(&str, &str)]) -> Reply {
+    t.request("POST", &t.path("/posts/import")).form(Some(("posts.csv", file.as_bytes())), texts).send().await
+}
+
+/// Starts a dry run, and returns its id.
+pub async fn dry_run(t: &Tenant<'_>, file: &str) -> i64 {
+    send(t, file, &[]).await.data(202)["id"].as_i64().expect("an id")
+}
+
+fn path_of(t: &Tenant<'_>, import: i64) -> String {
+    t.path(&format!("/posts/imports/{import}"))
+}
+
+async fn show(t: &Tenant<'_>, import: i64) -> Value {
+    t.get(&path_of(t, import)).await.data(200)
+}
+
+/// Ends all imports, as the worker does.
+async fn end_all(app: &TestApp) {
+    app.sql("UPDATE post_imports SET status = 'completed'").await;
+}
+
+async fn an_import_is_accepted_and_listed(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let ids = account.to_string();
+    let texts = [("dry_run", "false"), ("timezone", "Asia/Tokyo"), ("date_format", "dmy"), ("accounts", ids.as_str())];
+    let reply = send(&t, "content\nBread\n", &texts).await;
+    let import = reply.data(202);
+    let id = import["id"].as_i64().unwrap();
+    assert_eq!(reply.header("location"), Some(format!("{BASE}{}", path_of(&t, id)).as_str()));
+    assert_eq!((&import["status"], &import["dry_run"]), (&json!("pending"), &json!(false)));
+    assert_eq!((&import["timezone"], &import["date_format"]), (&json!("Asia/Tokyo"), &json!("dmy")));
+    assert_eq!((&import["filename"], &import["accounts"]), (&json!("posts.csv"), &json!([account])));
+    assert_eq!(show(&t, id).await["errors"], json!([]));
+    assert_eq!(t.get(&t.path("/posts/imports")).await.data(200)[0]["id"], id);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'import_posts'").await, 1);
+    assert_eq!(app.count_rows("post_import_files").await, 1);
+}
+
+async fn a_brand_imports_one_file_at_a_time(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    dry_run(&t, "content\na\n").await;
+    send(&t, "content\nb\n", &[]).await.expect_error(402, "limit_reached");
+    dry_run(&other, "content\na\n").await;
+    end_all(&app).await;
+    dry_run(&t, "content\nb\n").await;
+}
+
+async fn only_the_newest_imports_and_files_are_kept(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let first = dry_run(&t, "content\na\n").await;
+    end_all(&app).await;
+    app.copy_newest_row("post_imports", 99, &[]).await;
+    dry_run(&t, "content\nb\n").await;
+    assert_eq!(t.get(&t.path("/posts/imports")).await.data(200).as_array().unwrap().len(), 100);
+    t.get(&path_of(&t, first)).await.expect_error(404, "not_found");
+    assert_eq!(app.count_rows("post_import_files").await, 1, "only that of the newest import");
+}
+
+async fn invalid_requests_are_rejected(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    for (field, value) in [
+        ("timezone", "Nowhere"),
+        ("date_format", "us"),
+        ("dry_run", "perhaps"),
+        ("accounts", "1,x"),
+        ("accounts", "999999999"),
+    ] {
+        assert_eq!(send(&t, "content\na\n", &[(field, value)]).await.invalid_fields(), [field]);
+    }
+    let without_file = t.request("POST", &t.path("/posts/import")).form(None, &[("dry_run", "true")]).send().await;
+    assert_eq!(without_file.invalid_fields(), ["file"]);
+    let large = "a".repeat((10 << 20) + 1);
+    send(&t, &large, &[]).await.expect_error(413, "payload_too_large");
+    t.post(&t.path("/posts/import"), json!({})).await.expect_error(415, "unsupported_media_type");
+    t.get(&path_of(&t, MISSING_ID)).await.expect_error(404, "not_found");
+    assert_eq!(app.count_rows("post_imports").await, 0);
+}
+
+async fn a_repeated_key_starts_one_import(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let again = async || {
+        let request = t.request("POST", &t.path("/posts/import")).idempotency_key("once");
+        request.form(Some(("posts.csv", b"content\na\n")), &[]).send().await
+    };
+    let first = again().await.data(202);
+    let second = again().await;
+    assert!(second.replayed());
+    assert_eq!(second.data(202)["id"], first["id"]);
+    assert_eq!(app.count_rows("post_imports").await, 1);
+}
+
+async fn a_dry_run_is_started(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let id = dry_run(&t, "content,date,time\nDraft,,\nLate,2020-01-01,09:00\n").await;
+    t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect_error(404, "not_found");
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!(
+        (&import["status"], &import["rows_total"], &import["rows_valid"]),
+        (&json!("completed"), &json!(2), &json!(1))
+    );
+    assert_eq!(import["errors"][0], json!({ "row": 3, "column": "date", "message": "Must be in the future." }));
+    assert_eq!(app.count_rows("posts").await, 0);
+    let started = t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.data(202);
+    assert_eq!((&started["id"], &started["dry_run"], &started["rows_done"]), (&json!(id), &json!(false), &json!(0)));
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!((&import["rows_imported"], import["errors"].as_array().unwrap().len()), (&json!(1), 1));
+    assert_eq!(app.count_rows("posts").await, 1);
+    assert_eq!(app.count_rows("post_import_files").await, 0);
+    t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect_error(404, "not_found");
+}
+
+async fn errors_are_downloaded(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let id = dry_run(&t, "content,accounts\nBread,\"=1, Bob\"\n").await;
+    app.run_jobs().await;
+    let reply = t.get(&format!("{}/errors", path_of(&t, id))).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("text/csv")));
+    let text = String::from_utf8(reply.body.to_vec()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "\u{feff}\"row\",\"column\",\"message\"");
+    assert_eq!(lines[1], "\"2\",\"accounts\",\"The brand has no account `=1`.\"");
+    assert_eq!(lines.len(), 3);
+}

@@ -1,0 +1,46 @@
+//! Imports and exports of posts in the console. No job runs here.
+
+use serde_json::json;
+
+use crate::support::app::{Tenant, on_one_app};
+use crate::support::console::ConsoleUser;
+
+on_one_app!(console "unlimited" =>
+    imports_are_listed_and_started,
+    posts_are_downloaded_with_the_filters_of_the_list,
+);
+
+async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let list = t.path("/posts/imports");
+    person.get(&list).await.expect(200, "No imports yet").expect(200, "31/05/2026");
+    person.get(&t.path("/posts")).await.expect(200, "Import");
+    let form = t.request("POST", &t.path("/posts/import")).form(Some(("<May>.csv", b"content\na\nb\n")), &[]);
+    let id = form.send().await.data(202)["id"].as_i64().unwrap();
+    let path = t.path(&format!("/posts/imports/{id}"));
+    person.get(&list).await.expect(200, "&#60;May&#62;.csv").expect(200, "Waiting");
+    person.get(&path).await.expect(200, "Reload the page");
+    t.app.sql("UPDATE post_imports SET status = 'completed', rows_total = 2, rows_done = 2, rows_valid = 1").await;
+    let problem = "INSERT INTO post_import_errors (import_id, number, row_number, column_name, message)
+        SELECT id, 0, 3, 'content', 'Too long.' FROM post_imports";
+    t.app.sql(problem).await;
+    let page = person.get(&path).await;
+    page.expect(200, "1 of 2 rows can be imported").expect(200, "Too long.").expect(200, "Import 1 post");
+    person.get(&format!("{path}/errors")).await.expect(200, "\"3\",\"content\",\"Too long.\"");
+    for _ in 0..2 {
+        let shown = person.submit_from(&page, &format!("{path}/start"), &[]).await;
+        shown.expect(200, "The posts are being imported.").expect(200, "0 of 0 rows processed");
+    }
+    assert_eq!(t.app.count_rows("post_imports WHERE NOT dry_run").await, 1);
+}
+
+async fn posts_are_downloaded_with_the_filters_of_the_list(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    for text in ["Fresh bread", "Cake"] {
+        t.post(&t.path("/posts"), json!({ "content": text })).await.expect(201);
+    }
+    person.get(&t.path("/posts?search=bread")).await.expect(200, "posts/export/csv?search=bread");
+    let file = person.get(&t.path("/posts/export/csv?search=bread")).await;
+    file.expect(200, "Fresh bread");
+    assert!(!file.has("Cake"));
+    person.get(&t.path("/posts/export/json")).await.expect(200, "\"Cake\"");
+    person.get(&t.path("/posts/export/xml")).await.expect(404, "");
+}
