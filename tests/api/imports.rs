@@ -110,7 +110,9 @@ async fn a_repeated_key_starts_one_import(app: TestApp) {
 async fn a_dry_run_is_started(s: TestStore) {
     let app = TestInstallation::start(s).await;
     let t = app.tenant("unlimited").await;
-    let id = dry_run(&t, "content,date,time\nDraft,,\nLate,2020-01-01,09:00\n").await;
+    let account = t.account("demo").await;
+    let file = format!("content,date,time,accounts\nDraft,,,\nLate,2020-01-01,09:00,{account}\n");
+    let id = dry_run(&t, &file).await;
     t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect_error(404, "not_found");
     app.run_jobs().await;
     let import = show(&t, id).await;
