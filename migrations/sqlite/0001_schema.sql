@@ -1092,7 +1092,17 @@ create table feeds (
     next_fetch_at   timestamptz not null,
     articles_count  bigint not null default 0,
     created_at      timestamptz not null,
-    updated_at      timestamptz not null
+    updated_at      timestamptz not null,
+    -- The member in whose name the feed publishes: who last saved its settings. They may have left the brand.
+    auto_post_user_id    bigint,
+    -- The time since which new articles are posted. Null until the feed is read for the first time after it began to
+    -- publish, or after its URL has changed.
+    auto_post_since      timestamptz,
+    auto_post_problem_at timestamptz,
+    -- Why the last articles were not posted.
+    auto_post_problem    text,
+    -- The settings by which the feed publishes.
+    auto_post            jsonb
 );
 -- feeds::list, feeds::count; fk.
 create index feeds_brand on feeds (brand_id, id);
@@ -1118,6 +1128,36 @@ create table articles (
 );
 -- articles::list.
 create index articles_newest on articles (feed_id, published_at, id);
+
+-- The articles of feeds that publish, and what became of them. The unique keys make sure that an article is posted at
+-- most once, also if its feed changes the guid, or moves to another host.
+create table feed_posts (
+    id         integer primary key autoincrement,
+    feed_id    bigint not null references feeds (id) on delete cascade,
+    status     text not null check (status in ('known', 'waiting', 'posted', 'skipped')),
+    -- The post that was created. A deleted post does not count, even if its row remains.
+    post_id    bigint references posts (id) on delete set null,
+    created_at timestamptz not null,
+    guid       text not null,
+    -- Hashes of the link, and of the path and the title (`ArticleKeys`).
+    link_key   text,
+    page_key   text,
+    -- Why the article was not posted.
+    reason     text,
+    -- The title and the URL of the article when it appeared. Null if it was known.
+    title      text,
+    url        text
+);
+-- feed_posts::remember (on conflict).
+create unique index feed_posts_guid on feed_posts (feed_id, guid);
+-- feed_posts::remember (on conflict).
+create unique index feed_posts_link on feed_posts (feed_id, link_key);
+-- feed_posts::remember (on conflict).
+create unique index feed_posts_page on feed_posts (feed_id, page_key);
+-- feed_posts::list, feed_posts::count_since, feed_posts::forget_oldest; fk.
+create index feed_posts_newest on feed_posts (feed_id, id, status, created_at);
+-- fk: posts::purge.
+create index feed_posts_post on feed_posts (post_id) where post_id is not null;
 
 
 -- # Inbox

@@ -15,6 +15,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use crier_base::backoff;
 
+use crate::auto_post::AutoPost;
+
 crier_base::text_enum! {
     pub enum FeedType {
         /// Any version of RSS, including RDF.
@@ -72,9 +74,22 @@ pub struct Feed {
     pub articles_count: i64,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+    /// The member in whose name the feed publishes. They may have left the brand.
+    pub auto_post_user_id: Option<i64>,
+    /// The time since which new articles are posted. `None` until the next successful fetch shows what the feed lists.
+    pub auto_post_since: Option<DateTime<Utc>>,
+    /// Why the last articles were not posted.
+    pub auto_post_problem: Option<String>,
+    #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
+    pub auto_post: Option<AutoPost>,
 }
 
 impl Feed {
+    /// Returns the settings by which the feed publishes, if it does.
+    pub fn active_auto_post(&self) -> Option<&AutoPost> {
+        self.auto_post.as_ref().filter(|settings| settings.is_active)
+    }
+
     /// Returns the URL to fetch.
     pub fn address(&self) -> &str {
         self.found_url.as_deref().unwrap_or(&self.url)

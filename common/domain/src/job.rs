@@ -101,6 +101,8 @@ pub enum Lane {
     /// The recurring posts of a brand.
     Recurring(i64),
     MailServer,
+    /// The posts of a feed that publishes.
+    Feed(i64),
 }
 
 impl std::fmt::Display for Lane {
@@ -113,6 +115,7 @@ impl std::fmt::Display for Lane {
             Self::Refresh(id) => write!(f, "refresh:{id}"),
             Self::Recurring(id) => write!(f, "recurring:{id}"),
             Self::MailServer => f.write_str("mail_server"),
+            Self::Feed(id) => write!(f, "feed:{id}"),
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod ai;
 pub mod analytics;
 pub mod application;
 pub mod authorization;
+pub mod auto_post;
 pub mod bio_page;
 pub mod brand;
 pub mod catalogue;

@@ -18,6 +18,7 @@ use crier_platforms::ConnectorRegistry;
 use crier_store::{Conn, Tx, brands};
 
 pub mod apply;
+pub mod article;
 pub mod change;
 pub mod check;
 pub mod desired;

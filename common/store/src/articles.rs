@@ -32,6 +32,12 @@ pub async fn find(conn: &mut Conn, feed_id: i64, article_id: i64) -> Result<Opti
     Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).bind(article_id).fetch_optional(c))?)
 }
 
+/// Finds an article by its guid.
+pub async fn find_by_guid(conn: &mut Conn, feed_id: i64, guid: &str) -> Result<Option<Article>> {
+    let sql = sql!("SELECT {COLUMNS} FROM articles WHERE feed_id = $1 AND guid = $2", COLUMNS);
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(feed_id).bind(guid).fetch_optional(c))?)
+}
+
 /// Returns what is compared with a fetched feed, of all stored articles.
 pub async fn known(conn: &mut Conn, feed_id: i64) -> Result<Vec<KnownArticle>> {
     const SQL: &str = "SELECT id, guid, url, published_at, digest FROM articles WHERE feed_id = $1";

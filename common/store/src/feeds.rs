@@ -1,9 +1,11 @@
 //! Feeds. Always lock a feed's row before changing it or writing its articles.
 
 use chrono::{DateTime, Utc};
+use crier_domain::auto_post::AutoPost;
 use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
 use crier_domain::job::{JobKind, NewJob};
 use crier_domain::plan::{Feature, Plans};
+use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::sql::{locking_sql, sql};
@@ -11,7 +13,8 @@ use super::{Conn, Result, StoreError, Tx, jobs};
 
 const COLUMNS: &str = "
     id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified,
-    failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at";
+    failures, last_error, last_fetched_at, next_fetch_at, articles_count, created_at, updated_at, auto_post_user_id,
+    auto_post_since, auto_post_problem, auto_post";
 
 /// A feed as a client sends it.
 #[derive(Debug)]
@@ -61,6 +64,18 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
+/// Returns the ids, the names and the problems of the brand's feeds whose last articles were not posted.
+pub async fn with_post_problem(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<(i64, String, String)>> {
+    const SQL: &str = "
+        SELECT id, name, auto_post_problem
+        FROM feeds
+        WHERE brand_id = $1
+            AND auto_post_problem IS NOT NULL
+        ORDER BY id DESC
+        LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(limit).fetch_all(c))?)
+}
+
 /// Returns how many feeds the brand has.
 pub async fn count(conn: &mut Conn, brand_id: i64) -> Result<i64> {
     const SQL: &str = "SELECT count(*) FROM feeds WHERE brand_id = $1";
@@ -99,14 +114,15 @@ pub async fn rename(tx: &mut Tx, feed_id: i64, name: &str) -> Result<()> {
 }
 
 /// Changes a feed's URL and fetches the feed. Deletes the data from the old URL, including the articles. `name` is the
-/// name until the feed's own title is known. It is ignored if a user named the feed.
+/// name until the feed's own title is known. It is ignored if a user named the feed. A feed that publishes posts none of
+/// the articles that the next fetch finds.
 pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Option<&str>) -> Result<()> {
     const SQL: &str = "
         UPDATE feeds
         SET url = $2, name = CASE WHEN named THEN name ELSE $3 END, status = 'pending',
             version = version + 1, found_url = NULL, validator_url = NULL, etag = NULL,
             last_modified = NULL, failures = 0, last_error = NULL, last_fetched_at = NULL,
-            next_fetch_at = $4, articles_count = 0, updated_at = $5
+            next_fetch_at = $4, articles_count = 0, updated_at = $5, auto_post_since = NULL
         WHERE id = $1";
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
@@ -115,6 +131,44 @@ pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Op
     let workspace = workspace_of(tx, feed_id).await?;
     let job = fetch_now(tx, feed_id, workspace, url, trace);
     jobs::run_now(tx, &job).await
+}
+
+/// Stores the settings by which a feed publishes in the name of a user. `None`: it does not publish. The caller has
+/// locked the row.
+pub async fn set_auto_post(tx: &mut Tx, feed_id: i64, settings: Option<&AutoPost>, user_id: i64) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET auto_post = $2, auto_post_user_id = $3, auto_post_problem = NULL, auto_post_problem_at = NULL,
+            updated_at = $4
+        WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, feed_id, settings.map(Json), user_id, now)?;
+    Ok(())
+}
+
+/// Sets the time since which new articles are posted. The caller has locked the row.
+pub async fn set_auto_post_since(tx: &mut Tx, feed_id: i64, since: Option<DateTime<Utc>>) -> Result<()> {
+    execute!(tx, "UPDATE feeds SET auto_post_since = $2 WHERE id = $1", feed_id, since)?;
+    Ok(())
+}
+
+/// Records why articles were not posted. The caller has locked the row.
+pub async fn set_auto_post_problem(tx: &mut Tx, feed_id: i64, problem: &str) -> Result<()> {
+    const SQL: &str = "UPDATE feeds SET auto_post_problem = $2, auto_post_problem_at = $3 WHERE id = $1";
+    let now = tx.now;
+    execute!(tx, SQL, feed_id, problem, now)?;
+    Ok(())
+}
+
+/// Clears a problem that occurred before an article appeared, because the article was posted. The caller has locked the
+/// row.
+pub async fn clear_auto_post_problem(tx: &mut Tx, feed_id: i64, appeared_at: DateTime<Utc>) -> Result<()> {
+    const SQL: &str = "
+        UPDATE feeds
+        SET auto_post_problem = NULL, auto_post_problem_at = NULL
+        WHERE id = $1 AND auto_post_problem_at < $2";
+    execute!(tx, SQL, feed_id, appeared_at)?;
+    Ok(())
 }
 
 /// Deletes a feed with its articles. Its job finds no subject and ends.

@@ -40,6 +40,7 @@ pub mod db;
 pub mod deliveries;
 pub mod error;
 pub mod events;
+pub mod feed_posts;
 pub mod feeds;
 pub mod files;
 pub mod first_comments;

@@ -40,6 +40,7 @@ const fn is_held(kind: JobKind) -> bool {
         JobKind::PublishTarget
         | JobKind::PublishComment
         | JobKind::UnpublishTarget
+        | JobKind::PostArticle
         | JobKind::SendMail
         | JobKind::SendReply => true,
         JobKind::DeliverWebhook

@@ -58,6 +58,7 @@ mod import_media;
 mod make_occurrences;
 mod import_posts;
 mod noop;
+mod post_article;
 mod publish_comment;
 mod publish_target;
 mod publisher;

@@ -167,6 +167,8 @@ text_enums! {
     MediaType in crier_domain::media::MediaType,
     MediaErrorCode in crier_domain::media::MediaErrorCode,
     MediaJobStatus in crier_domain::media::MediaJobStatus,
+    FeedDestination in crier_domain::auto_post::FeedDestination,
+    FeedPostStatus in crier_domain::auto_post::FeedPostStatus,
     FeedStatus in crier_domain::feed::FeedStatus,
     FeedType in crier_domain::feed::FeedType,
     FieldType in crier_domain::platform::FieldType,

@@ -34,6 +34,10 @@ pub struct FeedRow {
     pub articles: i64,
     pub last_fetched: Option<Time>,
     pub error: Option<String>,
+    /// Whether its new articles become posts.
+    pub publishing: Badge,
+    /// Why the last articles were not posted.
+    pub problem: Option<String>,
 }
 
 impl FeedRow {
@@ -51,6 +55,11 @@ impl FeedRow {
             articles: feed.articles_count,
             last_fetched: feed.last_fetched_at.map(|at| visit.time(at.0)),
             error: feed.last_error,
+            publishing: match feed.auto_post {
+                Some(settings) if settings.is_active => Badge::new(Tone::Good, "On"),
+                _ => Badge::new(Tone::Plain, "Off"),
+            },
+            problem: feed.auto_post_problem,
         }
     }
 }

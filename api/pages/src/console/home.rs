@@ -6,7 +6,7 @@ use crier_domain::brand::Brand;
 use crier_domain::post::PostStatus;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::recurring_posts;
-use crier_store::{Conn, PageRequest, accounts, calendar, keys, posts, webhooks};
+use crier_store::{Conn, PageRequest, accounts, calendar, feeds, keys, posts, webhooks};
 
 use super::brand_new::zones;
 use super::post_rows::{chip, rows};
@@ -33,7 +33,9 @@ struct Home {
     /// Accounts whose access has expired.
     accounts: Vec<AccountNotice>,
     /// Recurring posts whose next posts cannot be created or published.
-    recurring: Vec<RecurringNotice>,
+    recurring: Vec<ProblemNotice>,
+    /// Feeds whose last articles were not posted.
+    feeds: Vec<ProblemNotice>,
     webhooks: Vec<WebhookNotice>,
     /// Posts pending approval.
     pending: Vec<PostRow>,
@@ -69,7 +71,7 @@ struct AccountNotice {
     reconnect: String,
 }
 
-struct RecurringNotice {
+struct ProblemNotice {
     id: i64,
     name: String,
     text: String,
@@ -96,6 +98,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
     let pending = with_status(&mut conn, brand.id, PostStatus::PendingApproval).await?;
     let next = calendar::upcoming(&mut conn, brand.id, SHOWN).await?;
     let accounts = accounts::list(&mut conn, brand.id, PageRequest { page: 1, per_page: ACCOUNTS }).await?;
+    let feeds = feeds::with_post_problem(&mut conn, brand.id, SHOWN).await?;
     let hooks = webhooks::list(&mut conn, visit.user_id()).await?;
     let has_published = !with_status(&mut conn, brand.id, PostStatus::Published).await?.is_empty();
     let keys = keys::list(&mut conn, Some(visit.user_id())).await?;
@@ -122,8 +125,9 @@ async fn home(visit: &Visit) -> Result<PageReply> {
             .collect(),
         recurring: rules
             .into_iter()
-            .filter_map(|rule| Some(RecurringNotice { id: rule.id, name: rule.name, text: rule.problem? }))
+            .filter_map(|rule| Some(ProblemNotice { id: rule.id, name: rule.name, text: rule.problem? }))
             .collect(),
+        feeds: feeds.into_iter().map(|(id, name, text)| ProblemNotice { id, name, text }).collect(),
         webhooks: hooks
             .into_iter()
             .filter_map(|hook| {

@@ -57,6 +57,7 @@ mod conversation;
 mod days;
 mod developers;
 mod feed;
+mod feed_publishing;
 mod feeds;
 mod form_write;
 mod home;
@@ -127,6 +128,7 @@ fn routes() -> Vec<PageRoute> {
         plan_item::routes(),
         feeds::routes(),
         feed::routes(),
+        feed_publishing::routes(),
         accounts::routes(),
         account_signature::routes(),
         avatar::routes(),

@@ -360,6 +360,11 @@ fn label(path: &str) -> String {
         "weekdays" => "Days of the week".to_owned(),
         "widgets" => "Widgets".to_owned(),
         "signature_id" => "Signature".to_owned(),
+        "max_per_day" => "Maximum per day".to_owned(),
+        "include" => "Only articles with".to_owned(),
+        "exclude" => "No articles with".to_owned(),
+        _ if path == "auto_post.template" => "Text of the posts".to_owned(),
+        _ if path == "auto_post.destination" => "What an article becomes".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();

@@ -51,6 +51,20 @@ pub fn split<'t>(text: &'t str, accounts: &[SplitAccount<'_>], max_parts: usize)
     Err(SplitError::TooManyParts(max_parts))
 }
 
+/// The limits of several accounts for one text.
+pub struct TextLimits<'a>(Vec<Limits<'a>>);
+
+impl<'a> TextLimits<'a> {
+    pub fn of(accounts: &[SplitAccount<'a>]) -> Self {
+        Self(group(accounts))
+    }
+
+    /// Returns whether a text fits on every account, with its signature.
+    pub fn fits(&self, text: &str) -> bool {
+        self.0.iter().all(|limits| limits.fits(text, true))
+    }
+}
+
 /// The limits of accounts that count in the same way.
 struct Limits<'a> {
     descriptor: &'a Descriptor,

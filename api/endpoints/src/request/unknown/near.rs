@@ -11,6 +11,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("account_ids", ACCOUNT_SYNONYMS),
     ("accounts", ACCOUNT_SYNONYMS),
     ("alt_text", &["alt", "caption", "description", "alternative_text"]),
+    ("auto_post", &["auto_publish", "autopost"]),
     ("before", &["before_id", "before_post_id", "next"]),
     ("bio", &["about", "description"]),
     ("body", &["content", "message", "text", "reply"]),

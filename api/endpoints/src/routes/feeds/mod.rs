@@ -8,6 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use self::auto_post::FeedAutoPost;
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -18,10 +19,13 @@ use crate::request::formats::text;
 use crate::response::Timestamp;
 
 pub mod articles;
+pub mod auto_post;
 pub mod create;
 pub mod delete;
 pub mod draft;
 pub mod list;
+pub mod posts;
+pub mod preview;
 pub mod show;
 pub mod update;
 
@@ -37,6 +41,8 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         delete::endpoint().erase(),
         articles::endpoint().erase(),
         draft::endpoint().erase(),
+        posts::endpoint().erase(),
+        preview::endpoint().erase(),
     ]
 }
 
@@ -64,6 +70,12 @@ pub struct Feed {
     pub last_error: Option<String>,
     #[schemars(extend("examples" = [42]))]
     pub articles_count: i64,
+    /// How new articles become posts. Null if they do not.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub auto_post: Option<FeedAutoPost>,
+    /// Why the last articles were not posted, in a human-readable form. Null if there is no problem.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub auto_post_problem: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -79,6 +91,8 @@ impl From<feed::Feed> for Feed {
             last_fetched_at: f.last_fetched_at.map(Timestamp),
             last_error: f.last_error,
             articles_count: f.articles_count,
+            auto_post: f.auto_post.map(FeedAutoPost::from),
+            auto_post_problem: f.auto_post_problem,
             created_at: f.created_at.into(),
             updated_at: f.updated_at.into(),
         }
