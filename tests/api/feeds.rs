@@ -58,7 +58,7 @@ async fn a_feed_is_created_listed_updated_and_deleted(t: Tenant<'_>) {
         created,
         json!({
             "id": created["id"], "name": "News", "url": URL, "type": "atom", "status": "pending", "last_fetched_at": null,
-            "last_error": null, "articles_count": 0, "created_at": at, "updated_at": at,
+            "last_error": null, "articles_count": 0, "auto_post": null, "auto_post_problem": null, "created_at": at, "updated_at": at,
         })
     );
     let second = make(&t, json!({ "url": "http://8.8.4.4:8080/rss?x=1" })).await;

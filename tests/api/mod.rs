@@ -17,6 +17,7 @@ mod conversations;
 mod docs;
 mod export;
 mod feeds;
+mod feeds_auto_post;
 mod first_comments;
 mod fixed_caps;
 mod idempotency;

@@ -4,8 +4,10 @@
 
 use chrono::TimeDelta;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
+use crier_domain::auto_post::{ArticleKeys, FeedPostStatus};
 use crier_runtime::sandbox;
 use crier_store::analytics;
+use crier_store::feed_posts::{self, NewFeedPost};
 use insta::internals::{Content, ContentPath};
 use serde_json::{Value, json};
 
@@ -242,6 +244,23 @@ async fn a_feed_and_an_article(app: TestInstallation) {
     article(&t, created["id"].as_i64().unwrap(), "first").await;
     let path = t.path(&format!("/feeds/{}/articles", created["id"]));
     assert_record("article", &t.get(&path).await.data(200)[0]);
+    let settings = json!({ "template": "{title}\n\n{url}", "accounts": [], "destination": "draft", "max_per_day": 3 });
+    let preview = t.post(&t.path(&format!("/feeds/{}/preview", created["id"])), settings.clone()).await;
+    assert_record("article_preview", &preview.data(200)[0]);
+    let path = t.path(&format!("/feeds/{}", created["id"]));
+    let publishes = t.put(&path, json!({ "auto_post": settings })).await.data(200);
+    assert_record("feed_auto_post", &publishes["auto_post"]);
+    let waiting = NewFeedPost {
+        status: Some(FeedPostStatus::Waiting),
+        guid: "second",
+        keys: ArticleKeys::default(),
+        title: Some("Second"),
+        url: Some("https://8.8.8.8/second"),
+        reason: None,
+    };
+    let feed = created["id"].as_i64().unwrap();
+    t.app.write(async |tx| feed_posts::remember(tx, feed, &[waiting]).await).await;
+    assert_record("feed_post", &t.get(&format!("{path}/posts")).await.data(200)[0]);
 }
 
 async fn a_content_plan(app: TestInstallation) {

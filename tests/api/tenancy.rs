@@ -195,6 +195,7 @@ async fn records_are_not_found_under_another_own_brand(app: TestApp) {
         format!("/media/{}", things.media),
         format!("/jobs/{}", things.job),
         format!("/feeds/{}/articles", things.feed),
+        format!("/feeds/{}/posts", things.feed),
         format!("/content-plans/{}", things.plan),
         format!("/link-in-bio/{}", things.bio),
         format!("/conversations/{}", things.conversation),

@@ -12,6 +12,7 @@ on_one_app!(console "unlimited" =>
     a_feed_is_added_changed_and_deleted,
     an_article_becomes_a_draft_once,
     articles_are_paged,
+    publishing_is_previewed_and_set_up,
 );
 on_sqlite_app!(console "unlimited" => errors_in_a_feed_are_shown, a_failing_feed_says_why, articles_are_shown_as_text);
 
@@ -125,4 +126,40 @@ async fn an_article_becomes_a_draft_once(t: Tenant<'_>, person: ConsoleUser<'_>)
         assert_eq!((response.status, response.reply.header("location")), (303, Some(post_path.as_str())));
     }
     assert_eq!(t.app.count_rows("posts WHERE status = 'draft'").await, 1);
+}
+
+async fn publishing_is_previewed_and_set_up(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (id, account) = (create_feed(&t).await, t.account("bakery").await.to_string());
+    add_articles(&t, id, vec![article("a", "Fresh & <b>warm</b>"), article("b", "Stale")]).await;
+    let path = t.path(&format!("/feeds/{id}/publishing"));
+    let page = person.get(&path).await;
+    page.expect(200, "{title}").expect(200, "No new articles yet").expect(200, "Submit for approval");
+    let form = [
+        ("auto_post.is_active", "on"),
+        ("auto_post.template", "New: {title} {url}"),
+        ("auto_post.accounts", account.as_str()),
+        ("auto_post.destination", "now"),
+        ("auto_post.include", ""),
+        ("auto_post.exclude", "stale\n\n rye bread "),
+        ("auto_post.max_per_day", "3"),
+    ];
+    let preview = person.submit(&path, &format!("{path}/preview"), &form).await;
+    preview.expect(200, "New: Fresh & <b>warm</b> https://8.8.8.8/a").expect(200, "excluded word “stale”");
+    preview.expect(200, "Nothing was saved.").expect(200, "New: {title} {url}");
+    assert_eq!(t.app.count_rows("feeds WHERE auto_post IS NOT NULL").await, 0);
+    let mut wrong = form;
+    wrong[1].1 = "New: {headline}";
+    for action in [path.clone(), format!("{path}/preview")] {
+        let page = person.submit(&path, &action, &wrong).await;
+        page.expect(422, "e-auto_post.template").expect(422, "The variable {headline} does not exist.");
+        page.expect(422, "New: {headline}");
+    }
+    person.submit(&path, &path, &form).await.expect(200, "Feed saved.").expect(200, "rye bread");
+    let stored = t.get(&t.path(&format!("/feeds/{id}"))).await.data(200)["auto_post"].clone();
+    assert_eq!((&stored["exclude"], &stored["max_per_day"]), (&json!(["stale", "rye bread"]), &json!(3)));
+    let problem = "The feed reached its maximum of 3 posts per day. 2 articles were not posted.";
+    t.app.write(async |tx| feeds::set_auto_post_problem(tx, id, problem).await).await;
+    for page in [path, t.path(&format!("/feeds/{id}")), t.path("")] {
+        person.get(&page).await.expect(200, problem);
+    }
 }

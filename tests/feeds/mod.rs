@@ -4,4 +4,5 @@
 mod corpus;
 mod fetching;
 mod jobs;
+mod publishing;
 mod server;
