@@ -28,7 +28,12 @@ create table users (
     created_at   timestamptz not null,
     updated_at   timestamptz not null,
     -- Whether the user administers the installation.
-    is_operator  boolean not null default false
+    is_operator  boolean not null default false,
+    -- How often the user gets emails about problems: immediately, hourly, daily, never.
+    notice_frequency text not null default 'hourly'
+        check (notice_frequency in ('immediately', 'hourly', 'daily', 'never')),
+    -- The time of the last of these emails.
+    notices_mailed_at timestamptz
 );
 -- invitations::count_people; fk.
 create index users_workspace on users (workspace_id);
@@ -1503,6 +1508,19 @@ create table report_mail_stops (
     -- report_deliveries::unsubscribe and stop_rejected (on conflict), report_deliveries::mail_stop, resubscribe and
     -- resume_rejected; fk.
     primary key (workspace_id, recipient)
+);
+
+-- Problems that wait for the next email to a user. A problem occurs once in an email, which deletes it here.
+-- `brand_id` and `subject_id` have no foreign key: an email omits what no longer exists.
+create table notices (
+    user_id    bigint not null references users (id) on delete cascade,
+    -- post_failed, post_pending, feed_failing, feed_not_posted
+    kind       text not null,
+    -- The post or the feed.
+    subject_id bigint not null,
+    brand_id   bigint not null,
+    created_at timestamptz not null,
+    primary key (user_id, kind, subject_id)
 );
 
 -- Emails per UTC day that a workspace caused, for the limits of its plan and of each address. The counts remain when

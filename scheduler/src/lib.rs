@@ -32,8 +32,8 @@ mod ticks;
 use tasks::clean_up::PurgeCursors;
 use tasks::renotify::LastEmpty;
 use tasks::{
-    analytics, clean_up, dispatch, feeds, inbox, measure, misdated, recurring, renotify, reports, rescue, reservations,
-    sweep, tokens, uploads,
+    analytics, clean_up, dispatch, feeds, inbox, measure, misdated, notices, recurring, renotify, reports, rescue,
+    reservations, sweep, tokens, uploads,
 };
 use ticks::{Ticks, run_at_ticks};
 
@@ -95,6 +95,7 @@ pub const TASKS: &[Task] = &[
     Task::new("analytics", "8/10 * * * * *", |s| Box::pin(analytics::run(s))),
     Task::new("reports", "1/5 * * * * *", |s| Box::pin(reports::run(s))),
     Task::new("recurring", "5/10 * * * * *", |s| Box::pin(recurring::run(s))),
+    Task::new("notices", "23 * * * * *", |s| Box::pin(notices::run(s))),
     Task::new("inbox", "2/10 * * * * *", |s| Box::pin(inbox::run(s))),
     Task::new("reservations", "4/5 * * * * *", |s| Box::pin(reservations::run(s))),
     Task::new("clean_up", "41 * * * * *", |s| Box::pin(clean_up::run(s))),

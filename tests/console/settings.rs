@@ -19,6 +19,7 @@ on_both_apps!(console "unlimited" =>
     a_brand_is_changed,
     users_are_invited_with_a_link,
     invitations_are_mailed_and_limited,
+    the_frequency_of_emails_is_chosen,
 );
 on_sqlite_app!(users_of_other_workspaces_are_not_revealed);
 on_sqlite_app!("free" => the_plan_and_its_usage_are_shown);
@@ -338,4 +339,16 @@ async fn sessions_are_listed_and_ended(t: Tenant<'_>) {
     assert_eq!(three.get(&path).await.status, 303);
     other_user.get(&other.path("/settings/sessions")).await.expect(200, "This session");
     t.get("/brands").await.assert_status(200);
+}
+
+async fn the_frequency_of_emails_is_chosen(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let path = t.path("/settings/notifications");
+    let page = person.get(&path).await;
+    page.expect(200, "Hourly").expect(200, "at most one email per hour");
+    for _ in 0..2 {
+        person.submit_from(&page, &path, &[("frequency", "daily")]).await.expect(200, "Notifications saved.");
+    }
+    assert_eq!(t.app.count_rows("users WHERE notice_frequency = 'daily'").await, 1);
+    person.submit(&path, &path, &[("frequency", "weekly")]).await.expect(422, "");
+    assert_eq!(t.app.count_rows("users WHERE notice_frequency = 'daily'").await, 1);
 }

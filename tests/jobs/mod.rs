@@ -23,6 +23,7 @@ mod invalid_results;
 mod lateness;
 mod link_cards;
 mod notices;
+mod notices_digest;
 mod pacing;
 mod publish;
 mod random;

@@ -9,11 +9,13 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use crier_base::secrets::SecretError;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
+use crier_domain::notice::NoticeKind;
 use crier_domain::platform::Mode;
 use crier_domain::webhook::MAX_ATTEMPTS;
 use crier_mail::{Mailer, mailbox, one_line};
 use crier_store::account_tokens::{self, BrandOwner};
 use crier_store::mails::{self, NewMail};
+use crier_store::notices::{NoticeRow, Recipient};
 use crier_store::{Result, StoreError, Tx, deliveries, mail_counts, webhooks};
 use crier_telemetry::metrics::{self, MailLimit};
 
@@ -177,6 +179,91 @@ pub async fn account_expiring(
         mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
     }
     Ok(())
+}
+
+#[derive(Template)]
+#[template(path = "notice_digest.txt")]
+struct Digest {
+    name: String,
+    sections: Vec<DigestSection>,
+    /// The number of problems that are not listed.
+    more: usize,
+    is_one_brand: bool,
+    settings_url: String,
+}
+
+/// The problems of one kind.
+struct DigestSection {
+    title: &'static str,
+    lines: Vec<DigestLine>,
+}
+
+struct DigestLine {
+    title: String,
+    brand: String,
+    reason: Option<String>,
+    url: String,
+}
+
+impl DigestLine {
+    fn new(row: &NoticeRow, public_url: &str) -> Self {
+        let list = match row.kind {
+            NoticeKind::PostFailed | NoticeKind::PostPending => "posts",
+            NoticeKind::FeedFailing | NoticeKind::FeedNotPosted => "feeds",
+        };
+        let title = if row.title.trim().is_empty() { "Post without text".to_owned() } else { one_line(&row.title) };
+        Self {
+            title,
+            brand: one_line(&row.brand_name),
+            reason: row.reason.as_deref().map(one_line),
+            url: format!("{public_url}/console/brands/{}/{list}/{}", row.brand_id, row.subject_id),
+        }
+    }
+}
+
+/// Tells a user by email about the problems that need their attention. `listed`: the first of them, and the number of
+/// all of them.
+pub async fn digest(
+    tx: &mut Tx,
+    mailer: &Mailer,
+    user_id: i64,
+    recipient: &Recipient,
+    (listed, count): (&[NoticeRow], usize),
+    public_url: &str,
+) -> Result<()> {
+    let Some(first) = listed.first() else { return Ok(()) };
+    let section = |kind: &NoticeKind| {
+        let lines: Vec<_> =
+            listed.iter().filter(|row| row.kind == *kind).map(|row| DigestLine::new(row, public_url)).collect();
+        let title = match kind {
+            NoticeKind::PostFailed => "Posts that could not be published on an account:",
+            NoticeKind::PostPending => "Posts that wait for your approval:",
+            NoticeKind::FeedFailing => "Feeds that Crier cannot read:",
+            NoticeKind::FeedNotPosted => "Feeds with articles that were not posted:",
+        };
+        (!lines.is_empty()).then_some(DigestSection { title, lines })
+    };
+    let text = Digest {
+        name: one_line(&recipient.name),
+        sections: NoticeKind::ALL.iter().filter_map(section).collect(),
+        more: count.saturating_sub(listed.len()),
+        is_one_brand: listed.iter().all(|row| row.brand_id == first.brand_id),
+        settings_url: format!("{public_url}/console/brands/{}/settings/notifications", first.brand_id),
+    };
+    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
+    let subject = if count == 1 {
+        "Crier: 1 problem needs your attention".to_owned()
+    } else {
+        format!("Crier: {count} problems need your attention")
+    };
+    let new = NewMail {
+        recipient: &recipient.email,
+        subject: &subject,
+        body_text: &body_text,
+        message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+        ..NewMail::default()
+    };
+    enqueue(tx, user_id, &new, None).await
 }
 
 async fn mail_to_owner(

@@ -21,6 +21,7 @@ pub mod limits;
 pub mod local_time;
 pub mod mail;
 pub mod media;
+pub mod notice;
 pub mod plan;
 pub mod platform;
 pub mod post;

@@ -31,6 +31,7 @@ pub mod publishing;
 mod refresh_token;
 pub mod replies;
 pub mod reports;
+mod send_digest;
 mod send_mail;
 mod send_reply;
 mod sync_inbox;

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use crier_domain::event::EventName;
 use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::notice::NoticeKind;
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::targets::{self, NewAttempt, StoredTarget, TargetOutcome, TargetUpdate};
-use crier_store::{Result, Tx, brands, events, posts};
+use crier_store::{Result, Tx, brands, events, notices, posts};
 
 use serde_json::json;
 
@@ -48,6 +49,9 @@ pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
         let Some(stored) = stored.get(&ended.target.id) else { continue };
         if stored.has_endpoint && ended.end.status.is_terminal() {
             emit_end(tx, ended).await?;
+        }
+        if ended.end.status == TargetStatus::Failed && !ended.post_is_deleted {
+            notices::add(tx, NoticeKind::PostFailed, ended.post.brand_id, ended.post.id).await?;
         }
         if ended.end.status == TargetStatus::Published && !ended.post_is_deleted {
             let comment = FirstComment::of(ended.post, stored.first_comment.as_ref());

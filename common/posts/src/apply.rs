@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 use crier_domain::catalogue::descriptor;
 use crier_domain::job::{JobKind, Lane, NewJob};
+use crier_domain::notice::NoticeKind;
 use crier_domain::platform::Platform;
 use crier_domain::post::{Post, PostStatus, StoredScheduleType, Target, TargetOverride, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::posts::{self, NewPost};
 use crier_store::targets::{self, NewTarget};
-use crier_store::{Conn, Tx, post_media, post_words, queues, usage};
+use crier_store::{Conn, Tx, notices, post_media, post_words, queues, usage};
 
 use crate::check::Accounts;
 use crate::desired::{DesiredPost, TargetState, distinct_media};
@@ -56,6 +57,7 @@ pub async fn create(
     let new = NewPost { post: &post, targets: &new_targets, job: job.as_ref(), counted_in };
     let (post_id, target_ids) = posts::create(tx, new).await?;
     post.id = post_id;
+    notify_approvers(tx, &post, PostStatus::Draft).await?;
     if let Some(media) = &decision.media {
         post_media::insert(tx, post.brand_id, post_id, media).await?;
     }
@@ -96,6 +98,7 @@ pub async fn execute(
         let after = post_words::of(&desired.content, &desired.thread);
         post_words::replace(tx, post.brand_id, post.id, &before, &after).await?;
     }
+    let before = post.status;
     decision.apply_to(&mut post, desired, tx.now)?;
     posts::update(tx, &post).await?;
     if decision.queue.frees_places {
@@ -104,6 +107,7 @@ pub async fn execute(
     if decision.queue.takes_places {
         queue::take_places(tx, &post, &desired.account_ids()).await?;
     }
+    notify_approvers(tx, &post, before).await?;
     if let Some(at) = decision.publish_at {
         publish(cx, tx, post.id, at).await?;
     }
@@ -111,6 +115,14 @@ pub async fn execute(
         count_against_limit(cx, tx).await?;
     }
     Ok(post)
+}
+
+/// Notifies those who can approve a post that was submitted.
+async fn notify_approvers(tx: &mut Tx, post: &Post, before: PostStatus) -> Result<()> {
+    if post.status == PostStatus::PendingApproval && before != post.status {
+        notices::add(tx, NoticeKind::PostPending, post.brand_id, post.id).await?;
+    }
+    Ok(())
 }
 
 /// Fails if the caller's role does not allow the change. A contributor can change only drafts: if a pending post

@@ -4,12 +4,13 @@ use chrono::{DateTime, Utc};
 use crier_domain::auto_post::AutoPost;
 use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
 use crier_domain::job::{JobKind, NewJob};
+use crier_domain::notice::NoticeKind;
 use crier_domain::plan::{Feature, Plans};
 use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Result, StoreError, Tx, jobs};
+use super::{Conn, Result, StoreError, Tx, jobs, notices};
 
 const COLUMNS: &str = "
     id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified,
@@ -64,13 +65,13 @@ pub async fn list(conn: &mut Conn, brand_id: i64) -> Result<Vec<Feed>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).fetch_all(c))?)
 }
 
-/// Returns the ids, the names and the problems of the brand's feeds whose last articles were not posted.
-pub async fn with_post_problem(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<(i64, String, String)>> {
+/// Returns the ids, the names and the problems of the brand's feeds that fail, or whose last articles were not posted.
+pub async fn with_problem(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<(i64, String, String)>> {
     const SQL: &str = "
-        SELECT id, name, auto_post_problem
+        SELECT id, name, coalesce(auto_post_problem, last_error, '')
         FROM feeds
         WHERE brand_id = $1
-            AND auto_post_problem IS NOT NULL
+            AND (auto_post_problem IS NOT NULL OR status = 'failing')
         ORDER BY id DESC
         LIMIT $2";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(limit).fetch_all(c))?)
@@ -152,12 +153,20 @@ pub async fn set_auto_post_since(tx: &mut Tx, feed_id: i64, since: Option<DateTi
     Ok(())
 }
 
-/// Records why articles were not posted. The caller has locked the row.
+/// Records why articles were not posted, and notifies the members. The caller has locked the row.
 pub async fn set_auto_post_problem(tx: &mut Tx, feed_id: i64, problem: &str) -> Result<()> {
-    const SQL: &str = "UPDATE feeds SET auto_post_problem = $2, auto_post_problem_at = $3 WHERE id = $1";
+    const SQL: &str = "
+        UPDATE feeds
+        SET auto_post_problem = $2, auto_post_problem_at = $3
+        WHERE id = $1
+        RETURNING brand_id";
     let now = tx.now;
-    execute!(tx, SQL, feed_id, problem, now)?;
-    Ok(())
+    let brand: Option<i64> =
+        run!(tx, c => sqlx::query_scalar(SQL).bind(feed_id).bind(problem).bind(now).fetch_optional(c))?;
+    match brand {
+        Some(brand_id) => notices::add(tx, NoticeKind::FeedNotPosted, brand_id, feed_id).await,
+        None => Ok(()),
+    }
 }
 
 /// Clears a problem that occurred before an article appeared, because the article was posted. The caller has locked the

@@ -57,6 +57,7 @@ pub mod media_jobs;
 pub mod media_uploads;
 pub mod misdated;
 pub mod nearby_posts;
+pub mod notices;
 pub mod operators;
 mod packed;
 mod pool;

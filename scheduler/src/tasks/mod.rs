@@ -7,6 +7,7 @@ pub mod feeds;
 pub mod inbox;
 pub mod measure;
 pub mod misdated;
+pub mod notices;
 pub mod recurring;
 pub mod renotify;
 pub mod reports;

@@ -52,6 +52,7 @@ const fn is_held(kind: JobKind) -> bool {
         | JobKind::CollectAnalytics
         | JobKind::ExportReport
         | JobKind::MakeOccurrences
+        | JobKind::SendDigest
         | JobKind::Noop => false,
     }
 }

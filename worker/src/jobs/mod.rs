@@ -63,6 +63,7 @@ mod publish_comment;
 mod publish_target;
 mod publisher;
 mod refresh_token;
+mod send_digest;
 mod send_mail;
 mod send_reply;
 mod sync_inbox;

@@ -98,6 +98,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("feed-added", "Feed added. Its articles appear within a minute."),
     ("feed-saved", "Feed saved."),
     ("feed-deleted", "Feed deleted."),
+    ("notifications-saved", "Notifications saved."),
     ("draft-made", "Draft created from the article."),
     ("signed-out", "You are signed out."),
 ];

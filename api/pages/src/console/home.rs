@@ -34,7 +34,7 @@ struct Home {
     accounts: Vec<AccountNotice>,
     /// Recurring posts whose next posts cannot be created or published.
     recurring: Vec<ProblemNotice>,
-    /// Feeds whose last articles were not posted.
+    /// Feeds that fail, or whose last articles were not posted.
     feeds: Vec<ProblemNotice>,
     webhooks: Vec<WebhookNotice>,
     /// Posts pending approval.
@@ -98,7 +98,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
     let pending = with_status(&mut conn, brand.id, PostStatus::PendingApproval).await?;
     let next = calendar::upcoming(&mut conn, brand.id, SHOWN).await?;
     let accounts = accounts::list(&mut conn, brand.id, PageRequest { page: 1, per_page: ACCOUNTS }).await?;
-    let feeds = feeds::with_post_problem(&mut conn, brand.id, SHOWN).await?;
+    let feeds = feeds::with_problem(&mut conn, brand.id, SHOWN).await?;
     let hooks = webhooks::list(&mut conn, visit.user_id()).await?;
     let has_published = !with_status(&mut conn, brand.id, PostStatus::Published).await?.is_empty();
     let keys = keys::list(&mut conn, Some(visit.user_id())).await?;

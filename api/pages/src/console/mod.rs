@@ -69,6 +69,7 @@ mod media;
 mod media_item;
 mod media_uploads;
 mod members;
+mod notifications;
 mod operator;
 mod operator_plans;
 mod operator_system;
@@ -140,6 +141,7 @@ fn routes() -> Vec<PageRoute> {
         webhook::routes(),
         settings::routes(),
         members::routes(),
+        notifications::routes(),
         session_list::routes(),
         brand_new::routes(),
         media::routes(),

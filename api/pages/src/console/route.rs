@@ -14,7 +14,7 @@ use crier_endpoints::limits::RateLimitSubject;
 use crier_endpoints::reply;
 use crier_endpoints::runner::body;
 use crier_endpoints::runner::{RequestId, RouteLabel};
-use crier_store::{brands, conversations, operators, sessions};
+use crier_store::{brands, conversations, notices, operators, sessions};
 use futures::FutureExt;
 use http::header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, REFERER, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -208,9 +208,14 @@ impl PageRunner {
         let memberships = brands::list(&mut conn, authenticated.caller.user_id).await?;
         let is_operator = operators::is_operator(&mut conn, authenticated.caller.user_id).await?;
         let current = authenticated.membership.as_ref();
-        let unread = match shown_brand(current.map(|(brand, _)| brand.id), &memberships) {
-            Some(brand) => conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?,
-            None => 0,
+        let (unread, problems) = match shown_brand(current.map(|(brand, _)| brand.id), &memberships) {
+            Some(brand) => {
+                let can_approve = memberships.iter().any(|one| one.brand.id == brand && one.role.can_manage());
+                let user = authenticated.caller.user_id;
+                let problems = notices::count_problems(&mut conn, brand, user, can_approve, MAX_UNREAD + 1).await?;
+                (conversations::count_unread(&mut conn, brand, MAX_UNREAD + 1).await?, problems)
+            }
+            None => (0, 0),
         };
         drop(conn);
         self.app.touch(&authenticated.caller);
@@ -220,6 +225,7 @@ impl PageRunner {
             memberships,
             is_operator,
             unread,
+            problems,
             ids,
             word: req.param::<String>("word"),
             query: Query::parse(req.uri().query().unwrap_or_default()),

@@ -62,12 +62,13 @@ impl Cap {
     }
 }
 
-/// Returns the tabs of the section; `current` is `brand`, `members`, `plan` or `sessions`.
+/// Returns the tabs of the section; `current` is `brand`, `members`, `plan`, `notifications` or `sessions`.
 pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
     let all = [
         ("brand", "settings", "Brand"),
         ("members", "settings/members", "Members"),
         ("plan", "settings/plan", "Plan and usage"),
+        ("notifications", "settings/notifications", "Notifications"),
         ("sessions", "settings/sessions", "Sessions"),
     ];
     all.iter().map(|(key, path, label)| Choice::new(&shell.at(path), label, *key == current)).collect()

@@ -31,8 +31,15 @@ pub struct Shell {
     pub can_publish: bool,
     /// The number of the current brand's conversations with unread messages.
     pub unread: i64,
+    /// The number of records of the current brand that need attention, which Home lists.
+    pub problems: i64,
     /// The current brand's time zone, an IANA name.
     pub zone: String,
+}
+
+/// Returns a number, or "99+".
+fn at_most(count: i64) -> String {
+    if count > MAX_UNREAD { format!("{MAX_UNREAD}+") } else { count.to_string() }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -200,11 +207,24 @@ impl Shell {
 
     /// Returns the number that the navigation shows beside a section.
     pub fn count(&self, section: &Section) -> Option<String> {
-        (*section == Section::Inbox && self.unread > 0).then(|| self.unread_text())
+        let count = match section {
+            Section::Home => self.problems,
+            Section::Inbox => self.unread,
+            _ => 0,
+        };
+        (count > 0).then(|| at_most(count))
+    }
+
+    /// Returns what the number beside a section counts, for screen readers.
+    pub const fn counted(&self, section: &Section) -> &'static str {
+        match section {
+            Section::Home => "need attention",
+            _ => "unread",
+        }
     }
 
     pub fn unread_text(&self) -> String {
-        if self.unread > MAX_UNREAD { format!("{MAX_UNREAD}+") } else { self.unread.to_string() }
+        at_most(self.unread)
     }
 
     pub fn is_in_operator(&self) -> bool {

@@ -31,6 +31,8 @@ pub struct Visit {
     pub is_operator: bool,
     /// The number of unread conversations of the brand that the navigation shows.
     pub unread: i64,
+    /// The number of records of that brand that need attention.
+    pub problems: i64,
     pub ids: Vec<(&'static str, i64)>,
     /// The segment of the path at `{*}`.
     pub word: Option<String>,
@@ -127,6 +129,7 @@ impl Visit {
             is_operator: self.is_operator,
             can_publish: self.memberships.iter().any(|one| is_shown(one) && one.role.can_publish()),
             unread: self.unread,
+            problems: self.problems,
             zone: self.zone().name().to_owned(),
         }
     }

@@ -20,6 +20,8 @@ macro_rules! for_each_job_kind {
             // cap.
             DeliverWebhook = deliver_webhook { max_attempts: 1_000, lane_cap: Some(128), workspace_cap: Some(512) },
             SendMail = send_mail { max_attempts: 8, lane_cap: Some(8), workspace_cap: None },
+            // The subject is a user. It only writes the email, which `send_mail` sends.
+            SendDigest = send_digest { max_attempts: 5, lane_cap: None, workspace_cap: None },
             // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is the
             // host: it limits the concurrent requests to the host, and a slow host does not delay others.
             FetchFeed = fetch_feed { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },

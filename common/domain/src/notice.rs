@@ -1,0 +1,36 @@
+//! Emails about problems that need a member's attention.
+
+use chrono::TimeDelta;
+
+crier_base::text_enum! {
+    /// A problem. Emails of their own tell about expired accounts and disabled webhooks.
+    pub enum NoticeKind {
+        /// A post could not be published on an account.
+        PostFailed = "post_failed",
+        /// A post waits for approval.
+        PostPending = "post_pending",
+        /// A feed cannot be read.
+        FeedFailing = "feed_failing",
+        /// Articles of a feed that publishes were not posted.
+        FeedNotPosted = "feed_not_posted",
+    }
+}
+
+impl NoticeKind {
+    /// Returns whether only owners and admins can act on it. Editors can act on the others.
+    pub const fn is_for_managers(self) -> bool {
+        matches!(self, Self::PostPending)
+    }
+}
+
+crier_base::text_enum! {
+    /// How often a user gets an email about problems.
+    pub enum NoticeFrequency { Immediately = "immediately", Hourly = "hourly", Daily = "daily", Never = "never" }
+}
+
+/// The minimum time between two emails to a user.
+pub const MIN_NOTICE_INTERVAL: TimeDelta = TimeDelta::hours(1);
+/// The time for which an hourly email collects problems.
+pub const HOURLY_DELAY: TimeDelta = TimeDelta::hours(1);
+/// The time for which a daily email collects problems.
+pub const DAILY_DELAY: TimeDelta = TimeDelta::days(1);

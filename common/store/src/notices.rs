@@ -1,0 +1,206 @@
+//! Problems that wait for the next email to a user, and their number for the navigation of the console.
+
+use chrono::{DateTime, Utc};
+use crier_domain::notice::{DAILY_DELAY, HOURLY_DELAY, MIN_NOTICE_INTERVAL, NoticeFrequency, NoticeKind};
+use serde_json::json;
+
+use super::db::{execute, run};
+use super::{Conn, Result, Tx};
+
+/// A problem in an email.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
+pub struct NoticeRow {
+    pub kind: NoticeKind,
+    pub brand_id: i64,
+    pub brand_name: String,
+    /// The post or the feed.
+    pub subject_id: i64,
+    /// The beginning of the post's text, or the name of the feed.
+    pub title: String,
+    /// Why a feed failed.
+    pub reason: Option<String>,
+}
+
+/// The user who gets an email about problems.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct Recipient {
+    pub email: String,
+    pub name: String,
+}
+
+/// Adds a problem for the members of a brand who can act on it, unless they get no emails. One that already waits for
+/// the next email is not added again. Runs in the transaction that causes the problem.
+pub async fn add(tx: &mut Tx, kind: NoticeKind, brand_id: i64, subject_id: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO notices (user_id, kind, subject_id, brand_id, created_at)
+        SELECT m.user_id, $1, $2, $3, $4
+        FROM brand_members m
+        JOIN users u ON u.id = m.user_id
+        WHERE m.brand_id = $3
+            AND u.notice_frequency <> 'never'
+            AND (m.role IN ('owner', 'admin') OR m.role = 'editor' AND NOT $5)
+        ORDER BY m.user_id
+        ON CONFLICT DO NOTHING";
+    let (now, is_for_managers) = (tx.now, kind.is_for_managers());
+    execute!(tx, SQL, kind, subject_id, brand_id, now, is_for_managers)?;
+    Ok(())
+}
+
+/// Returns the users for whom an email is due, at most `limit`.
+pub async fn due(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT n.user_id
+        FROM notices n
+        JOIN users u ON u.id = n.user_id
+        WHERE u.notices_mailed_at IS NULL OR u.notices_mailed_at <= $1
+        GROUP BY n.user_id, u.notice_frequency
+        HAVING min(n.created_at) <= CASE u.notice_frequency
+            WHEN 'immediately' THEN $2
+            WHEN 'hourly' THEN $3
+            ELSE $4
+        END
+        ORDER BY n.user_id
+        LIMIT $5";
+    let (interval, hour, day) = (now - MIN_NOTICE_INTERVAL, now - HOURLY_DELAY, now - DAILY_DELAY);
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(interval).bind(now).bind(hour).bind(day).bind(limit)
+        .fetch_all(c))?)
+}
+
+/// Locks a user's row until the end of the transaction. Returns whom to send the email. `None` if the user does not
+/// exist.
+pub async fn lock_recipient(tx: &mut Tx, user_id: i64) -> Result<Option<Recipient>> {
+    const SQL: &str = "UPDATE users SET name = name WHERE id = $1 RETURNING email, name";
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(user_id).fetch_optional(c))?)
+}
+
+/// Deletes all problems that wait for a user's email. Returns those that still exist in brands of the user, at most
+/// `limit`, and the number of all of them. The caller has locked the user's row.
+pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<NoticeRow>, usize)> {
+    const DELETE: &str = "DELETE FROM notices WHERE user_id = $1 RETURNING kind, brand_id, subject_id";
+    let taken: Vec<(NoticeKind, i64, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
+    if taken.is_empty() {
+        return Ok((Vec::new(), 0));
+    }
+    let sql = tx.for_engine(EXISTING_PG, EXISTING_SQLITE);
+    let mut found: Vec<NoticeRow> =
+        run!(tx, c => sqlx::query_as(sql).bind(json!(taken).to_string()).bind(user_id).fetch_all(c))?;
+    let count = found.len();
+    found.truncate(limit);
+    Ok((found, count))
+}
+
+/// Defines the statement that returns the problems of a list that still exist. `$taken`: the list as rows of `kind`,
+/// `brand_id` and `subject_id`.
+macro_rules! existing_sql {
+    ($taken:literal) => {
+        concat!(
+            "
+            WITH taken AS (",
+            $taken,
+            "),
+            own AS (
+                SELECT t.kind, t.brand_id, b.name AS brand_name, t.subject_id
+                FROM taken t
+                JOIN brands b ON b.id = t.brand_id
+                JOIN brand_members m ON m.brand_id = t.brand_id AND m.user_id = $2
+            )
+            SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, substr(p.content, 1, 100) AS title,
+                CAST(NULL AS text) AS reason
+            FROM own o
+            JOIN posts p ON p.id = o.subject_id AND p.deleted_at IS NULL
+            WHERE o.kind = 'post_failed' AND p.status IN ('failed', 'partially_published', 'publishing')
+                OR o.kind = 'post_pending' AND p.status = 'pending_approval'
+            UNION ALL
+            SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, f.name AS title,
+                CASE WHEN o.kind = 'feed_failing' THEN f.last_error ELSE f.auto_post_problem END AS reason
+            FROM own o
+            JOIN feeds f ON f.id = o.subject_id
+            WHERE o.kind = 'feed_failing' AND f.status = 'failing'
+                OR o.kind = 'feed_not_posted' AND f.auto_post_problem IS NOT NULL
+            ORDER BY 1, 2, 4"
+        )
+    };
+}
+
+const EXISTING_PG: &str = existing_sql!(
+    "
+                SELECT v ->> 0 AS kind, (v ->> 1)::bigint AS brand_id, (v ->> 2)::bigint AS subject_id
+                FROM (SELECT value AS v FROM json_array_elements($1::json)) AS list"
+);
+const EXISTING_SQLITE: &str = existing_sql!(
+    "
+                SELECT value ->> 0 AS kind, value ->> 1 AS brand_id, value ->> 2 AS subject_id
+                FROM json_each($1)"
+);
+
+/// Records that an email was sent to a user. The caller has locked the user's row.
+pub async fn mark_mailed(tx: &mut Tx, user_id: i64) -> Result<()> {
+    let now = tx.now;
+    execute!(tx, "UPDATE users SET notices_mailed_at = $2 WHERE id = $1", user_id, now)?;
+    Ok(())
+}
+
+/// Returns how often a user gets emails about problems.
+pub async fn frequency(conn: &mut Conn, user_id: i64) -> Result<Option<NoticeFrequency>> {
+    const SQL: &str = "SELECT notice_frequency FROM users WHERE id = $1";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_optional(c))?)
+}
+
+/// Sets how often a user gets emails about problems. With `never`, those that wait for the next one are forgotten.
+pub async fn set_frequency(tx: &mut Tx, user_id: i64, frequency: NoticeFrequency) -> Result<()> {
+    execute!(tx, "UPDATE users SET notice_frequency = $2 WHERE id = $1", user_id, frequency)?;
+    if frequency == NoticeFrequency::Never {
+        execute!(tx, "DELETE FROM notices WHERE user_id = $1", user_id)?;
+    }
+    Ok(())
+}
+
+/// Returns how many records of a brand need the user's attention, at most `limit` of each kind: failed posts, posts that
+/// the user can approve, expired accounts, feeds with a problem, and disabled webhooks of the user.
+pub async fn count_problems(
+    conn: &mut Conn,
+    brand_id: i64,
+    user_id: i64,
+    can_approve: bool,
+    limit: i64,
+) -> Result<i64> {
+    const SQL: &str = "
+        SELECT count(*)
+        FROM (
+            SELECT * FROM (
+                SELECT 1 FROM posts WHERE brand_id = $1 AND status = 'failed' AND deleted_at IS NULL LIMIT $4
+            ) AS failed
+            UNION ALL
+            SELECT * FROM (
+                SELECT 1
+                FROM posts
+                WHERE brand_id = $1 AND status = 'partially_published' AND deleted_at IS NULL
+                LIMIT $4
+            ) AS partial
+            UNION ALL
+            SELECT * FROM (
+                SELECT 1
+                FROM posts
+                WHERE brand_id = $1 AND status = 'pending_approval' AND deleted_at IS NULL AND $3
+                LIMIT $4
+            ) AS pending
+            UNION ALL
+            SELECT * FROM (
+                SELECT 1
+                FROM brand_accounts b
+                JOIN social_accounts a ON a.id = b.account_id
+                WHERE b.brand_id = $1 AND a.status = 'expired'
+                LIMIT $4
+            ) AS expired
+            UNION ALL
+            SELECT 1
+            FROM feeds
+            WHERE brand_id = $1 AND (status = 'failing' OR auto_post_problem IS NOT NULL)
+            UNION ALL
+            SELECT 1
+            FROM webhooks
+            WHERE user_id = $2 AND NOT is_active AND disabled_reason IS NOT NULL
+        ) AS problems";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(user_id).bind(can_approve).bind(limit)
+        .fetch_one(c))?)
+}

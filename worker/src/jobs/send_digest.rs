@@ -1,0 +1,62 @@
+//! `send_digest`: writes an email to a user about the problems that wait for it, and deletes them.
+//!
+//! A run does nothing: `settle` writes the email into the outbox, in the transaction that ends the job. So a problem is
+//! in one email, however many schedulers and workers run. Without a mail server, the problems are only deleted.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use crier_domain::job::{ClaimedJob, Outcome};
+use crier_mail::Mailer;
+use crier_store::{Result, Tx, notices};
+
+use super::{Deps, FinishedRun, Job, RunError};
+use crate::engine::Run;
+use crate::notices::digest;
+
+/// The maximum number of problems that an email lists.
+const MAX_LISTED: usize = 50;
+
+pub struct SendDigest {
+    mailer: Option<Arc<Mailer>>,
+    public_url: String,
+}
+
+impl SendDigest {
+    pub fn new(deps: &Deps) -> Self {
+        Self { mailer: deps.mailer.clone(), public_url: deps.library.public_url().to_owned() }
+    }
+
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
+        let user_id = job.subject_id;
+        let Some(recipient) = notices::lock_recipient(tx, user_id).await? else {
+            return Ok(Outcome::Cancelled("the user no longer exists".to_owned()));
+        };
+        let (listed, count) = notices::take(tx, user_id, MAX_LISTED).await?;
+        if let Some(mailer) = self.mailer.as_deref().filter(|_| count > 0) {
+            digest(tx, mailer, user_id, &recipient, (listed.as_slice(), count), &self.public_url).await?;
+            notices::mark_mailed(tx, user_id).await?;
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+#[async_trait]
+impl Job for SendDigest {
+    type Result = ();
+
+    /// Each locks the row of a user.
+    const SETTLES_TOGETHER: usize = 1;
+
+    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
+        Ok(())
+    }
+
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for run in runs {
+            outcomes.push(self.write(tx, run.job).await?);
+        }
+        Ok(outcomes)
+    }
+}
