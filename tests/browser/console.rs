@@ -318,6 +318,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
     for (path, name) in [
         ("/brands/1/settings", "settings"),
         ("/brands/1/settings/plan", "plan"),
+        ("/brands/1/settings/notifications", "notifications"),
         ("/brands/1/settings/sessions", "sessions"),
         ("/brands/1/posts", "posts"),
         ("/brands/1/posts/imports", "post-imports"),

@@ -100,6 +100,7 @@ async fn pages_of_features_outside_the_plan_are_not_shown(app: TestApp) {
         "/developers/webhooks",
         "/feeds",
         "/feeds/1",
+        "/feeds/1/publishing",
         "/inbox",
         "/plans",
         "/plans/new",

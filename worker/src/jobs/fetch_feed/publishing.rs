@@ -31,6 +31,9 @@ pub async fn publish(
     if feed.auto_post_since.is_none() {
         return begin(tx, feed).await;
     }
+    if changes.insert.is_empty() {
+        return Ok(());
+    }
     // An article whose guid changes has the link of a stored article.
     let links: HashSet<String> = known.iter().filter_map(|article| link_of(article.url.as_deref())).collect();
     let is_new = |row: &&ArticleRow| link_of(row.found.url.as_deref()).is_none_or(|link| !links.contains(&link));

@@ -40,7 +40,7 @@ pub struct ArticlePreview {
 pub fn endpoint() -> Endpoint<AutoPostRequest, Many<ArticlePreview>> {
     Endpoint::post("/brands/{brand}/feeds/{feed}/preview", "previewFeedPosts", Scope::FeedsRead)
         .tag(TAG)
-        .summary("Preview the posts of a feed")
+        .summary("Get a preview of the posts of a feed")
         .description(
             "Returns the posts that the last five articles would become with these settings, newest first. Writes \
              nothing, so a test key works too, and no `Idempotency-Key` is needed.",
