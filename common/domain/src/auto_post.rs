@@ -183,10 +183,6 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    pub fn uses(&self, variable: Variable) -> bool {
-        self.0.contains(&Piece::Variable(variable))
-    }
-
     /// Returns the text of an article. Several empty lines, which a missing text leaves, become one.
     pub fn render(&self, article: &ArticleText) -> String {
         let text: String = self
