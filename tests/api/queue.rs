@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;
 use crier_domain::analytics::zone;
 use crier_domain::queue::{LEAD, MAX_QUEUED_POSTS, Slot, occurrences};
-use crier_domain::report_schedule::parse_time;
+use crier_domain::recurrence::parse_time;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -113,7 +113,8 @@ async fn concurrent_posts_take_different_slots(t: Tenant<'_>) {
     set_slots(&t, daily(&times.iter().map(String::as_str).collect::<Vec<_>>())).await;
     let expected = next(&t, &format!("?accounts={account}&count=64")).await;
     assert_eq!(expected.len(), 64);
-    let replies = join_all((0..64).map(|_| queue(&t, &[account]))).await;
+    let accounts = [account];
+    let replies = join_all((0..64).map(|_| queue(&t, &accounts))).await;
     let taken: BTreeSet<String> = replies.iter().map(|reply| time_of(&reply.data(201))).collect();
     assert_eq!(taken, expected.into_iter().collect());
     assert_eq!(t.app.count_rows("queue_places").await, 64);
@@ -299,7 +300,8 @@ async fn concurrent_changes_of_the_slots_and_posts_agree(t: Tenant<'_>) {
     set_slots(&t, daily(&["09:00", "12:00"])).await;
     let mut posts = Vec::new();
     for n in 0..8 {
-        posts.push(queued(&t, if n % 2 == 0 { &[one] } else { &[one, two] }).await.0);
+        let accounts = if n % 2 == 0 { vec![one] } else { vec![one, two] };
+        posts.push(queued(&t, &accounts).await.0);
     }
     let change = async |n: usize| {
         let path = t.path("/queue");

@@ -38,6 +38,10 @@ fn feed(url: impl Into<String>, kind: FeedType) -> Feed {
         articles_count: 0,
         created_at: start_time(),
         updated_at: start_time(),
+        auto_post_user_id: None,
+        auto_post_since: None,
+        auto_post_problem: None,
+        auto_post: None,
     }
 }
 

@@ -47,7 +47,7 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 15] = [
+const ALL: [PurgeKind; 16] = [
     PurgeKind::Jobs(JobState::Done),
     PurgeKind::Jobs(JobState::Cancelled),
     PurgeKind::Jobs(JobState::Dead),

@@ -107,7 +107,7 @@ fn check(bytes: &[u8]) -> Result<(), FileError> {
     let mut left = MAX_INFLATED_BYTES;
     for index in 0..archive.len() {
         let entry = archive.by_index(index).map_err(broken)?;
-        let size = if entry.name().to_ascii_lowercase().ends_with(STYLES) {
+        let size = if entry.name().map_err(broken)?.to_ascii_lowercase().ends_with(STYLES) {
             let mut styles = Vec::new();
             let size = entry.take(MAX_STYLES_BYTES + 1).read_to_end(&mut styles).map_err(broken)? as u64;
             if size > MAX_STYLES_BYTES || !is_harmless(&styles) {

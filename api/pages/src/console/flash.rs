@@ -105,6 +105,6 @@ const MESSAGES: &[(&str, &str)] = &[
 
 /// Returns the message for a key. `None` if the key is unknown.
 pub fn find(word: &str) -> Option<Flash> {
-    let (_, text) = MESSAGES.iter().find(|(known, _)| *known == word)?;
+    let (_, text) = *MESSAGES.iter().find(|(known, _)| *known == word)?;
     Some(Flash { tone: Tone::Good, text: text.to_owned() })
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::NaiveTime;
 use crier_domain::access::Scope;
 use crier_domain::queue::{MAX_SLOT_ACCOUNTS, MAX_SLOTS, Slot};
-use crier_domain::report_schedule::parse_time;
+use crier_domain::recurrence::parse_time;
 use crier_posts::check::missing_account;
 use crier_posts::queue::{self, QueueChange};
 use crier_store::{Conn, Tx, accounts, queues};

@@ -28,7 +28,7 @@ pub fn endpoint() -> Endpoint<CreateRecurringPostRequest, One<RecurringPost>> {
              posts in 30 days. `approval` requires the plan feature `approvals`.",
         )
         .extension()
-        .ignores(|_, new| new.ignored())
+        .ignores(|_, new: &CreateRecurringPostRequest| new.ignored())
         .status(201)
         .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::LimitReached])
         .checks_then_writes(create)
