@@ -12,6 +12,7 @@ use super::video::{part_count, stored_progress, three_parts, video_to_upload};
 use crate::support::fake_platform::{
     Gate, PART, PublishStep, VideoAct, auth_expired, permanent, rate_limited, transient, unknown, upload,
 };
+use crate::support::images;
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::videos::{VideoSpec, mp4};
 
@@ -26,6 +27,10 @@ worker_on_both!(
     a_rejected_video_is_sent_again_when_a_user_retries,
     a_step_of_unknown_outcome_is_retried,
     a_rate_limit_between_steps_keeps_the_progress,
+    rate_limits_use_no_attempt_while_the_upload_continues,
+    a_rate_limit_for_longer_than_a_day_uses_an_attempt,
+    a_changed_video_is_handed_over_again,
+    an_open_call_keeps_its_upload_until_its_outcome_is_known,
     interruptions_use_no_attempt_while_the_upload_continues,
     interruptions_without_progress_use_attempts,
     an_upload_that_is_always_interrupted_ends_after_a_day,
@@ -189,11 +194,95 @@ async fn a_rate_limit_between_steps_keeps_the_progress(w: TestWorker) {
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
     w.run_jobs().await;
     let waiting = w.target(target).await;
-    assert_eq!((waiting.next_attempt_at, waiting.call_started_at), (Some(until), None));
+    assert_eq!((waiting.next_attempt_at, waiting.call_started_at, waiting.attempts), (Some(until), None, 0));
+    assert_eq!(waiting.error.unwrap().category, Category::RateLimited);
+    // The limit is that of the account.
+    let (other, _) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_eq!(w.post_status(other).await, PostStatus::Publishing);
     let stored = stored_progress(&w, target).await;
     assert_eq!(stored[&video.to_string()]["session"], Value::from(1));
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+/// A large video has more rate limits than a post has attempts.
+async fn rate_limits_use_no_attempt_while_the_upload_continues(w: TestWorker) {
+    w.fake.videos.set_transfer(VideoTransfer::Uploaded);
+    let bytes = mp4(VideoSpec { data: 12 * 64 * 1024, ..VideoSpec::default() });
+    let video = w.video("loaf.mp4", bytes.clone(), None).await;
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.fake.videos.script([VideoAct::Take]);
+    for _ in 0..10 {
+        w.fake.videos.script([VideoAct::Take, VideoAct::Reject(rate_limited(w.later(600)))]);
+        w.run_jobs().await;
+        let waiting = w.target(target).await;
+        assert_eq!((waiting.attempts, waiting.next_attempt_at), (0, Some(w.later(600))));
+        w.advance(601);
+    }
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.fake.videos.received(video, 1)), (PostStatus::Published, bytes));
+    assert_eq!((w.target(target).await.attempts, w.attempts(post).await.len()), (1, 1));
+}
+
+async fn a_rate_limit_for_longer_than_a_day_uses_an_attempt(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let until = w.later(86_400 + 60);
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, VideoAct::Reject(rate_limited(until))]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.attempts, waiting.next_attempt_at), (1, Some(until)));
+    // The upload is too old by then, so it begins again.
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 4));
+}
+
+/// The alt text and the cover are part of the upload on some platforms.
+async fn a_changed_video_is_handed_over_again(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let covers =
+        [w.image("one.png", images::png(40, 30), None).await, w.image("two.png", images::png(30, 40), None).await];
+    w.fake.script_publishes((0..4).map(|_| PublishStep::Reject(permanent())));
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    let with_cover =
+        |cover: i64| format!("UPDATE post_targets SET options = '{{\"cover_media_id\":{cover}}}' WHERE id = {target}");
+    let new_alt_text = format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}");
+    // The last change is none.
+    let changes = [with_cover(covers[0]), new_alt_text.clone(), with_cover(covers[1]), new_alt_text];
+    for (change, parts) in changes.into_iter().zip([3, 6, 9, 9]) {
+        w.sql(change).await;
+        if w.post_status(post).await == PostStatus::Failed {
+            w.publish_again(post).await;
+        }
+        w.run_until_idle().await;
+        assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Failed, parts));
+    }
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 9));
+    let published = w.fake.videos.published();
+    let sent = &published.last().unwrap()[0];
+    assert_eq!((sent.alt_text.as_deref(), sent.cover.as_ref().unwrap().id), (Some("A bun"), covers[1]));
+}
+
+/// The platform may be asked about the call by its upload.
+async fn an_open_call_keeps_its_upload_until_its_outcome_is_known(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    w.fake.script_publishes([PublishStep::Reject(unknown())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert!(w.target(target).await.call_started_at.is_some());
+    w.sql(format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}")).await;
+    let before = stored_progress(&w, target).await;
+    w.advance(15);
+    w.run_jobs().await;
+    let waiting = w.target(target).await;
+    assert!(waiting.status == TargetStatus::Publishing && waiting.call_started_at.is_some(), "{waiting:?}");
+    assert_eq!((stored_progress(&w, target).await, part_count(&w, video)), (before, 3));
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 6));
+    assert_eq!(w.fake.posts().len(), 1);
 }
 
 /// A large video has more interruptions than a post has attempts.

@@ -20,6 +20,7 @@ use self::run_result::CommentRunResult;
 use super::account_session::{AccountSession, disconnected, expired};
 use super::adopt;
 use super::call_outcome::{self, CallAction, CallOutcome};
+use super::publisher::video_sources::VideoSources;
 use super::publisher::{Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, unpublished};
 use super::{Deps, FinishedRun, Job, RunError, Stop, settle_each};
 use crate::engine::Run;
@@ -119,6 +120,7 @@ impl PublishComment {
             memory: None,
             transfer_time: TimeDelta::zero(),
             videos_began_at: None,
+            video_sources: VideoSources::default(),
             has_sent_video: false,
             has_uploaded_again: false,
             has_open_call,

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use super::super::adopt;
 use super::super::call_outcome::CallOutcome;
+use super::super::publisher::video_sources::VideoSources;
 use super::super::publisher::videos::{VideoProgress, VideoSource};
 use super::super::publisher::{
     Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images, videos,
@@ -229,7 +230,7 @@ impl Preparation {
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.publisher.store, account, &secrets, connector, self.publisher.timeout);
-        let BuiltParts { parts, videos_began_at, has_uploaded_again } =
+        let BuiltParts { parts, videos_began_at, video_sources, has_uploaded_again } =
             self.build_parts(tx, post, &target, &session, texts.into_iter().zip(media).collect()).await?;
         // The call begins now only if no images or videos must be uploaded and no page must be read first.
         let connector = &session.connector;
@@ -258,6 +259,7 @@ impl Preparation {
             memory: None,
             transfer_time,
             videos_began_at,
+            video_sources,
             has_sent_video: false,
             has_uploaded_again,
             has_open_call,
@@ -292,7 +294,7 @@ impl Preparation {
             session.connector.marker(seed)
         });
         let descriptor = session.descriptor();
-        let mut parts = Vec::with_capacity(texts.len());
+        let (mut parts, mut video_sources) = (Vec::with_capacity(texts.len()), VideoSources::default());
         for (text, PartMedia { assets, cover }) in texts {
             let options = options_of(target, text.position);
             let card = CardRequest::of(session.account.platform, &text.content, !assets.is_empty(), &options);
@@ -303,6 +305,7 @@ impl Preparation {
                 first.cover = self.images(cover.as_slice(), &descriptor, &Map::new())?.pop();
                 first.cover_at_ms = options.get(COVER_AT_OPTION).and_then(Value::as_u64);
             }
+            video_sources.add(&progress.made_from, &videos, &assets, cover.as_ref());
             let assets: Vec<Asset> = assets.into_iter().filter(|asset| asset.mime_type.image().is_some()).collect();
             let post = OutgoingPost {
                 target_id: target.id,
@@ -320,7 +323,10 @@ impl Preparation {
             parts.push(OutgoingPart { post, assets, cover, card, card_image });
         }
         let has_uploaded_again = progress.has_uploaded_again(target.attempts);
-        Ok(BuiltParts { parts, videos_began_at: progress.began_at, has_uploaded_again })
+        // The uploads of an open call are needed until its outcome is known.
+        let forgets = target.call_started_at.is_none() && video_sources.forget_outdated(&mut parts);
+        let videos_began_at = progress.began_at.filter(|_| !forgets);
+        Ok(BuiltParts { parts, videos_began_at, video_sources, has_uploaded_again })
     }
 }
 
@@ -329,6 +335,7 @@ struct BuiltParts {
     parts: Vec<OutgoingPart>,
     /// The time of the first step of the video that is being handed over.
     videos_began_at: Option<DateTime<Utc>>,
+    video_sources: VideoSources,
     /// Whether an earlier run of this attempt has uploaded everything again.
     has_uploaded_again: bool,
 }

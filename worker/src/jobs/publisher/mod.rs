@@ -41,8 +41,10 @@ mod card;
 mod daily_cap;
 pub(super) mod images;
 mod stage;
+pub(super) mod video_sources;
 pub(super) mod videos;
 
+use self::video_sources::VideoSources;
 pub(super) use daily_cap::check_daily_cap;
 
 /// Publishing may take several requests (images, lookups), each with the platform's timeout. All of them must end
@@ -76,6 +78,8 @@ pub(super) struct PublishCall {
     pub transfer_time: TimeDelta,
     /// The time of the first step of the video that is being handed over.
     pub videos_began_at: Option<DateTime<Utc>>,
+    /// What the uploads of the videos are made from.
+    pub video_sources: VideoSources,
     /// Whether this run has continued the upload of a video, so that an interruption uses no attempt.
     pub has_sent_video: bool,
     /// Whether the platform had lost the uploads when this attempt called it. An attempt uploads them again once, and

@@ -3,9 +3,12 @@
 //! The result of each step is stored before the next one, so that a retry, or another worker, continues where the last
 //! one stopped. A step publishes nothing, so its failure never leaves an unknown outcome, and it runs without a slot. If
 //! the platform is processing a video, or after [`MAX_STEPS`] or [`MAX_RUN`], the run is postponed, which uses no
-//! attempt. Neither does an interruption (a lost connection, a fault of the platform) in a run that has continued the
-//! upload: the more parts a video has, the more interruptions there are. This ends when the platform has all videos, at
-//! the latest after [`MAX_WAIT`] per video.
+//! attempt. Neither does an interruption (a lost connection, a fault of the platform, a rate limit) in a run that has
+//! continued the upload: the more parts a video has, the more interruptions there are. This ends when the platform has
+//! all videos, at the latest after [`MAX_WAIT`] per video.
+//!
+//! The alt text and the cover of a video may be part of its upload. If a user has changed them since, the video is handed
+//! over again (`video_sources.rs`).
 //!
 //! A video is never in memory as a whole. Its cover is, within the library's memory budget (`images.rs`).
 
@@ -17,13 +20,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
+use crier_domain::job::Lane;
 use crier_domain::media::Asset;
 use crier_domain::platform::MediaRules;
 use crier_media::Library;
 use crier_media::storage::{ByteRange, ObjectLookup};
 use crier_platforms::video::{ByteStream, FileBytes, transfer_time};
 use crier_platforms::{CallError, Video, VideoStep, VideoTransfer, VideoUpload};
+use crier_store::jobs::lanes;
 use crier_store::targets;
+use crier_telemetry::metrics;
 use futures::{StreamExt, TryStreamExt};
 use serde_json::{Map, Value};
 
@@ -51,10 +57,12 @@ const MAX_STEP_BYTES: u64 = 64 << 20;
 const MAX_TRANSFER: Duration = Duration::from_hours(24);
 /// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the minimum rate.
 const UNKNOWN_TRANSFER: TimeDelta = TimeDelta::hours(5);
-/// The keys in the stored progress that are not ids of assets: the time of the first step, and the number of the attempt
-/// that has uploaded everything again.
+/// The keys in the stored progress that are not ids of assets: the time of the first step, the number of the attempt that
+/// has uploaded everything again, and what the uploads were made from.
 const BEGAN_AT: &str = "began_at";
 const UPLOADED_AGAIN_IN: &str = "uploaded_again_in";
+/// The key of what the uploads were made from, by asset id.
+const MADE_FROM: &str = "made_from";
 
 /// The progress of the uploads of a target's videos, as it was stored.
 #[derive(Default)]
@@ -67,6 +75,8 @@ pub(in crate::jobs) struct VideoProgress {
     is_stale: bool,
     /// The number of the attempt that has uploaded everything again, because the platform had lost the uploads.
     uploaded_again_in: Option<i64>,
+    /// What the uploads were made from, by asset id.
+    pub made_from: Map<String, Value>,
 }
 
 impl VideoProgress {
@@ -74,7 +84,11 @@ impl VideoProgress {
         let began_at: Option<DateTime<Utc>> = stored.remove(BEGAN_AT).and_then(|at| at.as_str()?.parse().ok());
         let is_stale = began_at.is_some_and(|began_at| now - began_at > MAX_WAIT);
         let uploaded_again_in = stored.remove(UPLOADED_AGAIN_IN).and_then(|attempt| attempt.as_i64());
-        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), uploaded_again_in, is_stale }
+        let made_from = match stored.remove(MADE_FROM) {
+            Some(Value::Object(made_from)) => made_from,
+            _ => Map::new(),
+        };
+        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), uploaded_again_in, is_stale, made_from }
     }
 
     /// Returns whether an earlier run of this attempt has uploaded everything again.
@@ -91,11 +105,13 @@ impl VideoProgress {
 
 /// Returns the progress to store.
 pub(super) fn progress(p: &PublishCall) -> Map<String, Value> {
+    let made_from = p.video_sources.of_uploads(p.parts.iter().flat_map(|part| &part.post.videos));
+    let made_from = (!made_from.is_empty()).then(|| (MADE_FROM.to_owned(), Value::Object(made_from)));
     let videos = p.parts.iter().flat_map(|part| &part.post.videos).filter(|video| !video.upload.is_empty());
     let uploads = videos.map(|video| (video.id.to_string(), Value::Object(video.upload.clone())));
     let began_at = p.videos_began_at.map(|at| (BEGAN_AT.to_owned(), Value::from(at.to_rfc3339())));
     let attempt = p.has_uploaded_again.then(|| (UPLOADED_AGAIN_IN.to_owned(), Value::from(p.subject.attempts)));
-    uploads.chain(began_at).chain(attempt).collect()
+    uploads.chain(began_at).chain(attempt).chain(made_from).collect()
 }
 
 /// What the videos of a target have in common.
@@ -215,6 +231,7 @@ impl Publisher {
         if p.session.connector.video_transfer() != VideoTransfer::Uploaded {
             return Ok(());
         }
+        self.forget_outdated(run, p).await?;
         let began = self.store.now();
         let is_late = |publisher: &Self| publisher.store.now() - began > MAX_RUN;
         let (mut steps, mut repeats) = (0, 0);
@@ -284,10 +301,47 @@ impl Publisher {
                         let pause = call_outcome::pause(1, crier_base::random::unit());
                         self.postpone_videos(run, p, pause, failure).await
                     }
+                    CallError::RateLimited { until, failure } if p.has_sent_video => {
+                        self.wait_for_limit(run, p, until, failure).await
+                    }
                     error => Err(self.fail(p, error)),
                 }
             }
         }
+    }
+
+    /// Postpones the run until the time that the platform requests, and pauses the account's lane until then. If that
+    /// time is too late for this upload, the run counts as an attempt, and the next one begins the upload again. Always
+    /// stops.
+    async fn wait_for_limit<T>(
+        &self,
+        run: &Run,
+        p: &mut PublishCall,
+        until: Option<DateTime<Utc>>,
+        failure: Failure,
+    ) -> Step<T> {
+        let now = self.store.now();
+        let pause = until.map_or_else(|| call_outcome::pause(1, crier_base::random::unit()), |until| until - now);
+        if p.videos_began_at.is_some_and(|began_at| now + pause - began_at > MAX_WAIT) {
+            return Err(self.fail(p, CallError::RateLimited { until, failure }));
+        }
+        if let Some(until) = until {
+            let mut tx = self.store.begin().await?;
+            lanes::pause_lane(&mut tx, &Lane::Account(p.subject.account_id).to_string(), until).await?;
+            tx.commit().await?;
+        }
+        metrics::platform_rate_limited(p.subject.platform.as_str());
+        self.postpone_videos(run, p, pause, failure).await
+    }
+
+    /// Forgets the uploads that were made from another file, alt text or cover, so that these videos are handed over
+    /// again. Those of an open call are needed until its outcome is known.
+    async fn forget_outdated(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        if !p.video_sources.forget_outdated(&mut p.parts) {
+            return Ok(());
+        }
+        p.videos_began_at = None;
+        self.store_uploads(run, p).await
     }
 
     async fn step_once(&self, run: &Run, p: &PublishCall, video: &Video) -> Result<VideoStep, CallError> {
