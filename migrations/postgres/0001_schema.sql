@@ -463,16 +463,17 @@ create constraint trigger count_removed_image after delete on media
     for each row when (stored_bytes(old.id, image_text(old.filename, old.alt_text, old.source_url, old.search)) > 0)
     execute function count_image();
 
--- Resumable uploads of videos. States: open, done (an asset has the bytes), doomed (it and its pieces must be deleted).
+-- Resumable uploads of videos. States: open, done (an asset has the bytes), rejected (no asset can have the bytes), doomed
+-- (it and its pieces must be deleted).
 create table media_uploads (
     id           bigint generated always as identity primary key,
     workspace_id bigint not null,
     -- Null if the brand was deleted.
     brand_id     bigint references brands (id) on delete set null,
-    state        text not null check (state in ('open', 'done', 'doomed')),
+    state        text not null check (state in ('open', 'done', 'rejected', 'doomed')),
     -- The size of the whole file.
     size_bytes   bigint not null,
-    -- How much of the workspace's storage is reserved: the size, or 0 if an asset has the bytes.
+    -- How much of the workspace's storage is reserved: the size, or 0 if its file has taken that over.
     reserved     bigint not null,
     -- The number of bytes and of pieces that are stored.
     received     bigint not null,
@@ -480,17 +481,22 @@ create table media_uploads (
     -- The request that writes at the moment, and until when no other may. Null if there is none.
     writer       text,
     writer_until timestamptz,
+    -- The file that has taken over the space. Null until all bytes are received and checked.
+    file_id      bigint references files (id) on delete set null,
     media_id     bigint references media (id) on delete set null,
     created_at   timestamptz not null,
     expires_at   timestamptz not null,
-    -- When it was done or doomed. Null if it is open, or if it is done and its pieces are deleted.
+    -- When it left the state open. Null if it is open, or if it is done or rejected and its pieces are deleted.
     ended_at     timestamptz,
     asset_type   text not null check (asset_type in ('video')),
     -- Empty if the client sent none.
     filename     text not null,
     alt_text     text,
     -- The header Upload-Metadata, as the client sent it.
-    metadata     text not null
+    metadata     text not null,
+    -- The code and the text of the error for the client. Null unless it is rejected.
+    error_code   text check (error_code in ('unsupported_media_type', 'payload_too_large')),
+    error        text
 );
 -- fk.
 create index media_uploads_brand on media_uploads (brand_id);
@@ -508,6 +514,8 @@ create index media_uploads_ended on media_uploads (id) where ended_at is not nul
 create index media_uploads_writing on media_uploads (writer_until) where writer_until is not null;
 -- fk.
 create index media_uploads_media on media_uploads (media_id);
+-- files::mark_abandoned_for_deletion; fk.
+create index media_uploads_file on media_uploads (file_id);
 
 -- The received bytes of resumable uploads: an object in the storage for each piece. A piece has a row before its bytes
 -- are written, so that the sweep finds the objects of a process that died.

@@ -43,9 +43,16 @@ crier_base::text_enum! {
         Open = "open",
         /// An asset has its bytes.
         Done = "done",
+        /// No asset can have its bytes. It is kept until it expires, so that the client gets the reason.
+        Rejected = "rejected",
         /// It and its pieces will be deleted.
         Deleting = "doomed",
     }
+}
+
+crier_base::text_enum! {
+    /// Why the file of a resumable upload was rejected, as a code of the API.
+    pub enum UploadErrorCode { Unsupported = "unsupported_media_type", TooLarge = "payload_too_large" }
 }
 
 crier_base::text_enum! {

@@ -14,7 +14,7 @@ use super::images::{self, Limits, Refusal};
 use super::spool::{Spooled, Spools};
 use super::storage::{PART_BYTES, StorageError};
 use super::video::{self, ProbedVideo};
-use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, counted};
+use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, UploadLease, counted};
 
 /// The number of bytes from which [`video::sniff`] detects a video.
 pub const SNIFFED_BYTES: usize = 64;
@@ -45,10 +45,27 @@ impl Library {
         owner: &Owner,
         spooled: &Spooled,
     ) -> Result<IngestedFile, IngestError> {
-        counted(IngestedType::Video, self.store_video(store, owner, spooled).await)
+        counted(IngestedType::Video, self.store_video(store, owner, spooled, None).await)
     }
 
-    async fn store_video(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
+    /// Does what [`Library::ingest_video`] does, for a resumable upload, whose space the file takes over.
+    pub(super) async fn ingest_upload(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        spooled: &Spooled,
+        upload: UploadLease<'_>,
+    ) -> Result<IngestedFile, IngestError> {
+        counted(IngestedType::Video, self.store_video(store, owner, spooled, Some(upload)).await)
+    }
+
+    async fn store_video(
+        &self,
+        store: &Store,
+        owner: &Owner,
+        spooled: &Spooled,
+        upload: Option<UploadLease<'_>>,
+    ) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
         let (video, sha256) = self.examine_video(spooled).await?;
         let file = CheckedFile {
@@ -61,7 +78,7 @@ impl Library {
             thumbnail: self.cover(spooled, &video).await,
             video: Some(video.properties),
         };
-        self.store_checked(store, owner, file).await
+        self.store_checked(store, owner, file, upload).await
     }
 
     /// Reads the headers of a video, and hashes it.

@@ -23,7 +23,7 @@ use crier_config::MediaConfig;
 use crier_domain::media::{AssetType, FileState, ImageType, MediaType, VideoProperties};
 use crier_store::files::{self, NewFile, Reserved};
 use crier_store::media::{self, NewAsset};
-use crier_store::{Store, StoreError, Tx};
+use crier_store::{Store, StoreError, Tx, media_uploads};
 use crier_telemetry::metrics::{self, IngestOutcome, IngestedType};
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
@@ -66,6 +66,13 @@ pub struct Owner {
     pub brand_id: i64,
     /// In bytes; `None`: no limit.
     pub cap: Option<u64>,
+}
+
+/// The resumable upload from which a file comes, and the name under which its request has the lease.
+#[derive(Clone, Copy)]
+struct UploadLease<'a> {
+    upload_id: i64,
+    writer: &'a str,
 }
 
 /// Bytes that are in the storage and have a row, but no asset yet.
@@ -224,23 +231,28 @@ impl Library {
             thumbnail: Some((image.thumbnail_kind, image.thumbnail)),
             video: None,
         };
-        self.store_checked(store, owner, file).await
+        self.store_checked(store, owner, file, None).await
     }
 
-    /// Reserves the row of a file, and writes the file to the storage.
+    /// Reserves the row of a file, and writes the file to the storage. `upload` is the resumable upload from which it
+    /// comes, if any.
     async fn store_checked(
         &self,
         store: &Store,
         owner: &Owner,
         file: CheckedFile<'_>,
+        upload: Option<UploadLease<'_>>,
     ) -> Result<IngestedFile, IngestError> {
-        let row = reserve(store, owner, &file).await?;
+        let row = reserve(store, owner, &file, upload).await?;
         let ingested = IngestedFile { file_id: row.id, kind: file.kind };
         // A stored file may be missing, for example after the restore of a backup. This upload repairs it for all assets.
         let is_there = row.state == FileState::Stored && self.0.storage.size(&row.key).await?.is_some();
         // Also if another upload is writing the same bytes, because that upload may fail.
         if !is_there && let Err(error) = self.write(store, &row, file).await {
-            self.abandon(store, &ingested).await;
+            match upload {
+                Some(upload) => self.abandon_of_upload(store, upload.upload_id, &ingested).await,
+                None => self.abandon(store, &ingested).await,
+            }
             return Err(error);
         }
         Ok(ingested)
@@ -314,6 +326,18 @@ impl Library {
             tracing::warn!(%error, file = ingested.file_id, "could not abandon a file; the sweep will remove it");
         }
     }
+
+    /// Like [`Library::abandon`], for the file of a resumable upload, which keeps it while it is open.
+    async fn abandon_of_upload(&self, store: &Store, upload_id: i64, ingested: &IngestedFile) {
+        let write = async {
+            let mut tx = store.begin().await?;
+            media_uploads::abandon_file(&mut tx, upload_id, ingested.file_id).await?;
+            tx.commit().await
+        };
+        if let Err(error) = write.await {
+            tracing::warn!(%error, file = ingested.file_id, "could not abandon a file; the sweep will remove it");
+        }
+    }
 }
 
 /// Returns the type of one of our file names, by its extension; `None` for any other name.
@@ -329,7 +353,12 @@ pub async fn abandon(tx: &mut Tx, ingested: &IngestedFile) -> crier_store::Resul
     files::abandon(tx, ingested.file_id).await
 }
 
-async fn reserve(store: &Store, owner: &Owner, file: &CheckedFile<'_>) -> Result<Reserved, IngestError> {
+async fn reserve(
+    store: &Store,
+    owner: &Owner,
+    file: &CheckedFile<'_>,
+    upload: Option<UploadLease<'_>>,
+) -> Result<Reserved, IngestError> {
     let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
     let side = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let thumbnail = file.thumbnail.as_ref().map(|(kind, _)| kind.extension());
@@ -346,9 +375,16 @@ async fn reserve(store: &Store, owner: &Owner, file: &CheckedFile<'_>) -> Result
         video: file.video.clone(),
     };
     let mut tx = store.begin().await?;
-    let Some(row) = files::reserve(&mut tx, &new, owner.cap).await? else {
+    let (row, otherwise) = match upload {
+        Some(UploadLease { upload_id, writer }) => {
+            let message = "another request continued an upload, or deleted it".to_owned();
+            (media_uploads::reserve_file(&mut tx, upload_id, writer, &new).await?, IngestError::Machine(message))
+        }
+        None => (files::reserve(&mut tx, &new, owner.cap).await?, IngestError::Full),
+    };
+    let Some(row) = row else {
         tx.rollback().await?;
-        return Err(IngestError::Full);
+        return Err(otherwise);
     };
     tx.commit().await?;
     Ok(row)

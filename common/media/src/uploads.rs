@@ -2,7 +2,8 @@
 //!
 //! The bytes are stored in pieces, so a broken connection loses at most one piece of a request that is received further,
 //! and nothing of one that ends. Only the piece that is being received is in memory. After the last piece, the whole file
-//! is copied to a spool, checked and stored like every video. The transaction that creates its asset also ends the
+//! is copied to a spool, checked and stored like every video. Its file takes over the space that the upload has taken. A
+//! file that is rejected ends the upload, which keeps the reason. The transaction that creates its asset also ends the
 //! upload, so there is exactly one asset. Until then, the upload has all bytes and no asset. If the process dies or the
 //! storage fails meanwhile, the scheduler continues ([`Library::finish_next_upload`]), because a client may have been told
 //! that all bytes were received, and never come back.
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crier_base::random;
+use crier_domain::media::UploadErrorCode;
 use crier_store::media_uploads::{self, Upload};
 use crier_store::{Store, StoreError};
 use futures::StreamExt;
@@ -19,8 +21,8 @@ use tokio::sync::mpsc;
 
 use super::storage::{ByteRange, ObjectLookup};
 use super::{
-    AssetDetails, IngestError, IngestedFile, Library, NAME, Owner, SpoolError, Spooled, StorageError, create_asset,
-    filename,
+    AssetDetails, IngestError, IngestedFile, Library, NAME, Owner, Refusal, SpoolError, Spooled, StorageError,
+    UploadLease, create_asset, filename,
 };
 
 /// The size of a piece, in bytes.
@@ -67,6 +69,16 @@ impl From<StorageError> for UploadError {
     fn from(error: StorageError) -> Self {
         Self::Ingest(error.into())
     }
+}
+
+/// Returns the error of a rejected upload; `None` for any other.
+pub fn rejection(upload: &Upload) -> Option<UploadError> {
+    let error = upload.error.clone().unwrap_or_default();
+    let refusal = match upload.error_code? {
+        UploadErrorCode::Unsupported => Refusal::Unsupported(error),
+        UploadErrorCode::TooLarge => Refusal::TooLarge(error),
+    };
+    Some(IngestError::Rejected(refusal).into())
 }
 
 /// How far an upload is.
@@ -148,10 +160,11 @@ async fn why_not_acquired(
     offset: i64,
 ) -> Result<UploadError, UploadError> {
     let found = media_uploads::find(&mut store.read().await?, owner.brand_id, upload_id, store.now()).await?;
-    Ok(match found {
-        None => UploadError::Missing,
-        Some(upload) if upload.received != offset => UploadError::WrongOffset(upload.received),
-        Some(_) => UploadError::Locked,
+    let Some(upload) = found else { return Ok(UploadError::Missing) };
+    Ok(match rejection(&upload) {
+        Some(rejection) => rejection,
+        None if upload.received != offset => UploadError::WrongOffset(upload.received),
+        None => UploadError::Locked,
     })
 }
 
@@ -234,7 +247,8 @@ impl UploadWriter {
     async fn why_lost(&self) -> Result<UploadError, UploadError> {
         let mut conn = self.store.read().await?;
         let found = media_uploads::find(&mut conn, self.owner.brand_id, self.upload.id, self.store.now()).await?;
-        Ok(if found.is_some() { UploadError::Locked } else { UploadError::Missing })
+        let Some(upload) = found else { return Ok(UploadError::Missing) };
+        Ok(rejection(&upload).unwrap_or(UploadError::Locked))
     }
 
     /// Creates the asset of a file whose bytes are all here.
@@ -243,21 +257,22 @@ impl UploadWriter {
             completed = self.create_asset() => completed,
             never = self.keep_lease() => match never {},
         };
-        if let Err(UploadError::Damaged | UploadError::Ingest(IngestError::Rejected(_))) = completed {
-            self.reject().await;
+        match &completed {
+            Err(UploadError::Ingest(IngestError::Rejected(refusal))) => self.reject(refusal).await,
+            Err(UploadError::Damaged) => self.discard().await,
+            _ => {}
         }
         completed
     }
 
     async fn create_asset(&self) -> Result<UploadProgress, UploadError> {
         let spooled = self.assemble().await?;
-        // The upload has taken the space of the file, so a limit could only count it twice.
-        let owner = Owner { cap: None, ..self.owner };
-        let ingested = self.library.ingest_video(&self.store, &owner, &spooled).await?;
+        let lease = UploadLease { upload_id: self.upload.id, writer: &self.writer };
+        let ingested = self.library.ingest_upload(&self.store, &self.owner, &spooled, lease).await?;
         drop(spooled);
         let created = self.insert_asset(&ingested).await;
         if created.is_err() {
-            self.library.abandon(&self.store, &ingested).await;
+            self.library.abandon_of_upload(&self.store, self.upload.id, &ingested).await;
         }
         Ok(UploadProgress { offset: self.upload.size_bytes, media_id: Some(created?) })
     }
@@ -291,6 +306,11 @@ impl UploadWriter {
             source_url: None,
         };
         let mut tx = self.store.begin().await?;
+        // Locks the upload before its file.
+        if !media_uploads::renew(&mut tx, self.upload.id, &self.writer).await? {
+            tx.rollback().await?;
+            return Err(self.why_lost().await?);
+        }
         let Some(media_id) = create_asset(&mut tx, self.owner.brand_id, ingested, &details).await? else {
             tx.rollback().await?;
             let message = "a file was deleted before its asset was created".to_owned();
@@ -331,15 +351,32 @@ impl UploadWriter {
         }
     }
 
-    /// Deletes the upload, because sending it again would not help. If this fails, it expires.
-    async fn reject(&self) {
+    /// Ends the upload, because sending it again would not help, and keeps the reason. If this fails, the scheduler
+    /// checks the file again.
+    async fn reject(&self, refusal: &Refusal) {
+        let code = match refusal {
+            Refusal::TooLarge(_) => UploadErrorCode::TooLarge,
+            Refusal::Empty | Refusal::Unsupported(_) => UploadErrorCode::Unsupported,
+        };
         let rejected = async {
             let mut tx = self.store.begin().await?;
-            media_uploads::reject(&mut tx, self.upload.id, &self.writer).await?;
+            media_uploads::reject(&mut tx, self.upload.id, &self.writer, code, &refusal.to_string()).await?;
             tx.commit().await
         };
         if let Err(error) = rejected.await {
-            tracing::warn!(%error, upload = self.upload.id, "could not delete a rejected upload; it will expire");
+            tracing::warn!(%error, upload = self.upload.id, "could not reject an upload; its file is checked again later");
+        }
+    }
+
+    /// Deletes the upload, because its bytes are lost. If this fails, it expires.
+    async fn discard(&self) {
+        let discarded = async {
+            let mut tx = self.store.begin().await?;
+            media_uploads::discard(&mut tx, self.upload.id, &self.writer).await?;
+            tx.commit().await
+        };
+        if let Err(error) = discarded.await {
+            tracing::warn!(%error, upload = self.upload.id, "could not delete a damaged upload; it will expire");
         }
     }
 }

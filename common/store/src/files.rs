@@ -220,8 +220,9 @@ pub async fn keys(conn: &mut Conn) -> Result<Vec<String>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?)
 }
 
-/// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, and files of
-/// deleted brands. Returns how many. Leaves locked rows to the next call.
+/// Marks for deletion, at most `limit` each, reserved files that were last touched before `before`, except those that have
+/// taken over the space of an open upload, and files of deleted brands. Returns how many. Leaves locked rows to the next
+/// call.
 pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, limit: i64) -> Result<usize> {
     let abandoned = locking_sql!(
         tx,
@@ -231,7 +232,9 @@ pub async fn mark_abandoned_for_deletion(tx: &mut Tx, before: DateTime<Utc>, lim
         WHERE id IN (
             SELECT id
             FROM files
-            WHERE state = 'reserved' AND touched_at < $1
+            WHERE state = 'reserved'
+                AND touched_at < $1
+                AND NOT EXISTS (SELECT 1 FROM media_uploads u WHERE u.file_id = files.id AND u.state = 'open')
             ORDER BY touched_at
             LIMIT $2
             {LOCK}

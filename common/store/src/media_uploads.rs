@@ -1,10 +1,13 @@
 //! Resumable uploads, and the pieces of their bytes in the storage.
 //!
 //! ```text
-//!   open ──> done ──> doomed ──> (deleted)
-//!     └───────────────^
+//!   open ──> done ───────> doomed ──> (deleted)
+//!     ├────> rejected ───────^
+//!     └──────────────────────^
 //! ```
-//! The whole size of an upload takes space in the workspace while the upload is open. One request at a time writes to an
+//! The whole size of an upload takes space in the workspace while the upload is open. When its file is reserved, the file
+//! takes over the space in the same transaction ([`reserve_file`]), and keeps it until the upload ends: the sweep leaves
+//! the file of an open upload alone. So the bytes are counted once at each time, also after a crash. One request at a time writes to an
 //! upload: it has a lease under a random name, which it extends with each piece, and every change checks this name. So
 //! a request that stalled cannot change what another one has continued. A piece has a row with its name before its bytes
 //! are written to the storage, and counts as received after that.
@@ -13,10 +16,10 @@
 //! does it ([`acquire_received`]). `doomed` is the stored word for *marked for deletion* ([`UploadState::Deleting`]).
 
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::media::{AssetType, UploadState};
+use crier_domain::media::{AssetType, UploadErrorCode, UploadState};
 
 use super::db::{execute, run};
-use super::files::{release_space, take_space};
+use super::files::{self, NewFile, Reserved, release_space, take_space};
 use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
@@ -29,7 +32,8 @@ pub const LEASE: TimeDelta = TimeDelta::seconds(30);
 pub const MAX_OPEN: i64 = 20;
 
 const COLUMNS: &str = "
-    id, state, size_bytes, received, pieces, media_id, expires_at, asset_type, filename, alt_text, metadata";
+    id, state, size_bytes, received, pieces, media_id, expires_at, asset_type, filename, alt_text, metadata, error_code,
+    error";
 
 /// An upload to create.
 #[derive(Debug, Clone)]
@@ -60,6 +64,9 @@ pub struct Upload {
     pub filename: String,
     pub alt_text: Option<String>,
     pub metadata: String,
+    /// The error of a rejected upload, for the client.
+    pub error_code: Option<UploadErrorCode>,
+    pub error: Option<String>,
 }
 
 /// The result of a request to create an upload. Roll back unless it is created.
@@ -100,7 +107,7 @@ pub async fn create(tx: &mut Tx, new: &NewUpload<'_>, cap: Option<u64>) -> Resul
     Ok(Creation::Created(created))
 }
 
-/// Returns an upload that has not expired, and whose asset was not deleted.
+/// Returns an upload that has not expired, also a rejected one, and whose asset was not deleted.
 pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<Utc>) -> Result<Option<Upload>> {
     const SQL: &str = sql!(
         "
@@ -108,7 +115,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64, upload_id: i64, now: DateTime<
         FROM media_uploads
         WHERE brand_id = $1
             AND id = $2
-            AND (state = 'open' OR state = 'done' AND media_id IS NOT NULL)
+            AND (state IN ('open', 'rejected') OR state = 'done' AND media_id IS NOT NULL)
             AND expires_at > $3",
         COLUMNS
     );
@@ -230,35 +237,78 @@ pub async fn piece_keys(conn: &mut Conn, upload_id: i64) -> Result<Vec<String>> 
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(upload_id).fetch_all(c))?)
 }
 
-/// Records the asset that has the bytes of an upload, and releases the space of the upload. The file of the asset has
-/// taken its own. Returns `false` if `writer` no longer writes to the upload: roll back then.
+/// Reserves the file of an upload that has received all bytes, like [`files::reserve`]. The file takes over the space of
+/// the upload. Returns `None` if `writer` no longer writes to the upload: roll back then.
+pub async fn reserve_file(tx: &mut Tx, upload_id: i64, writer: &str, new: &NewFile) -> Result<Option<Reserved>> {
+    const MOVE: &str = "UPDATE media_uploads SET reserved = 0, file_id = $2 WHERE id = $1";
+    let Some(held) = lock_held(tx, upload_id, writer).await? else { return Ok(None) };
+    // The upload has taken the space, so a limit could only count it twice.
+    let Some(file) = files::reserve(tx, new, None).await? else { return Ok(None) };
+    execute!(tx, MOVE, upload_id, file.id)?;
+    release_space(tx, &[held]).await?;
+    Ok(Some(file))
+}
+
+/// Abandons the file of an upload that was not completed, like [`files::abandon`], if the upload has ended. While it is
+/// open, the file keeps its space, because a retry needs the file.
+pub async fn abandon_file(tx: &mut Tx, upload_id: i64, file_id: i64) -> Result<()> {
+    let lock = locking_sql!(tx, "SELECT id FROM media_uploads WHERE id = $1 AND state = 'open' {LOCK}", "FOR UPDATE");
+    let open: Option<i64> = run!(tx, c => sqlx::query_scalar(lock).bind(upload_id).fetch_optional(c))?;
+    if open.is_some() { Ok(()) } else { files::abandon(tx, file_id).await }
+}
+
+/// Locks an open upload and extends the lease of `writer`. Returns its workspace and its reserved space. Always lock an
+/// upload before its file, which prevents deadlocks.
+async fn lock_held(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<Option<(i64, i64)>> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET writer_until = $3
+        WHERE id = $1 AND writer = $2 AND state = 'open'
+        RETURNING workspace_id, reserved";
+    let until = tx.now + LEASE;
+    Ok(run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(until).fetch_optional(c))?)
+}
+
+/// Records the asset that has the bytes of an upload, whose file has taken over the space. Returns `false` if `writer` no
+/// longer writes to the upload: roll back then.
 pub async fn complete(tx: &mut Tx, upload_id: i64, writer: &str, media_id: i64) -> Result<bool> {
     const SQL: &str = "
         UPDATE media_uploads
-        SET state = 'done', reserved = 0, media_id = $3, writer = NULL, writer_until = NULL, ended_at = $4
+        SET state = 'done', media_id = $3, writer = NULL, writer_until = NULL, ended_at = $4
         WHERE id = $1
             AND writer = $2
             AND state = 'open'
             AND received = size_bytes
-        RETURNING workspace_id, size_bytes";
+            AND reserved = 0";
     let now = tx.now;
-    let done: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(media_id)
-        .bind(now).fetch_all(c))?;
-    release_space(tx, &done).await?;
-    Ok(!done.is_empty())
+    Ok(execute!(tx, SQL, upload_id, writer, media_id, now)? > 0)
 }
 
-/// Marks the upload of `writer` for deletion, because no asset can have its bytes, and releases its space.
-pub async fn reject(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<()> {
+/// Ends the upload of `writer`, because no asset can have its bytes, and releases its space. The error is kept for the
+/// client until the upload expires.
+pub async fn reject(tx: &mut Tx, upload_id: i64, writer: &str, code: UploadErrorCode, error: &str) -> Result<()> {
+    const SQL: &str = "
+        UPDATE media_uploads
+        SET state = 'rejected', reserved = 0, writer = NULL, writer_until = NULL, ended_at = $2, error_code = $3,
+            error = $4
+        WHERE id = $1";
+    let Some(held) = lock_held(tx, upload_id, writer).await? else { return Ok(()) };
+    let now = tx.now;
+    execute!(tx, SQL, upload_id, now, code, error)?;
+    release_space(tx, &[held]).await
+}
+
+/// Marks the upload of `writer` for deletion, because its bytes are lost, and releases its space.
+pub async fn discard(tx: &mut Tx, upload_id: i64, writer: &str) -> Result<()> {
     const SQL: &str = "
         UPDATE media_uploads
         SET state = 'doomed', writer = NULL, writer_until = NULL, ended_at = $3
         WHERE id = $1 AND writer = $2 AND state = 'open'
-        RETURNING workspace_id, size_bytes";
+        RETURNING workspace_id, reserved";
     let now = tx.now;
-    let rejected: Vec<(i64, i64)> =
+    let discarded: Vec<(i64, i64)> =
         run!(tx, c => sqlx::query_as(SQL).bind(upload_id).bind(writer).bind(now).fetch_all(c))?;
-    release_space(tx, &rejected).await
+    release_space(tx, &discarded).await
 }
 
 /// Marks an upload for deletion, and releases its space. The asset of a finished upload remains. Returns `false` if there
@@ -359,7 +409,7 @@ pub async fn delete_pieces(tx: &mut Tx, piece_ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Deletes the row of an ended upload without pieces. That of a finished upload is kept until it expires.
+/// Deletes the row of an ended upload without pieces. That of a finished or rejected upload is kept until it expires.
 pub async fn clean_up(tx: &mut Tx, upload_id: i64) -> Result<()> {
     const DELETE: &str = "
         DELETE FROM media_uploads
@@ -370,7 +420,7 @@ pub async fn clean_up(tx: &mut Tx, upload_id: i64) -> Result<()> {
         UPDATE media_uploads
         SET ended_at = NULL
         WHERE id = $1
-            AND state = 'done'
+            AND state IN ('done', 'rejected')
             AND NOT EXISTS (SELECT 1 FROM media_upload_pieces p WHERE p.upload_id = $1)";
     execute!(tx, DELETE, upload_id)?;
     execute!(tx, KEEP, upload_id)?;

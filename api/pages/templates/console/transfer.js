@@ -5,11 +5,13 @@ const transfer = (() => {
   'use strict';
   const { uploads: server, csrf } = document.querySelector('[data-uploads]').dataset;
   const PART = 8 * 1024 * 1024;
+  const BYTES = 'application/offset+octet-stream';
   const SECONDS_BEFORE_RETRY = [0.5, 1, 3, 5, 10];
   const MAX_AGE = 86_400_000;
   const TUS = { 'Tus-Resumable': '1.0.0', 'X-CSRF-Token': csrf };
   const LOST = 'The connection was lost. Continue when it works again.';
   const GONE = [404, 410];
+  const REJECTED = [413, 415];
   const failure = (message, retry, status) => Object.assign(new Error(message), { retry, status });
 
   // The URLs of unfinished uploads, by file.
@@ -73,10 +75,29 @@ const transfer = (() => {
     upload.id = response.getResponseHeader('Crier-Media-Id');
     upload.onprogress(upload.sent);
   };
+  // Reads how far the upload is. If its file was rejected, fails with the reason.
+  const readStatus = async (upload) => {
+    try {
+      read(upload, await request(upload, 'HEAD', upload.url, TUS));
+    } catch (error) {
+      if (!REJECTED.includes(error.status)) throw error;
+      await readReason(upload);
+      throw error;
+    }
+  };
+  // A response to HEAD has no text. One to PATCH has.
+  const readReason = async (upload) => {
+    try {
+      await request(upload, 'PATCH', upload.url, { ...TUS, 'Upload-Offset': upload.size, 'Content-Type': BYTES });
+    } catch (error) {
+      if (REJECTED.includes(error.status)) setUrl(upload, null);
+      throw error;
+    }
+  };
   // Finds where to continue. If the server has deleted the upload, it begins again.
   const find = async (upload) => {
     try {
-      read(upload, await request(upload, 'HEAD', upload.url, TUS));
+      await readStatus(upload);
     } catch (error) {
       if (!GONE.includes(error.status)) throw error;
       setUrl(upload, null);
@@ -93,10 +114,11 @@ const transfer = (() => {
   };
   const sendPart = async (upload) => {
     const { sent } = upload;
-    const headers = { ...TUS, 'Upload-Offset': sent, 'Content-Type': 'application/offset+octet-stream' };
+    const headers = { ...TUS, 'Upload-Offset': sent, 'Content-Type': BYTES };
     try {
       read(upload, await request(upload, 'PATCH', upload.url, headers, upload.file.slice(sent, sent + PART)));
     } catch (error) {
+      if (REJECTED.includes(error.status)) setUrl(upload, null);
       throw Object.assign(error, { retry: error.retry || GONE.includes(error.status) });
     }
     if (upload.sent <= sent && !upload.id) throw failure(LOST, true);
@@ -105,11 +127,11 @@ const transfer = (() => {
   const awaitAsset = async (upload) => {
     await wait(upload, 2);
     try {
-      read(upload, await request(upload, 'HEAD', upload.url, TUS));
+      await readStatus(upload);
     } catch (error) {
       if (!GONE.includes(error.status)) throw error;
       setUrl(upload, null);
-      throw failure('This file cannot be used. Check that the video plays, and upload it again.');
+      throw failure('The server has lost a part of this file. Upload it again.');
     }
   };
   const sendVideo = async (upload) => {

@@ -135,7 +135,10 @@
     transfer.find(upload).then(() => {
       const isOver = !upload.url || upload.id;
       if (isOver && upload.state === 'absent') discard(upload);
-    }).catch(() => {});
+    }).catch((error) => {
+      // The file was rejected.
+      if (!upload.url && upload.state === 'absent') show(upload, 'failed', error.message);
+    });
   }
   box.hidden = false;
   input.multiple = true;

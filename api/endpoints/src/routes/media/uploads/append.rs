@@ -35,8 +35,8 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
              also on another server of this installation. If no bytes arrive for 30 seconds, the response contains the \
              offset that was reached. After the last byte, Crier checks the file and creates an asset, whose ID is in \
              `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have the ID: get it with \
-             `HEAD`. If the file is rejected (415, 413), the upload is deleted. A request to an upload that has all \
-             bytes changes nothing.",
+             `HEAD`. If the file is rejected (415, 413), the upload ends, and further requests return the same error. A \
+             request to an upload that has all bytes changes nothing.",
         )
         .extension()
         .status(204)

@@ -4,6 +4,7 @@
 //! Clients of the protocol send no `Idempotency-Key`: a repeated request has the offset of its bytes, so it changes
 //! nothing twice. A repeated request to create an upload creates another one, which expires.
 
+use crier_media::uploads::rejection;
 use crier_media::{IngestError, SpoolError, UploadError};
 use crier_store::media_uploads::{self, MAX_OPEN, Upload};
 
@@ -54,11 +55,16 @@ const ASSET: HeaderSpec = HeaderSpec {
     example: "1",
 };
 
-/// Returns the upload in the path; 404 if it does not exist or has expired.
+/// Returns the upload in the path; 404 if it does not exist or has expired. If its file was rejected, fails with the
+/// reason, because the response that the client awaited may have come before that.
 async fn find(cx: &Context) -> Result<Upload> {
     let mut conn = cx.app.store.read().await?;
     let found = media_uploads::find(&mut conn, cx.brand()?.id, cx.id("upload")?, cx.now).await?;
-    found.ok_or_else(missing)
+    let upload = found.ok_or_else(missing)?;
+    match rejection(&upload) {
+        Some(rejection) => Err(upload_error(cx, rejection)),
+        None => Ok(upload),
+    }
 }
 
 fn missing() -> ApiError {

@@ -31,14 +31,19 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .summary("Get the offset of an upload")
         .description(
             "The response has only headers. Continue the upload at `Upload-Offset`. If that is the size of the file, \
-             Crier is creating the asset or has created it (`Crier-Media-Id`). An upload whose file was rejected, and \
-             one whose asset was deleted, do not exist (404).",
+             Crier is creating the asset or has created it (`Crier-Media-Id`). If the file was rejected, the status is \
+             413 or 415 until the upload expires. To get the reason, send an empty `PATCH`. An upload whose asset was \
+             deleted does not exist (404).",
         )
         .extension()
         .status(200)
         .request_headers(&[RESUMABLE])
         .response_headers(&[RESUMABLE, OFFSET, LENGTH, METADATA, EXPIRES, ASSET])
-        .error_codes(&[ErrorCode::UploadVersionUnsupported])
+        .error_codes(&[
+            ErrorCode::UploadVersionUnsupported,
+            ErrorCode::PayloadTooLarge,
+            ErrorCode::UnsupportedMediaType,
+        ])
         .speaks_tus(status)
 }
 
