@@ -4,6 +4,7 @@
 mod bluesky;
 mod bluesky_identity;
 mod bluesky_inbox;
+mod bluesky_sessions;
 mod bluesky_threads;
 mod bluesky_video;
 mod calls;
@@ -68,3 +69,4 @@ mod wordpress_video;
 mod wp_inbox;
 mod youtube;
 mod youtube_inbox;
+mod youtube_metrics;

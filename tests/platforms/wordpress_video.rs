@@ -70,12 +70,12 @@ async fn a_cover_becomes_the_poster_and_the_featured_image() {
     let mut outgoing = post_of(connector.as_ref());
     outgoing.videos[0].cover = cover();
     publish(connector.as_ref(), &site.account(), &mut outgoing).await.unwrap();
-    assert_eq!(site.files(), ["post-7-2r-9.mp4", "post-7-2r-9-poster.png"]);
+    assert_eq!(site.files(), ["post-7-2r-9.mp4", "post-7-2r-9-poster-5.png"]);
     let body = &site.fake.posts()[0];
     assert_eq!(body["featured_media"], 32);
     let content = body["content"].as_str().unwrap();
     assert!(
-        content.contains("<video controls poster=\"https://blog.example/post-7-2r-9-poster.png\" src="),
+        content.contains("<video controls poster=\"https://blog.example/post-7-2r-9-poster-5.png\" src="),
         "{content}"
     );
 }
@@ -118,7 +118,7 @@ async fn an_upload_resumes_at_the_cover_in_another_process() {
     let mut resumed = OutgoingPost { has_earlier_attempt: true, ..post_of(other.as_ref()) };
     (resumed.videos[0].cover, resumed.videos[0].upload) = (cover(), outgoing.videos[0].upload.clone());
     publish(other.as_ref(), &site.account(), &mut resumed).await.unwrap();
-    assert_eq!(site.files(), ["post-7-2r-9.mp4", "post-7-2r-9-poster.png"]);
+    assert_eq!(site.files(), ["post-7-2r-9.mp4", "post-7-2r-9-poster-5.png"]);
     assert_eq!(site.fake.posts().len(), 1);
 }
 
@@ -169,6 +169,23 @@ async fn a_limit_or_a_fault_of_the_site_delays_the_video() {
         let failed = upload_error(response).await;
         assert!(matches!(failed, CallError::Transient(_)), "{failed:?}");
     }
+}
+
+/// The names are derived from the slug, which stays.
+#[tokio::test]
+async fn a_cover_that_was_replaced_after_a_failure_is_uploaded() {
+    let (site, connector) = (Site::start().await, wordpress());
+    let mut outgoing = post_of(connector.as_ref());
+    outgoing.videos[0].cover = cover();
+    while outgoing.videos[0].uploaded.is_none() {
+        send_video_step(connector.as_ref(), &site.account(), &mut outgoing).await.unwrap();
+    }
+    let mut changed = OutgoingPost { has_earlier_attempt: true, ..post_of(connector.as_ref()) };
+    changed.videos[0].cover = Some(Image { id: 6, ..image("cat") });
+    publish(connector.as_ref(), &site.account(), &mut changed).await.unwrap();
+    assert_eq!(site.files(), ["post-7-2r-9.mp4", "post-7-2r-9-poster-5.png", "post-7-2r-9-poster-6.png"]);
+    let content = site.fake.posts()[0]["content"].as_str().unwrap().to_owned();
+    assert!(content.contains("post-7-2r-9-poster-6.png"), "{content}");
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Library;
+use super::plan_cache::Plan;
 use super::storage::{ByteRange, ObjectLookup, Storage, StorageError, StoredObject};
 use super::video::faststart::{self, Faststart, Part};
 
@@ -48,13 +50,23 @@ impl Library {
         let Ok(Ok(permit)) = permit else {
             return Err(StorageError::new("too many videos are being sent with their index first"));
         };
-        match self.plan(key, size).await? {
+        match self.kept_plan(key, size).await? {
             Some(plan) => {
                 let body = body(self.storage().clone(), key.to_owned(), &plan, range.clone(), permit);
                 Ok(ObjectLookup::Found(StoredObject { size, range, body }))
             }
             None => self.storage().get(key, part).await,
         }
+    }
+
+    /// Returns the plan of a file, which depends only on the file.
+    async fn kept_plan(&self, key: &str, size: u64) -> Result<Plan, StorageError> {
+        if let Some(plan) = self.0.plans.find(key) {
+            return Ok(plan);
+        }
+        let plan = self.plan(key, size).await?.map(Arc::new);
+        self.0.plans.keep(key, plan.clone());
+        Ok(plan)
     }
 
     /// Plans how to return a file with its index first. `None` if it is returned as it is stored.

@@ -7,7 +7,7 @@
 //!    [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
 //!
-//! `index_first.rs` returns videos to platforms with their index first.
+//! `index_first.rs` returns videos to platforms with their index first, by plans of which `plan_cache.rs` keeps the last.
 //!
 //! If the process dies in between, a reserved row remains; the scheduler's sweep deletes it with its bytes.
 //!
@@ -36,6 +36,7 @@ pub mod import;
 mod index_first;
 mod ingest_video;
 pub mod plain_file;
+mod plan_cache;
 pub mod rendition;
 pub mod spool;
 pub mod storage;
@@ -50,6 +51,7 @@ pub use storage::{Storage, StorageError};
 pub use uploads::{UploadError, UploadProgress, UploadWriter};
 
 use cover::CoverMaker;
+use plan_cache::PlanCache;
 
 /// Number of random characters in the name of a file.
 const NAME: usize = 40;
@@ -141,6 +143,7 @@ struct Inner {
     video_writes: Semaphore,
     /// Limits the indexes of videos in memory (`index_first.rs`).
     indexes: Arc<Semaphore>,
+    plans: PlanCache,
     covers: CoverMaker,
     disk: DiskReserve,
     /// Without a trailing slash.
@@ -164,6 +167,7 @@ impl Library {
             video_spools: Spools::new(config.video_spool_bytes),
             video_writes: Semaphore::new(MAX_VIDEO_WRITES),
             indexes: Arc::new(Semaphore::new(index_first::MAX_INDEXES)),
+            plans: PlanCache::default(),
             covers: CoverMaker::new(config.ffmpeg.as_deref()),
             disk: DiskReserve::default(),
             public_url: public_url.trim_end_matches('/').to_owned(),

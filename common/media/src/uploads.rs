@@ -197,6 +197,9 @@ impl UploadWriter {
             if self.pending.len() >= PIECE {
                 self.store_piece().await?;
             }
+            // Without this, the buffer would grow to twice the size of a piece.
+            let missing = usize::try_from(self.missing()).unwrap_or(usize::MAX).saturating_add(self.pending.len());
+            self.pending.reserve_exact(missing.min(PIECE).saturating_sub(self.pending.len()));
             let (now, later) = bytes.split_at(bytes.len().min(PIECE.saturating_sub(self.pending.len())));
             self.pending.extend_from_slice(now);
             bytes = later;

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::file;
 use crate::{CallError, Image, Medium, Video};
 
-/// The maximum size of a thumbnail, in bytes, and of its width and height, in pixels.
-const MAX_THUMBNAIL_BYTES: usize = 200_000;
+/// A thumbnail has fewer bytes than this, and its width and height are at most this, in pixels.
+const THUMBNAIL_BYTES: usize = 200_000;
 const MAX_THUMBNAIL_SIDE: u32 = 320;
 
 /// Returns the form of `sendVideo`.
@@ -78,6 +78,6 @@ fn covers(video: &Video, index: usize) -> Result<Vec<(&'static str, String, Part
 }
 
 fn is_thumbnail(image: &Image) -> bool {
-    let is_small = image.bytes.len() <= MAX_THUMBNAIL_BYTES && image.width.max(image.height) <= MAX_THUMBNAIL_SIDE;
+    let is_small = image.bytes.len() < THUMBNAIL_BYTES && image.width.max(image.height) <= MAX_THUMBNAIL_SIDE;
     image.mime_type == "image/jpeg" && is_small
 }

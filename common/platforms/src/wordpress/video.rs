@@ -85,7 +85,8 @@ impl Wordpress {
             }
         }
         if let Some(cover) = &video.cover {
-            let name = format!("{name}-poster");
+            // With the id, so that a retry does not find the cover that a user has replaced.
+            let name = format!("{name}-poster-{}", cover.id);
             let filename = format!("{name}.{}", extension(&cover.mime_type));
             let media = match self.find_upload(rest, post, &name).await? {
                 Some(media) => media,
