@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use crier_domain::failure::{Category, Failure};
-use crier_domain::media::Asset;
+use crier_domain::media::{Asset, MediaType};
+use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, Target};
 use crier_platforms::{ReplyKind, ReplyTo, link_card};
 use crier_store::{StoreError, Tx, media};
@@ -14,6 +15,10 @@ use super::super::publisher::images;
 /// The options with the cover of a video: an image of the media library, and the time of the picture in the video.
 const COVER_OPTION: &str = "cover_media_id";
 pub(super) const COVER_AT_OPTION: &str = "cover_at_ms";
+
+/// The bounds of a video's own cover, a thumbnail: its width and height in pixels, and its size in bytes.
+const THUMBNAIL_SIDE: i32 = 400;
+const THUMBNAIL_BYTES: i64 = 1 << 20;
 
 /// The text and the media of a part of a thread, or of the whole post if it has no thread.
 pub(super) struct PartText<'a> {
@@ -74,6 +79,16 @@ impl PartText<'_> {
     }
 }
 
+/// Returns the thumbnail of the first video, if the platform requires a cover. The check of a post relies on it.
+pub(super) fn own_cover(descriptor: &Descriptor, assets: &[Asset]) -> Option<Asset> {
+    descriptor.capabilities.video.filter(|rules| rules.requires_cover)?;
+    let video = assets.iter().find(|asset| asset.video.is_some())?;
+    let key = video.thumbnail_key.clone()?;
+    let (width, height, size_bytes) = (THUMBNAIL_SIDE, THUMBNAIL_SIDE, THUMBNAIL_BYTES);
+    let mime_type = MediaType::of_name(&key)?;
+    Some(Asset { key, mime_type, width, height, size_bytes, thumbnail_key: None, video: None, ..video.clone() })
+}
+
 /// Returns what the next part replies to. `None` for the post itself.
 pub(super) fn reply_to(target: &Target) -> Option<ReplyTo> {
     let (root, parent) = (target.published_parts.first()?.clone(), target.published_parts.last()?.clone());
@@ -99,4 +114,55 @@ pub(super) fn options_of(target: &Target, position: usize) -> Map<String, Value>
         options.remove(link_card::OPTION);
     }
     options
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use crier_domain::catalogue::descriptor;
+    use crier_domain::media::{AssetType, VideoProperties};
+    use crier_domain::platform::Platform;
+
+    use super::*;
+
+    fn video(thumbnail: Option<&str>) -> Asset {
+        Asset {
+            id: 9,
+            brand_id: 1,
+            asset_type: AssetType::Video,
+            filename: "loaf.mp4".to_owned(),
+            alt_text: None,
+            source_url: None,
+            key: "loaf.mp4".to_owned(),
+            thumbnail_key: thumbnail.map(str::to_owned),
+            mime_type: MediaType::Mp4,
+            size_bytes: 1 << 30,
+            width: 1_080,
+            height: 1_920,
+            video: Some(VideoProperties {
+                duration_ms: 5_000,
+                rotation: 0,
+                frame_rate: None,
+                video_codec: "h264".to_owned(),
+                audio_codec: None,
+                index_first: true,
+            }),
+            created_at: DateTime::UNIX_EPOCH,
+            updated_at: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn the_thumbnail_is_the_cover_where_one_is_required() {
+        let assets = [video(Some("loaf-thumb.jpg"))];
+        let cover = own_cover(descriptor(Platform::Reddit), &assets).unwrap();
+        assert_eq!(
+            (cover.key.as_str(), cover.mime_type, cover.video.is_none()),
+            ("loaf-thumb.jpg", MediaType::Jpeg, true)
+        );
+        assert!(cover.size_bytes <= THUMBNAIL_BYTES, "its memory is not that of the video");
+        assert!(own_cover(descriptor(Platform::Linkedin), &assets).is_none());
+        assert!(own_cover(descriptor(Platform::Reddit), &[video(None)]).is_none());
+        assert!(own_cover(descriptor(Platform::Reddit), &[]).is_none());
+    }
 }

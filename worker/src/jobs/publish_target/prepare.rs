@@ -26,7 +26,7 @@ use super::super::publisher::{
     Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images, videos,
 };
 use super::parts::{
-    COVER_AT_OPTION, PartMedia, PartText, load_media, next_texts, options_of, reply_to, unknown_parent,
+    COVER_AT_OPTION, PartMedia, PartText, load_media, next_texts, options_of, own_cover, reply_to, unknown_parent,
 };
 use super::run_result::{PublishRunResult, TargetResult};
 use super::{ACTION, Prepared, PublishTarget, Step, Stop};
@@ -300,6 +300,7 @@ impl Preparation {
             let card = CardRequest::of(session.account.platform, &text.content, !assets.is_empty(), &options);
             let card_media: Vec<i64> = card.iter().filter_map(|card| card.media_id).collect();
             let card_image = media::find_many(tx, post.brand_id, &card_media).await?.pop();
+            let cover = cover.or_else(|| own_cover(&descriptor, &assets).filter(|_| text.position == 0));
             let mut videos = self.videos(&assets, &descriptor, &uploads, &progress);
             if let Some(first) = videos.first_mut().filter(|_| text.position == 0) {
                 first.cover = self.images(cover.as_slice(), &descriptor, &Map::new())?.pop();
