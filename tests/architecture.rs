@@ -369,7 +369,8 @@ fn sets_status(literal: &str) -> bool {
 fn the_status_of_a_post_changes_only_by_a_transition() {
     let applies = |name: &str| name != "common/domain/src/post.rs" && !name.ends_with("tests.rs");
     for dir in ["api", "common", "scheduler/src", "src", "worker/src"] {
-        let assigns = |line: &str| line.contains(".status = ") && !line.contains("$");
+        // SQL compares with a bind or a word in quotation marks.
+        let assigns = |line: &str| line.contains(".status = ") && !line.contains("$") && !line.contains(".status = '");
         assert_no_violations("change a status with its type's transition", violations(dir, applies, assigns));
         for (name, text) in sources(dir).into_iter().filter(|(name, _)| applies(name)) {
             let lines: Vec<String> = code(&text).into_iter().map(|(_, line)| line).collect();

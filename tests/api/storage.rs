@@ -149,7 +149,6 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
             "reports",
             "brands",
             "snippets",
-            "queues",
             "recurring_posts",
             "post_imports",
         ] {
@@ -185,8 +184,6 @@ async fn new_records_are_rejected_on_a_full_disk(app: TestApp) {
     let resumable = t.request("POST", &t.path("/media/uploads")).header("tus-resumable", "1.0.0");
     resumable.header("upload-length", "5").send().await.expect_error(503, "service_unavailable");
     t.put(&draft, json!({ "content": "x".repeat(20_000) })).await.expect_error(503, "service_unavailable");
-    let slots = json!({ "slots": [{ "weekday": 1, "time": "09:00" }] });
-    t.put(&t.path("/queue"), slots).await.expect_error(503, "service_unavailable");
     assert_eq!(rows().await, before, "nothing was stored");
     // These requests must still succeed.
     assert!(again().await.replayed());

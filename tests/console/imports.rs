@@ -17,7 +17,7 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     let form = t.request("POST", &t.path("/posts/import")).form(Some(("<May>.csv", b"content\na\nb\n")), &[]);
     let id = form.send().await.data(202)["id"].as_i64().unwrap();
     let path = t.path(&format!("/posts/imports/{id}"));
-    person.get(&list).await.expect(200, "&#60;May&#62;.csv").expect(200, "Waiting");
+    person.get(&list).await.expect(200, "<May>.csv").expect(200, "Waiting");
     person.get(&path).await.expect(200, "Reload the page");
     t.app.sql("UPDATE post_imports SET status = 'completed', rows_total = 2, rows_done = 2, rows_valid = 1").await;
     let problem = "INSERT INTO post_import_errors (import_id, number, row_number, column_name, message)

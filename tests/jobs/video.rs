@@ -275,9 +275,10 @@ async fn a_platform_gets_the_index_first(s: TestStore) {
     for transfer in [VideoTransfer::Fetched, VideoTransfer::Uploaded] {
         w.fake.videos.set_transfer(transfer);
         for video in [last, first] {
-            let (post, _) = w.publish_images(w.account.id, &[video]).await;
+            let (post, target) = w.publish_images(w.account.id, &[video]).await;
             w.run_jobs().await;
-            assert_eq!(w.post_status(post).await, PostStatus::Published, "{transfer:?}");
+            let error = w.target(target).await.error;
+            assert_eq!(w.post_status(post).await, PostStatus::Published, "{transfer:?} {error:?}");
         }
     }
     let urls: Vec<String> = w.fake.videos.published().into_iter().flatten().map(|video| video.url).collect();

@@ -42,12 +42,15 @@ impl Page {
         self
     }
 
-    /// Returns the hidden fields of the form with this action.
+    /// Returns the hidden fields of the form with this action, or with a button that has it.
     #[track_caller]
     pub fn hidden_fields(&self, action: &str) -> Vec<(String, String)> {
         let forms = self.text.split("<form").skip(1);
-        let mut own = forms
-            .filter(|form| form.split('>').next().is_some_and(|head| head.contains(&format!("action=\"{action}\""))));
+        // A button has a `formaction`.
+        let has_action = |form: &&str| {
+            form.split("</form>").next().is_some_and(|form| form.contains(&format!("action=\"{action}\"")))
+        };
+        let mut own = forms.filter(has_action);
         let form = own.next().unwrap_or_else(|| panic!("{} has no form for {action}: {}", self.path, self.text));
         let form = form.split("</form>").next().unwrap_or_default();
         let inputs = form.split("<input type=\"hidden\" name=\"").skip(1);

@@ -27,6 +27,7 @@ pub struct ListFreeSlots {
     /// on any account.
     #[field(id_list())]
     pub accounts: Option<Vec<i64>>,
+    /// The maximum number of slots.
     #[field(number(1..=100), default = DEFAULT_COUNT)]
     pub count: Option<i64>,
 }
