@@ -22,6 +22,7 @@ worker_on_both!(
     a_change_during_a_run_is_carried_out,
     a_rule_that_ends_or_is_deleted_takes_its_posts_with_it,
     each_destination_has_its_status,
+    a_contributor_changes_no_text_that_waits_for_its_approval,
     a_full_plan_is_a_problem_of_the_rule,
     a_refused_variation_does_not_block_the_others,
     a_rule_without_its_author_has_a_problem,
@@ -262,6 +263,26 @@ async fn each_destination_has_its_status(w: TestWorker) {
     w.set_plan(w.world.workspace, "free").await;
     change(&w, id, |rule| rule.destination = Destination::Approval).await;
     assert!(stored(&w, id).await.problem.unwrap().contains("does not include approvals"));
+}
+
+async fn a_contributor_changes_no_text_that_waits_for_its_approval(w: TestWorker) {
+    w.set_plan(w.world.workspace, "business").await;
+    let other = w.user(w.world.workspace, "ben@example.com").await;
+    w.member(w.world.brand, other, Role::Contributor).await;
+    let (author_id, destination) = (Some(other), Destination::Approval);
+    let id = create(&w, RecurringPost { author_id, destination, count: Some(1), ..daily(&w) }).await;
+    let text = |text: &str| vec![Variation { content: text.to_owned(), media: Vec::new() }];
+    let seen = post(&w, 0).await;
+    change(&w, id, |rule| rule.variations = text("unseen")).await;
+    assert_eq!(count(&w, &format!("id = {seen}")).await, 0, "an approver cannot approve what they have not seen");
+    assert_eq!(count(&w, "status = 'pending_approval' AND content = 'unseen'").await, 1);
+    assert_eq!((w.used_posts(w.world.workspace).await, stored(&w, id).await.problem), (1, None));
+    // An editor may change a pending post.
+    w.member(w.world.brand, other, Role::Editor).await;
+    let pending = post(&w, 0).await;
+    change(&w, id, |rule| rule.variations = text("edited")).await;
+    assert_eq!(count(&w, &format!("id = {pending} AND status = 'pending_approval' AND content = 'edited'")).await, 1);
+    assert_eq!((count(&w, "TRUE").await, w.used_posts(w.world.workspace).await), (1, 1));
 }
 
 async fn a_full_plan_is_a_problem_of_the_rule(w: TestWorker) {

@@ -201,15 +201,21 @@ impl MakeOccurrences {
         }
         let cx = member.context(rule.brand_id, &self.platforms, &self.library, tx.now);
         let change = change_of(rule, occurrence);
+        let draft = Post { recurring_id: Some(rule.id), ..cx.empty_draft() };
         let post_id = match occurrence.post_id {
-            None => {
-                let draft = Post { recurring_id: Some(rule.id), ..cx.empty_draft() };
-                crier_posts::create_from(&cx, tx, draft, &change, submits, Problems::default()).await?.0.id
-            }
+            None => create(&cx, tx, draft, &change, submits).await?,
             Some(post_id) => match posts::find_for_update(tx, rule.brand_id, post_id).await? {
                 Some(post) if Some(post.updated_at) == occurrence.written_at && !post.status.has_begun() => {
-                    rewrite(&cx, tx, post, &change, submits).await?;
-                    post_id
+                    if post.status == PostStatus::PendingApproval && !member.role.can_publish() {
+                        // The text of a contributor must not change below an approver, who could approve what they have
+                        // not seen. So another post replaces this one, and does not count again.
+                        publishing::delete(tx, post_id).await?;
+                        let draft = Post { counted: post.counted, ..draft };
+                        create(&cx, tx, draft, &change, submits).await?
+                    } else {
+                        rewrite(&cx, tx, post, &change, submits).await?;
+                        post_id
+                    }
                 }
                 // A user or a worker was faster.
                 _ => return Ok(recurring_occurrences::keep(tx, occurrence.id, rule.version).await?),
@@ -237,6 +243,18 @@ fn change_of(rule: &RecurringPost, occurrence: &StoredOccurrence) -> PostChange 
         labels: PatchField::Value(rule.labels.clone()),
         ..PostChange::default()
     }
+}
+
+/// Creates the post of an occurrence from a draft that is not stored. Returns its id.
+async fn create(
+    cx: &PostContext<'_>,
+    tx: &mut Tx,
+    draft: Post,
+    change: &PostChange,
+    submits: bool,
+) -> crier_posts::Result<i64> {
+    let (post, _) = crier_posts::create_from(cx, tx, draft, change, submits, Problems::default()).await?;
+    Ok(post.id)
 }
 
 /// Changes a post that nobody has changed to the current version of the rule.
