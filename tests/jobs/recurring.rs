@@ -24,6 +24,7 @@ worker_on_both!(
     each_destination_has_its_status,
     a_contributor_changes_no_text_that_waits_for_its_approval,
     a_full_plan_is_a_problem_of_the_rule,
+    a_full_plan_does_not_keep_the_old_text_of_posts,
     a_refused_variation_does_not_block_the_others,
     a_rule_without_its_author_has_a_problem,
     a_time_zone_moves_the_posts,
@@ -301,6 +302,22 @@ async fn a_full_plan_is_a_problem_of_the_rule(w: TestWorker) {
     tick(&w).await;
     assert_eq!(stored(&w, id).await.problem, None);
     assert_eq!(count(&w, "status = 'scheduled'").await, 30);
+}
+
+async fn a_full_plan_does_not_keep_the_old_text_of_posts(w: TestWorker) {
+    w.set_plan(w.world.workspace, "free").await;
+    w.set_used_posts(w.world.workspace, 28).await;
+    let starts_on = "2026-06-20".parse().unwrap();
+    let id = create(&w, RecurringPost { starts_on, ..daily(&w) }).await;
+    assert_eq!(count(&w, "status = 'scheduled'").await, 2);
+    // The posts of the new days come first, and cannot be created.
+    change(&w, id, |rule| {
+        rule.starts_on = "2026-06-10".parse().unwrap();
+        rule.variations = vec![Variation { content: "new".to_owned(), media: Vec::new() }];
+    })
+    .await;
+    assert!(stored(&w, id).await.problem.unwrap().contains("allows only 30 posts per month"));
+    assert_eq!((count(&w, "content = 'new'").await, count(&w, "TRUE").await), (2, 2));
 }
 
 async fn a_refused_variation_does_not_block_the_others(w: TestWorker) {

@@ -296,7 +296,9 @@ impl Plan {
     /// counts against the plan's limit.
     fn replace<'a>(&mut self, surplus: impl Iterator<Item = &'a StoredOccurrence>, missing: Vec<(Occurrence, i64)>) {
         let mut missing = missing.into_iter();
-        for one in surplus {
+        // The ones with posts come first: otherwise, posts would be deleted while others are still to be created.
+        let (made, planned): (Vec<_>, Vec<_>) = surplus.partition(|one| one.is_made());
+        for one in made.into_iter().chain(planned) {
             match missing.next() {
                 Some((occurrence, number)) => self.moved.push(PlannedMove { id: one.id, occurrence, number }),
                 None if one.is_made() => self.remove.push(one.id),

@@ -68,11 +68,13 @@ pub struct OccurrenceCursor {
     pub id: i64,
 }
 
-/// Returns the next occurrence in the future to make, to write again or to remove, after the cursor.
+/// Returns the next occurrence in the future to make, to write again or to remove, after the cursor. `makes`: whether
+/// those that were never made are included.
 pub async fn next_unfinished(
     tx: &mut Tx,
     rule: &RecurringPost,
     after: OccurrenceCursor,
+    makes: bool,
 ) -> Result<Option<StoredOccurrence>> {
     let sql = sql!(
         "
@@ -83,6 +85,7 @@ pub async fn next_unfinished(
             AND (
                 o.is_removed
                 OR o.written_at IS NULL
+                    AND $6
                 OR o.version < $5
                     AND p.updated_at = o.written_at
                     AND p.status IN ('draft', 'pending_approval', 'scheduled')
@@ -93,7 +96,7 @@ pub async fn next_unfinished(
     );
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_as(sql).bind(rule.id).bind(now).bind(after.occurs_at).bind(after.id)
-        .bind(rule.version).fetch_optional(c))?)
+        .bind(rule.version).bind(makes).fetch_optional(c))?)
 }
 
 /// Records that the post of an occurrence was written now, from the current version of the rule.

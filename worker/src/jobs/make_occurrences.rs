@@ -66,15 +66,15 @@ impl Job for MakeOccurrences {
         let version = self.plan(recurring_id).await?.ok_or_else(|| RunError::cancelled(DELETED))?;
         let mut result = OccurrencesRunResult { recurring_id, version, problem: None };
         let mut after = OccurrenceCursor { occurs_at: DateTime::UNIX_EPOCH, id: 0 };
+        // If no post can be created, those that exist still follow the rule: they would be published with an old text.
+        let mut makes = true;
         for _ in 0..MAX_STEPS {
-            match self.step(recurring_id, version, after).await? {
+            match self.step(recurring_id, version, after, makes).await? {
                 Step::Done(next) => after = next,
-                Step::Refused(next, problem) => {
+                Step::Refused { next, ends_making, problem } => {
                     result.problem.get_or_insert(problem);
-                    match next {
-                        Some(next) => after = next,
-                        None => break,
-                    }
+                    makes &= !ends_making;
+                    after = next;
                 }
                 Step::Ended => break,
             }
@@ -90,8 +90,12 @@ impl Job for MakeOccurrences {
 /// What happened to an occurrence.
 enum Step {
     Done(OccurrenceCursor),
-    /// Why it was not made. The cursor is `None` if the other occurrences would not be made either.
-    Refused(Option<OccurrenceCursor>, String),
+    /// Why it was not made. `ends_making`: whether the other occurrences would not be made either.
+    Refused {
+        next: OccurrenceCursor,
+        ends_making: bool,
+        problem: String,
+    },
     /// No occurrence is left, or the rule has changed.
     Ended,
 }
@@ -146,11 +150,11 @@ impl MakeOccurrences {
     }
 
     /// Makes, writes or removes the next occurrence, in a transaction of its own.
-    async fn step(&self, recurring_id: i64, version: i64, after: OccurrenceCursor) -> Result<Step> {
+    async fn step(&self, recurring_id: i64, version: i64, after: OccurrenceCursor, makes: bool) -> Result<Step> {
         let mut tx = self.store.begin().await?;
         let rule = recurring_posts::lock(&mut tx, recurring_id).await?;
         let Some(rule) = rule.filter(|rule| rule.version == version) else { return Ok(Step::Ended) };
-        let Some(next) = recurring_occurrences::next_unfinished(&mut tx, &rule, after).await? else {
+        let Some(next) = recurring_occurrences::next_unfinished(&mut tx, &rule, after, makes).await? else {
             return Ok(Step::Ended);
         };
         let cursor = OccurrenceCursor { occurs_at: next.occurs_at, id: next.id };
@@ -169,13 +173,13 @@ impl MakeOccurrences {
                 tx.rollback().await?;
                 Ok(Step::Done(cursor))
             }
-            Err(Refusal::Occurrence(why)) => {
+            Err(Refusal::Occurrence(problem)) => {
                 tx.rollback().await?;
-                Ok(Step::Refused(Some(cursor), why))
+                Ok(Step::Refused { next: cursor, ends_making: false, problem })
             }
-            Err(Refusal::Rule(why)) => {
+            Err(Refusal::Rule(problem)) => {
                 tx.rollback().await?;
-                Ok(Step::Refused(None, why))
+                Ok(Step::Refused { next: cursor, ends_making: true, problem })
             }
         }
     }
