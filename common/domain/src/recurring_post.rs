@@ -253,23 +253,26 @@ impl Plan {
             Vec::new()
         };
         let by_slot: HashMap<&str, &StoredOccurrence> = stored.iter().map(|one| (one.slot.as_str(), one)).collect();
-        let slots: HashSet<&str> = wanted.iter().map(|one| one.slot.as_str()).collect();
         let is_future = |one: &&StoredOccurrence| one.occurs_at > now && !one.is_removed;
         let past = rule.planned - length(stored.iter().filter(is_future).count());
-        // Those that a user changed or deleted, and that are no times of the rule any more.
-        let is_orphan = |one: &&StoredOccurrence| !one.is_free(now) && !slots.contains(one.slot.as_str());
-        let orphans = length(stored.iter().filter(is_future).filter(is_orphan).count());
+        // Those that a user changed or deleted stay, also if they are no times of the rule any more. They count first, so
+        // that a smaller `count` does not leave room for others.
+        let mut fixed = length(stored.iter().filter(is_future).filter(|one| !one.is_free(now)).count());
         let is_new_version = rule.version != rule.planned_version;
         let mut plan = Self::default();
         let (mut number, mut kept, mut missing) = (past, HashSet::new(), Vec::new());
         for occurrence in wanted {
             let found = by_slot.get(occurrence.slot.as_str()).copied();
-            if found.is_some_and(|one| one.occurs_at <= now && one.is_made()) {
-                // Its day has had its occurrence, at an earlier time.
+            if let Some(one) = found.filter(|one| !one.is_free(now)) {
+                // Otherwise, its day has had its occurrence, at an earlier time; or the run that finds that it cannot be
+                // removed counts it.
+                if is_future(&one) {
+                    (fixed, number) = (fixed - 1, number + 1);
+                }
                 continue;
             }
-            if rule.count.is_some_and(|count| number + orphans >= count) {
-                break;
+            if rule.count.is_some_and(|count| number + fixed >= count) {
+                continue;
             }
             match found {
                 None => missing.push((occurrence, number)),
@@ -277,14 +280,14 @@ impl Plan {
                     kept.insert(one.id);
                     let number = if is_new_version { number } else { one.number };
                     let is_same = one.occurs_at == occurrence.occurs_at && one.number == number && !one.is_removed;
-                    if one.is_free(now) && !is_same {
+                    if !is_same {
                         plan.moved.push(PlannedMove { id: one.id, occurrence, number });
                     }
                 }
             }
             number += 1;
         }
-        plan.planned = number + orphans;
+        plan.planned = number + fixed;
         plan.replace(
             stored.iter().filter(|one| one.occurs_at > now && one.is_free(now) && !kept.contains(&one.id)),
             missing,

@@ -264,6 +264,26 @@ fn variations_are_used_in_turn_and_a_count_ends_the_rule() {
 }
 
 #[test]
+fn a_smaller_count_makes_no_posts_beside_those_that_users_changed() {
+    let mut model = Model::new();
+    model.rule.count = Some(8);
+    model.plan();
+    model.make(usize::MAX);
+    let later = model.now + TimeDelta::seconds(1);
+    for row in model.rows.iter_mut().skip(4) {
+        row.post_updated_at = Some(later);
+        model.changed.insert(row.id, row.occurs_at);
+    }
+    for (count, rows) in [(6, 6), (2, 4), (2, 4), (5, 5)] {
+        model.rule.count = Some(count);
+        model.rule.version += 1;
+        model.plan();
+        model.make(usize::MAX);
+        assert_eq!((model.rows.len(), model.rule.planned), (rows, length(rows)), "{count}");
+    }
+}
+
+#[test]
 fn a_post_moves_with_its_time_instead_of_being_made_again() {
     let mut model = Model::new();
     model.rule.frequency = Frequency::Weekly;
