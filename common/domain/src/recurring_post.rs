@@ -42,8 +42,9 @@ pub const RETRY_PAUSE: TimeDelta = TimeDelta::hours(6);
 const MIN_PAUSE: TimeDelta = TimeDelta::hours(20);
 /// The maximum time until a rule is looked at again, which limits the effect of a wrong clock.
 pub const MAX_PAUSE: TimeDelta = TimeDelta::days(7);
-/// Longer than a change of the time zone or of the time of day moves an occurrence.
-const MAX_MOVE: TimeDelta = TimeDelta::days(2);
+/// Longer than a change of the time zone and of the time of day moves an occurrence: from 00:00 at UTC+14 to 23:59 at
+/// UTC-11 of the same day are 49 hours.
+const MAX_MOVE: TimeDelta = TimeDelta::days(3);
 
 /// One of the texts that a rule uses in turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -247,11 +248,13 @@ impl Plan {
     /// Plans the occurrences after `now`, within the horizon. `stored` has the rule's occurrences after
     /// [`Plan::since`].
     pub fn new(rule: &RecurringPost, zone: Tz, stored: &[StoredOccurrence], now: DateTime<Utc>) -> Self {
-        let wanted = if rule.is_running() {
+        let mut wanted = if rule.is_running() {
             rule.occurrences(zone, now, now + TimeDelta::days(HORIZON_DAYS))
         } else {
             Vec::new()
         };
+        // A request is checked with the days that follow it. A cron expression can have more times on later ones.
+        wanted.truncate(MAX_OCCURRENCES);
         let by_slot: HashMap<&str, &StoredOccurrence> = stored.iter().map(|one| (one.slot.as_str(), one)).collect();
         let is_future = |one: &&StoredOccurrence| one.occurs_at > now && !one.is_removed;
         let past = rule.planned - length(stored.iter().filter(is_future).count());

@@ -329,6 +329,38 @@ fn a_rule_that_is_too_frequent_is_found() {
 }
 
 #[test]
+fn a_rule_that_becomes_too_frequent_later_is_limited() {
+    let mut model = Model::new();
+    (model.rule.frequency, model.rule.cron) = (Frequency::Cron, Some("* * 31 * *".to_owned()));
+    (model.zone, model.now) = (chrono_tz::UTC, at("2026-12-31T23:58:00Z"));
+    let recurrence = model.rule.recurrence(model.zone).unwrap();
+    // The next 31st is more than 30 days later.
+    assert!(!is_too_frequent(&recurrence, &model.rule.days(), model.now));
+    model.now = at("2027-01-02T00:00:00Z");
+    model.plan();
+    assert_eq!(model.rows.len(), MAX_OCCURRENCES);
+    model.make(usize::MAX);
+    model.plan();
+    assert_eq!(model.rows.len(), MAX_OCCURRENCES);
+}
+
+#[test]
+fn the_largest_move_repeats_no_day() {
+    let mut model = Model::new();
+    (model.zone, model.rule.time) = (chrono_tz::Pacific::Kiritimati, Some("00:00".to_owned()));
+    model.plan();
+    model.make(usize::MAX);
+    // 5 November was 48.5 hours ago at the old time, and is in half an hour at the new one.
+    model.now = at("2026-11-06T10:30:00Z");
+    model.publish();
+    (model.zone, model.rule.time) = (chrono_tz::Pacific::Pago_Pago, Some("23:59".to_owned()));
+    model.rule.version += 1;
+    model.plan();
+    model.make(usize::MAX);
+    assert_eq!(model.made.get("2026-11-05"), Some(&1));
+}
+
+#[test]
 fn a_repeated_hour_has_one_occurrence() {
     let rule = RecurringPost { frequency: Frequency::Cron, cron: Some("*/30 * * * *".to_owned()), ..rule() };
     for (zone, day) in [("Europe/Berlin", "2026-10-25"), ("Australia/Lord_Howe", "2027-04-04")] {
