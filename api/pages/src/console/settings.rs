@@ -117,16 +117,20 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         Err(error) => return render_errors(visit, form_errors(error)?),
     };
     if let Submission::First(mut write) = FormWrite::begin(visit).await? {
-        let (NewBrand { name, description, website, timezone }, current) = (brand, visit.brand()?.0);
+        let (NewBrand { name, description, website, timezone }, visited) = (brand, visit.brand()?.0);
+        // Another person may have changed the time zone since the visit began.
+        brands::lock(&mut write.tx, visited.id).await?;
+        let stored = brands::find(&mut write.tx, visited.id).await?;
+        let current = stored.map_or_else(|| visited.timezone.clone(), |stored| stored.timezone);
         let changed = brands::NewBrand {
             name,
             description: description.as_deref(),
             website: website.as_deref(),
-            timezone: timezone.as_deref().unwrap_or(&current.timezone),
+            timezone: timezone.as_deref().unwrap_or(&current),
         };
-        let is_moved = changed.timezone != current.timezone;
-        brands::update(&mut write.tx, current.id, changed).await?;
-        let followed = if is_moved { follow_time_zone(&mut write.tx, current.id).await } else { Ok(()) };
+        let is_moved = changed.timezone != current;
+        brands::update(&mut write.tx, visited.id, changed).await?;
+        let followed = if is_moved { follow_time_zone(&mut write.tx, visited.id).await } else { Ok(()) };
         if let Err(error) = write.end(followed).await {
             return render_errors(visit, form_errors(error)?);
         }
