@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
-use crier_store::{Tx, recurring_posts};
+use crier_store::{Tx, brands, recurring_posts};
 
 use super::request::RecurringPostChange;
 use super::{RecurringPost, TAG, check, lock, show};
@@ -34,6 +34,8 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<RecurringPostChang
     if let Some(destination) = parsed.partial()?.destination.clone().value() {
         check::check_feature(cx, destination)?;
     }
+    // Before the rule, as a change of the brand's time zone does: in the other order, they would be a deadlock.
+    brands::lock(tx, cx.brand()?.id).await?;
     let rule = lock(cx, tx).await?;
     let change = parsed.valid()?;
     let mut rule = check::apply(cx, tx, rule, change).await?;
