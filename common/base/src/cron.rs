@@ -40,7 +40,15 @@ impl FromStr for CronSchedule {
 impl CronSchedule {
     /// Returns the first time after `at`, in the time zone of `at`; `None` if the expression matches no existing day.
     pub fn next_after<Tz: TimeZone>(&self, at: &DateTime<Tz>) -> Option<DateTime<Tz>> {
-        self.0.find_next_occurrence(&at.clone().trunc_subsecs(0), false).ok()
+        let mut found = at.clone().trunc_subsecs(0);
+        loop {
+            found = self.0.find_next_occurrence(&found, false).ok()?;
+            // During the second pass of a repeated hour, croner returns the time of the first one, which has passed. It is
+            // later on the clock, so the search continues from there.
+            if found > *at {
+                return Some(found);
+            }
+        }
     }
 }
 
@@ -76,6 +84,10 @@ mod tests {
         assert_eq!(next(daily, "2026-03-28T12:00:00+01:00").as_deref(), Some("2026-03-29T03:00:00+02:00"));
         assert_eq!(next(daily, "2026-10-24T12:00:00+02:00").as_deref(), Some("2026-10-25T02:30:00+02:00"));
         assert_eq!(next(daily, "2026-10-25T02:30:00+02:00").as_deref(), Some("2026-10-26T02:30:00+01:00"));
+        // During the second pass of the hour, its times have already been used.
+        assert_eq!(next(daily, "2026-10-25T02:10:00+01:00").as_deref(), Some("2026-10-26T02:30:00+01:00"));
+        let quarters = "*/15 * * * *";
+        assert_eq!(next(quarters, "2026-10-25T02:10:00+01:00").as_deref(), Some("2026-10-25T03:00:00+01:00"));
     }
 
     #[test]

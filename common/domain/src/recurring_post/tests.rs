@@ -361,6 +361,24 @@ fn the_largest_move_repeats_no_day() {
 }
 
 #[test]
+fn a_plan_in_a_repeated_hour_keeps_the_posts() {
+    let mut model = Model::new();
+    (model.rule.starts_on, model.rule.time) = ("2026-10-01".parse().unwrap(), Some("02:30".to_owned()));
+    model.now = at("2026-10-20T12:00:00Z");
+    model.plan();
+    model.make(usize::MAX);
+    // 02:10, for the second time.
+    model.now = at("2026-10-25T01:10:00Z");
+    model.publish();
+    let before: Vec<i64> = model.rows.iter().map(|row| row.id).collect();
+    model.plan();
+    model.make(usize::MAX);
+    assert!(before.iter().all(|id| model.rows.iter().any(|row| row.id == *id)), "no post is deleted");
+    assert!(model.made.values().all(|count| *count == 1));
+    assert_eq!(model.made.keys().filter(|slot| *slot == "2026-10-25").count(), 1);
+}
+
+#[test]
 fn a_repeated_hour_has_one_occurrence() {
     let rule = RecurringPost { frequency: Frequency::Cron, cron: Some("*/30 * * * *".to_owned()), ..rule() };
     for (zone, day) in [("Europe/Berlin", "2026-10-25"), ("Australia/Lord_Howe", "2027-04-04")] {
