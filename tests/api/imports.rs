@@ -1,5 +1,7 @@
 //! Imports of posts through the API. No job runs here, unless a test starts it.
 
+use chrono::TimeDelta;
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{BASE, MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
@@ -12,7 +14,7 @@ on_both_apps!(
     only_the_newest_imports_and_files_are_kept,
 );
 on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
-on_both!(a_dry_run_is_started, errors_are_downloaded);
+on_both!(a_dry_run_is_started, a_contributor_cannot_schedule_by_starting_a_dry_run, errors_are_downloaded);
 
 async fn send(t: &Tenant<'_>, file: &str, texts: &[(&str, &str)]) -> Reply {
     t.request("POST", &t.path("/posts/import")).form(Some(("posts.csv", file.as_bytes())), texts).send().await
@@ -130,6 +132,22 @@ async fn a_dry_run_is_started(s: TestStore) {
     assert_eq!(app.count_rows("posts").await, 1);
     assert_eq!(app.count_rows("post_import_files").await, 0);
     t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect_error(404, "not_found");
+}
+
+/// The member who starts the import is the author of its posts, not the one who uploaded the file.
+async fn a_contributor_cannot_schedule_by_starting_a_dry_run(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let at = (app.now() + TimeDelta::days(1)).to_rfc3339();
+    let id = dry_run(&t, &format!("content,scheduled_at,accounts\nLater,{at},{account}\nDraft,,\n")).await;
+    app.run_jobs().await;
+    contributor.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect(202);
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!((&import["rows_imported"], &import["errors"][0]["row"]), (&json!(1), &json!(2)), "{import}");
+    assert_eq!(app.count_rows("posts WHERE status = 'scheduled'").await, 0);
+    assert_eq!(app.count_rows(format!("posts WHERE author_id = {}", contributor.user)).await, 1);
 }
 
 async fn errors_are_downloaded(s: TestStore) {

@@ -100,15 +100,16 @@ pub async fn file(conn: &mut Conn, import_id: i64) -> Result<Option<Vec<u8>>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(import_id).fetch_optional(c))?)
 }
 
-/// Begins again with the first row, and keeps the file. The caller has locked the row. The problems are deleted.
-pub async fn restart(tx: &mut Tx, import_id: i64, dry_run: bool) -> Result<()> {
+/// Imports the posts of a dry run, beginning with the first row, in the name of a user. Keeps the file. The caller has
+/// locked the row. The problems are deleted.
+pub async fn start(tx: &mut Tx, import_id: i64, user_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE post_imports
-        SET status = 'pending', dry_run = $2, rows_done = 0, rows_total = 0, rows_valid = 0, rows_imported = 0,
-            rows_skipped = 0, error = NULL, waiting_since = NULL, updated_at = $3
+        SET status = 'pending', dry_run = $2, user_id = $3, rows_done = 0, rows_total = 0, rows_valid = 0,
+            rows_imported = 0, rows_skipped = 0, error = NULL, waiting_since = NULL, updated_at = $4
         WHERE id = $1";
     let now = tx.now;
-    execute!(tx, SQL, import_id, dry_run, now)?;
+    execute!(tx, SQL, import_id, false, user_id, now)?;
     execute!(tx, "DELETE FROM post_import_errors WHERE import_id = $1", import_id)?;
     Ok(())
 }

@@ -35,7 +35,8 @@ async fn start(cx: &Context, tx: &mut Tx) -> Result<Reply<PostImport>> {
         return Err(ApiError::not_found("file of this dry run"));
     }
     check_unfinished(tx, brand_id).await?;
-    post_imports::restart(tx, import.id, false).await?;
+    // The role of the caller applies, not that of the member who uploaded the file.
+    post_imports::start(tx, import.id, cx.caller.user_id).await?;
     enqueue(cx, tx, brand_id, import.id).await?;
     let started = find(cx, tx).await?;
     Ok(Reply::at(&path(brand_id, started.id), started.into()))
