@@ -18,6 +18,7 @@ worker_on_both!(
     the_plan_s_limit_ends_the_import,
     posts_wait_for_their_files,
     an_unreadable_file_fails_the_import,
+    a_heading_is_stored_without_control_characters,
     a_former_member_imports_nothing,
     a_canceled_import_can_be_continued,
     old_imports_are_deleted,
@@ -175,6 +176,14 @@ async fn an_unreadable_file_fails_the_import(w: TestWorker) {
         assert_eq!(import.status, Status::Failed);
         assert!(import.error.is_some_and(|error| error.ends_with('.')));
     }
+}
+
+/// Postgres stores no NUL character.
+async fn a_heading_is_stored_without_control_characters(w: TestWorker) {
+    let id = start(&w, true, br#"[{"content": "Bread", "si\u0000ze": "1"}]"#).await;
+    w.run_jobs().await;
+    assert_eq!(find(&w, id).await.status, Status::Completed);
+    assert_eq!(errors(&w, id).await[0].column_name, "size");
 }
 
 async fn a_former_member_imports_nothing(w: TestWorker) {

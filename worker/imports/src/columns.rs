@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use crier_domain::platform::Platform;
 use crier_domain::post_import::PostColumn;
+use crier_domain::untrusted;
 
 use crate::table::Table;
 use crate::{FileError, ReadOptions, RowProblem, dates};
@@ -130,9 +131,10 @@ impl Columns {
         self.sources.iter().enumerate().filter_map(|(position, source)| Some((position, (*source)?)))
     }
 
-    /// Returns the heading at a position.
+    /// Returns the heading at a position, as it is shown and stored.
     pub fn name(&self, position: usize) -> String {
-        self.names.get(position).map_or("", String::as_str).trim().chars().take(MAX_NAMED).collect()
+        // Postgres stores no NUL character.
+        untrusted::line(self.names.get(position).map_or("", String::as_str), MAX_NAMED)
     }
 
     /// Returns the headings of Crier's columns: of several columns, the first one.

@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crier_domain::post_import::MAX_IMPORT_ROWS;
+use crier_domain::post_import::{MAX_IMPORT_MESSAGE, MAX_IMPORT_ROWS};
+use crier_domain::untrusted;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -31,12 +32,21 @@ pub fn read(text: &str) -> Result<Table, FileError> {
     if let Some(exceeded) = objects.exceeded {
         return Err(exceeded);
     }
-    read.map_err(|error| FileError::BrokenJson(error.to_string()))?;
+    // The error quotes a text of the file in full.
+    read.map_err(|error| FileError::BrokenJson(shortened(&error.to_string())))?;
     let mut table = Table::default();
     for (number, row) in (1..).zip([objects.headings].into_iter().chain(objects.rows)) {
         table.add(number, row.into_iter().map(Into::into))?;
     }
     Ok(table)
+}
+
+/// Shortens an error. Its end names the place in the file.
+fn shortened(error: &str) -> String {
+    match error.rsplit_once(" at line ") {
+        Some((problem, place)) => format!("{} at line {place}", untrusted::line(problem, MAX_IMPORT_MESSAGE)),
+        None => untrusted::line(error, MAX_IMPORT_MESSAGE),
+    }
 }
 
 impl Objects {
@@ -243,6 +253,9 @@ mod tests {
         }
         let deep = format!("[{{\"content\": {}", "[".repeat(100_000));
         assert!(matches!(read(&deep), Err(FileError::BrokenJson(_))));
+        let long = format!("[\"{}\"]", "a".repeat(100_000));
+        let error = read(&long).unwrap_err().to_string();
+        assert!(error.len() < 700 && error.contains("at line 1 column "), "{error}");
         let rows = format!("[{}{{}}]", "{\"content\": 1},".repeat(MAX_IMPORT_ROWS));
         assert_eq!(read(&rows).unwrap_err(), FileError::TooManyRows);
         let fields: Vec<String> = (0..=MAX_COLUMNS).map(|n| format!("\"f{n}\": 1")).collect();
