@@ -18,6 +18,8 @@ const MAX_MEDIA: usize = 20;
 const MAX_URL_CHARS: usize = 2_048;
 /// The maximum length of a description, in characters, as in the API.
 const MAX_ALT_TEXT_CHARS: usize = 2_000;
+/// The maximum number of links of a post. Each is searched for in the text.
+const MAX_LINKS: usize = 20;
 /// The maximum number of accounts of a post.
 const MAX_ACCOUNTS: usize = 1_000;
 
@@ -135,8 +137,14 @@ impl RowReader<'_> {
     fn content(&mut self) -> String {
         let texts = self.cells(Source::Content);
         let (position, mut content) = texts.into_iter().next().unwrap_or_default();
-        for (_, links) in self.cells(Source::Link) {
+        let mut count = 0;
+        for (position, links) in self.cells(Source::Link) {
             for link in links.split_whitespace().map(|link| link.trim_end_matches([',', ';'])) {
+                count += 1;
+                if count > MAX_LINKS {
+                    self.problem(position, format!("List at most {MAX_LINKS} links."));
+                    return String::new();
+                }
                 if !content.contains(link) {
                     content.push_str(if content.is_empty() { "" } else { "\n" });
                     content.push_str(link);
@@ -219,13 +227,14 @@ impl RowReader<'_> {
         for (position, cell) in self.cells(Source::Labels) {
             for label in entries(&cell) {
                 self.check_length(position, label, MAX_LABEL);
-                if !labels.iter().any(|other| other == label) {
-                    labels.push(label.to_owned());
+                if labels.iter().any(|other| other == label) {
+                    continue;
                 }
-            }
-            if labels.len() > MAX_LABELS {
-                self.problem(position, format!("A post can have at most {MAX_LABELS} labels."));
-                return Vec::new();
+                if labels.len() == MAX_LABELS {
+                    self.problem(position, format!("A post can have at most {MAX_LABELS} labels."));
+                    return Vec::new();
+                }
+                labels.push(label.to_owned());
             }
         }
         labels

@@ -38,6 +38,18 @@ fn urls(post: &RowPost) -> Vec<&str> {
     post.media.iter().map(|media| media.url.as_str()).collect()
 }
 
+/// Each link is searched for in the text, so many of them would take hours.
+#[test]
+fn many_links_are_rejected() {
+    let links = (0..12_000).map(|n| format!("{n}")).collect::<Vec<_>>().join(" ");
+    let headings = vec!["link"; 99].join(",");
+    let cells = vec![links; 99].join(",");
+    let file = read_as(&format!("content,{headings}\nBread,{cells}\nBread,https://a.example/1\n"), DateFormat::Iso);
+    let problems = file.rows[0].post.clone().unwrap_err();
+    assert_eq!((problems.len(), problems[0].message.as_str()), (1, "List at most 20 links."));
+    assert_eq!(file.rows[1].post.as_ref().unwrap().content, "Bread\nhttps://a.example/1");
+}
+
 #[test]
 fn all_columns_are_read() {
     let text = "content,scheduled_at,accounts,media_urls,labels,first_comment,external_ref\r\n\
