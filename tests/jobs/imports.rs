@@ -16,6 +16,7 @@ worker_on_both!(
     problems_name_the_row_and_the_column,
     a_dry_run_writes_nothing,
     the_plan_s_limit_ends_the_import,
+    a_crash_at_the_plan_s_limit_loses_no_row,
     posts_wait_for_their_files,
     an_unreadable_file_fails_the_import,
     a_heading_is_stored_without_control_characters,
@@ -146,6 +147,21 @@ async fn the_plan_s_limit_ends_the_import(w: TestWorker) {
     let error = import.error.unwrap();
     assert!(error.contains("1000 posts per month") && error.contains("Row 4"), "{error}");
     assert_eq!((w.count_rows("posts").await, w.used_posts(w.world.workspace).await), (2, 1_000));
+}
+
+/// The worker dies after the row for which the plan had no post left. The plan has posts again when the next run begins.
+async fn a_crash_at_the_plan_s_limit_loses_no_row(w: TestWorker) {
+    w.set_used_posts(w.world.workspace, 999).await;
+    let at = w.later(86_400).to_rfc3339();
+    let rows: String = (0..3).map(|n| format!("Post {n},{at},{}\n", w.account.id)).collect();
+    let id = start(&w, false, format!("content,scheduled_at,accounts\n{rows}").as_bytes()).await;
+    let job = w.claim(&w.s.notifier.take(), "gone").await.remove(0);
+    assert!(w.run_claimed(&job).await.is_ok());
+    assert_eq!(w.count_rows("posts").await, 1);
+    w.set_used_posts(w.world.workspace, 0).await;
+    w.advance(LEASE_EXPIRY_SECONDS);
+    w.run_jobs().await;
+    assert_imported(&w, id, 3).await;
 }
 
 async fn posts_wait_for_their_files(w: TestWorker) {

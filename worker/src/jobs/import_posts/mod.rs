@@ -176,7 +176,8 @@ impl ImportPosts {
         let mut errors: Vec<PostImportError> = Vec::new();
         let mut end = None;
         for (outcome, row) in outcomes.into_iter().zip(batch) {
-            import.rows_done += 1;
+            // A row that ends the import is not done: if this run is not settled, the next one begins with it.
+            import.rows_done += i32::from(!matches!(outcome, RowOutcome::Stopped(_)));
             match outcome {
                 RowOutcome::Valid => import.rows_valid += 1,
                 RowOutcome::Imported => {
