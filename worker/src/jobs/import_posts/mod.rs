@@ -165,13 +165,15 @@ impl ImportPosts {
         } else {
             Vec::new()
         };
+        // Before the transaction, because the names of accounts are searched for.
+        let changes = row::changes(cx, batch);
         let mut tx = self.store.begin().await?;
         let mut import = lock_held(&mut tx, run).await?;
         let outcomes = if import.dry_run {
             checked
         } else {
             let now = tx.now;
-            row::create_all(cx, &post_cx(now), &mut tx, batch).await.map_err(to_run_error)?
+            row::create_all(cx, &post_cx(now), &mut tx, batch, changes).await.map_err(to_run_error)?
         };
         let mut errors: Vec<PostImportError> = Vec::new();
         let mut end = None;

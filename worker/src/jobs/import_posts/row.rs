@@ -10,7 +10,7 @@ use crier_http::{Guard, SchemePolicy};
 use crier_imports::{PostFile, Row, RowPost, RowProblem};
 use crier_posts::check::{self, LookupContext};
 use crier_posts::{DesiredPost, PostChange, PostContext, PostError, Result};
-use crier_store::{Conn, Tx, posts};
+use crier_store::{Conn, Tx, post_media, posts};
 
 use super::MediaByUrl;
 use super::accounts::BrandAccounts;
@@ -41,6 +41,9 @@ pub enum RowOutcome {
     /// The plan's posts are used up. The text is a sentence.
     Stopped(String),
 }
+
+/// The change of an empty draft to the post of a row, with its `external_ref`, or the problems of the row.
+pub type RowChange<'r> = std::result::Result<(PostChange, Option<&'r str>), Vec<PostImportError>>;
 
 /// Returns problems as they are stored.
 pub fn stored(problems: &[RowProblem]) -> Vec<PostImportError> {
@@ -77,17 +80,26 @@ pub async fn check_all(
     Ok(outcomes)
 }
 
-/// Creates the posts of rows. After a row for which the plan has no post left, the others are not tried.
+/// Returns the changes of an empty draft that give the posts of rows.
+pub fn changes<'r>(cx: &RowContext<'_>, rows: &'r [Row]) -> Vec<RowChange<'r>> {
+    rows.iter().map(|row| cx.change(row)).collect()
+}
+
+/// Creates the posts of rows, each from its change. After a row for which the plan has no post left, the others are not
+/// tried.
 pub async fn create_all(
     cx: &RowContext<'_>,
     post_cx: &PostContext<'_>,
     tx: &mut Tx,
     rows: &[Row],
+    changes: Vec<RowChange<'_>>,
 ) -> Result<Vec<RowOutcome>> {
+    // Before the first post is counted: a deletion of a file locks the file first and then the counts of the workspace.
+    post_media::lock_media(tx, cx.import.brand_id, &media_of(&changes)).await?;
     let used = used_names(tx, cx, rows).await?;
     let mut outcomes = Vec::with_capacity(rows.len());
-    for row in rows {
-        let outcome = match cx.change(row) {
+    for (row, change) in rows.iter().zip(changes) {
+        let outcome = match change {
             Err(problems) => RowOutcome::Refused(problems),
             Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
             Ok((change, name)) => create(cx, post_cx, tx, row, (&change, name)).await?,
@@ -99,6 +111,15 @@ pub async fn create_all(
         }
     }
     Ok(outcomes)
+}
+
+fn media_of(changes: &[RowChange<'_>]) -> Vec<i64> {
+    let valid = changes.iter().filter_map(|change| change.as_ref().ok());
+    let ids = |(change, _): &(PostChange, Option<&str>)| match &change.media {
+        PatchField::Value(ids) => ids.clone(),
+        _ => Vec::new(),
+    };
+    valid.flat_map(ids).collect()
 }
 
 /// Creates the post of a row, in a savepoint: a refusal may come after the first write.
@@ -162,7 +183,7 @@ async fn check(
 
 impl RowContext<'_> {
     /// Returns the change of an empty draft to the post of a row, and its `external_ref`.
-    fn change<'r>(&self, row: &'r Row) -> std::result::Result<(PostChange, Option<&'r str>), Vec<PostImportError>> {
+    fn change<'r>(&self, row: &'r Row) -> RowChange<'r> {
         let post = row.post.as_ref().map_err(|problems| stored(problems.get(..MAX_PROBLEMS).unwrap_or(problems)))?;
         let mut errors = Vec::new();
         let accounts = self.account_ids(row.number, post, &mut errors);
