@@ -8,13 +8,17 @@ use crier_domain::post_import::DateFormat;
 /// The maximum length of a date with its time, in bytes.
 const MAX_LENGTH: usize = 64;
 
+const YEAR_DIGITS: usize = 4;
+
 /// Parses a date with its time, or a date and a time of two cells. The error is a sentence.
 pub fn parse(date: &str, time: &str, format: DateFormat, zone: Tz) -> Result<DateTime<Utc>, &'static str> {
     let (date, time) = (date.trim(), time.trim());
     if date.len() > MAX_LENGTH || time.len() > MAX_LENGTH {
         return Err(INVALID_DATE);
     }
+    // ISO 8601 has a year of four digits. Without this check, 02-03-26 would be a day of the year 2.
     if time.is_empty()
+        && date.bytes().take_while(u8::is_ascii_digit).count() == YEAR_DIGITS
         && let Some(at) = local_time::parse(date, zone)
     {
         return Ok(at);
@@ -107,6 +111,8 @@ mod tests {
             ("03/02/2026 09:00 am", "", MonthFirst),
             ("3-2-2026", "9:00AM", MonthFirst),
             ("26/3/2, 9:00", "", YearFirst),
+            ("26-03-02 09:00", "", YearFirst),
+            ("02-03-26 09:00", "", DayFirst),
             ("2026-03-02 00:00:00", "09:00", Iso),
         ] {
             assert_eq!(read(date, time, format, "UTC").as_deref(), Some("2026-03-02T09:00:00Z"), "{date} {time}");
