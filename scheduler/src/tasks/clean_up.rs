@@ -42,6 +42,8 @@ const OCCURRENCE_RETENTION: TimeDelta = TimeDelta::days(30);
 /// The first and the maximum batch size, in rows.
 const FIRST_BATCH: i64 = 100;
 const MAX_BATCH: i64 = 1_000;
+/// The number of imports of posts in a transaction. Each has up to 10 MiB, 1,000 errors and many URLs.
+const POST_IMPORTS_PER_BATCH: i64 = 1;
 /// The maximum intended duration of a transaction. After a longer one the batch size is halved.
 const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
@@ -104,7 +106,9 @@ impl PurgeKind {
             Self::Jobs(JobState::Dead) => dispatch::purge(tx, JobState::Dead, now - DEAD_JOB_RETENTION, limit).await,
             Self::Jobs(state) => dispatch::purge(tx, state, now - ENDED_JOB_RETENTION, limit).await,
             Self::Imports => media_jobs::purge(tx, now - IMPORT_RETENTION, limit).await,
-            Self::PostImports => post_imports::purge(tx, now - IMPORT_RETENTION, limit).await,
+            Self::PostImports => {
+                return Ok(post_imports::purge(tx, now - IMPORT_RETENTION, POST_IMPORTS_PER_BATCH).await? > 0);
+            }
             Self::Mails => mails::purge(tx, now - MAIL_RETENTION, limit).await,
             Self::Deliveries => return purge_deliveries(s, tx, limit).await,
             Self::Events => return purge_events(s, tx, limit).await,
