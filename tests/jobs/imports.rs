@@ -17,6 +17,7 @@ worker_on_both!(
     a_dry_run_writes_nothing,
     the_plan_s_limit_ends_the_import,
     a_crash_at_the_plan_s_limit_loses_no_row,
+    the_plan_s_storage_ends_the_import,
     posts_wait_for_their_files,
     an_unreadable_file_fails_the_import,
     a_heading_is_stored_without_control_characters,
@@ -162,6 +163,21 @@ async fn a_crash_at_the_plan_s_limit_loses_no_row(w: TestWorker) {
     w.advance(LEASE_EXPIRY_SECONDS);
     w.run_jobs().await;
     assert_imported(&w, id, 3).await;
+}
+
+async fn the_plan_s_storage_ends_the_import(w: TestWorker) {
+    let plan = 20_480_i64 << 20;
+    w.set_storage_usage(w.world.workspace, plan / 2, plan / 2).await;
+    let id = start(&w, false, drafts(2).as_bytes()).await;
+    w.run_jobs().await;
+    let import = find(&w, id).await;
+    assert_eq!((import.status, w.count_rows("posts").await), (Status::Failed, 0));
+    let error = import.error.unwrap();
+    assert!(error.contains("20480 MiB") && error.contains("Row 2"), "{error}");
+    // A dry run writes nothing.
+    let id = start(&w, true, drafts(2).as_bytes()).await;
+    w.run_jobs().await;
+    assert_eq!(find(&w, id).await.rows_valid, 2);
 }
 
 async fn posts_wait_for_their_files(w: TestWorker) {

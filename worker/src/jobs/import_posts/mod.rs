@@ -26,7 +26,7 @@ use crier_media::budget::Budget;
 use crier_platforms::ConnectorRegistry as Platforms;
 use crier_posts::{Member, PostContext, PostError};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx, post_imports};
+use crier_store::{Result, Store, StoreError, Tx, brands, files, post_imports};
 
 use self::accounts::BrandAccounts;
 use self::row::{RowContext, RowOutcome};
@@ -123,6 +123,9 @@ impl ImportPosts {
                 return Ok(ImportEnd::wait(&import));
             };
             for batch in window.chunks(ROWS_PER_BATCH) {
+                if let Some(problem) = self.storage_problem(&import).await? {
+                    return Ok(stopped_at(&problem, batch));
+                }
                 let cx =
                     RowContext { import: &import, file: &file, accounts: &accounts, media: &media, guard: &self.guard };
                 if let Some(end) = self.process(run, &cx, &member, batch).await? {
@@ -131,6 +134,21 @@ impl ImportPosts {
             }
         }
         Ok(if left.len() > rows.len() { ImportEnd::Continue } else { ImportEnd::Completed })
+    }
+
+    /// Returns why no more posts can be created: the storage of the plan is used up, also by texts, as in the API.
+    async fn storage_problem(&self, import: &PostImport) -> Result<Option<String>> {
+        if import.dry_run {
+            return Ok(None);
+        }
+        let mut conn = self.store.read().await?;
+        let Some((workspace_id, plan)) = brands::plan_of(&mut conn, import.brand_id).await? else { return Ok(None) };
+        let Some((plan, max)) = self.plans.get(&plan).and_then(|plan| Some((plan, plan.storage_mib?))) else {
+            return Ok(None);
+        };
+        let used = files::usage(&mut conn, workspace_id).await?;
+        let problem = || format!("The workspace's plan includes {max} MiB of storage, and all of it is used.");
+        Ok((!plan.has_room_for_texts(used)).then(problem))
     }
 
     /// Stores the number of rows and the problems of the headings, once.
@@ -192,8 +210,7 @@ impl ImportPosts {
                 }
                 RowOutcome::Refused(problems) => errors.extend(problems),
                 RowOutcome::Stopped(problem) => {
-                    let rest = format!("{} Row {} and those after it were not imported.", problem, row.number);
-                    end = Some(ImportEnd::Failed(rest));
+                    end = Some(stopped_at(&problem, std::slice::from_ref(row)));
                 }
             }
         }
@@ -203,6 +220,12 @@ impl ImportPosts {
         tx.commit().await?;
         Ok(end)
     }
+}
+
+/// Ends an import before these rows.
+fn stopped_at(problem: &str, rows: &[Row]) -> ImportEnd {
+    let first = rows.first().map_or(0, |row| row.number);
+    ImportEnd::Failed(format!("{problem} Row {first} and those after it were not imported."))
 }
 
 const NO_MEMBER: &str = "The user who started this import is no longer a member of the brand. Import the file again.";
