@@ -2,12 +2,12 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
-use crier_domain::auto_post::{AutoPost, FeedDestination, FeedPostStatus};
+use crier_domain::auto_post::{ArticleKeys, AutoPost, FeedDestination, FeedPostStatus};
 use crier_domain::feed::{Feed, FeedType};
 use crier_domain::job::JobKind;
 use crier_domain::post::{Post, PostStatus};
 use crier_scheduler::tasks;
-use crier_store::feed_posts::{self, FeedPost};
+use crier_store::feed_posts::{self, FeedPost, NewFeedPost};
 use crier_store::feeds::{self, NewFeed};
 use crier_store::{PageRequest, posts};
 
@@ -19,6 +19,7 @@ worker_on_both!(
     a_chain_of_changes_is_one_article,
     the_first_articles_of_a_url_are_not_posted,
     two_hundred_new_articles_stop_at_the_maximum,
+    a_flood_of_articles_does_not_reset_the_maximum,
     filters_and_old_dates_skip_articles,
     articles_are_published_or_submitted,
     a_refusal_is_shown_and_not_repeated,
@@ -200,6 +201,29 @@ async fn two_hundred_new_articles_stop_at_the_maximum(w: TestWorker) {
     fetch(&w, &server, id, &with("next").collect::<Vec<_>>()).await;
     assert_eq!(texts(&w).await[0], "Title next\n\nhttps://blog.example/posts/next");
     assert_eq!((posted(&w).await.len(), feed(&w, id).await.auto_post_problem), (6, None));
+}
+
+async fn a_flood_of_articles_does_not_reset_the_maximum(w: TestWorker) {
+    let server = Server::start().await;
+    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
+    let first: Vec<Item> = ["e", "d", "c", "b", "a"].map(article).into();
+    fetch(&w, &server, id, &first).await;
+    assert_eq!(posted(&w).await.len(), 5);
+    let names: Vec<String> = (0..2_000).map(|n| format!("flood{n}")).collect();
+    let skipped = |name| NewFeedPost {
+        status: Some(FeedPostStatus::Skipped),
+        guid: name,
+        keys: ArticleKeys::default(),
+        title: None,
+        url: None,
+        reason: None,
+    };
+    let flood: Vec<NewFeedPost<'_>> = names.iter().map(String::as_str).map(skipped).collect();
+    w.write(async |tx| feed_posts::remember(tx, id, &flood).await).await;
+    for name in ["late", "later"] {
+        fetch(&w, &server, id, &[article(name)]).await;
+        assert_eq!((posted(&w).await.len(), w.count_rows("feed_posts").await), (5, 2_005), "{name}");
+    }
 }
 
 async fn filters_and_old_dates_skip_articles(w: TestWorker) {

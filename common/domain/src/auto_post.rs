@@ -44,7 +44,8 @@ pub const MAX_FILTER_WORDS: usize = 50;
 pub const MAX_FILTER_WORD: usize = 60;
 /// Maximum value of the daily maximum.
 pub const MAX_POSTS_PER_DAY: i64 = 100;
-/// The maximum number of articles of a feed that Crier remembers, so that they are not posted again.
+/// The maximum number of articles of a feed that Crier remembers, so that they are not posted again. Those that were
+/// posted in the last [`MAX_ARTICLE_AGE`] are remembered in any case.
 pub const MAX_REMEMBERED: i64 = 2_000;
 /// The maximum age of an article that is posted when it first appears. An older one is an earlier article that the feed
 /// lists again, for example after the site changed all of its links.

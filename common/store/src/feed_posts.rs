@@ -1,7 +1,7 @@
 //! The articles of feeds that publish, and what became of them. The caller has locked the row of the feed to write.
 
 use chrono::{DateTime, Utc};
-use crier_domain::auto_post::{ArticleKeys, FeedPostStatus, MAX_REMEMBERED};
+use crier_domain::auto_post::{ArticleKeys, FeedPostStatus, MAX_ARTICLE_AGE, MAX_REMEMBERED};
 use crier_domain::feed::{Article, Feed};
 use serde_json::json;
 
@@ -100,7 +100,9 @@ pub async fn remember(tx: &mut Tx, feed_id: i64, articles: &[NewFeedPost<'_>]) -
     Ok(stored)
 }
 
-/// Forgets the oldest articles of a feed, if there are more than [`MAX_REMEMBERED`].
+/// Forgets the oldest articles of a feed, if there are more than [`MAX_REMEMBERED`]. Keeps those that were posted in the
+/// last days: otherwise, a feed that lists thousands of articles could exceed its daily maximum, and post an article
+/// again.
 pub async fn forget_oldest(tx: &mut Tx, feed_id: i64) -> Result<()> {
     const SQL: &str = "
         DELETE FROM feed_posts
@@ -112,8 +114,10 @@ pub async fn forget_oldest(tx: &mut Tx, feed_id: i64) -> Result<()> {
                 ORDER BY id DESC
                 LIMIT 1 OFFSET $2
             )
-            AND status <> 'waiting'";
-    execute!(tx, SQL, feed_id, MAX_REMEMBERED)?;
+            AND status <> 'waiting'
+            AND (status <> 'posted' OR created_at < $3)";
+    let kept_since = tx.now - MAX_ARTICLE_AGE;
+    execute!(tx, SQL, feed_id, MAX_REMEMBERED, kept_since)?;
     Ok(())
 }
 
