@@ -17,6 +17,7 @@ use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 worker_on_both!(
     an_article_is_posted_once_whatever_the_feed_does,
     a_chain_of_changes_is_one_article,
+    entries_of_one_page_with_one_title_are_all_posted,
     the_first_articles_of_a_url_are_not_posted,
     two_hundred_new_articles_stop_at_the_maximum,
     a_flood_of_articles_does_not_reset_the_maximum,
@@ -154,6 +155,15 @@ async fn a_chain_of_changes_is_one_article(w: TestWorker) {
         fetch(&w, &server, id, &items).await;
         assert_eq!(texts(&w).await, ["One\n\nhttps://blog.example/1"]);
     }
+}
+
+async fn entries_of_one_page_with_one_title_are_all_posted(w: TestWorker) {
+    let server = Server::start().await;
+    let entry = |n: i64| item(&format!("entry-{n}"), "Release", &format!("https://blog.example/changes#entry-{n}"));
+    let id = publishing_feed(&w, &server, &settings(&w), &[entry(1)]).await;
+    fetch(&w, &server, id, &[entry(3), entry(2), entry(1)]).await;
+    let text = |n: i64| format!("Release\n\nhttps://blog.example/changes#entry-{n}");
+    assert_eq!(texts(&w).await, [text(3), text(2)]);
 }
 
 async fn the_first_articles_of_a_url_are_not_posted(w: TestWorker) {

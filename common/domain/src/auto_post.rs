@@ -220,8 +220,8 @@ pub struct ArticleKeys {
     /// Of the link, without what does not change the page: the scheme, `www.`, a default port, a slash at the end, and
     /// the parameters of campaigns. `None` if the article has no link.
     pub link: Option<String>,
-    /// Of the path, the query and the title: the same after the site has moved to another host. `None` if the article
-    /// has no title, or links to the first page of a site.
+    /// Of the path, the query, the fragment and the title: the same after the site has moved to another host. `None` if
+    /// the article has no title, or links to the first page of a site.
     pub page: Option<String>,
 }
 
@@ -237,13 +237,13 @@ impl ArticleKeys {
         if let Some(port) = parsed.port() {
             link += &format!(":{port}");
         }
+        // A fragment may be an entry of a page, as in a list of changes, whose entries may have the same title.
+        let fragment = parsed.fragment().filter(|fragment| !fragment.is_empty() && !is_campaign(fragment));
+        let fragment = fragment.map(|fragment| format!("#{fragment}")).unwrap_or_default();
         link.push_str(&path);
-        // A fragment may be an entry of a page, as in a list of changes.
-        if let Some(fragment) = parsed.fragment().filter(|fragment| !fragment.is_empty() && !is_campaign(fragment)) {
-            link += &format!("#{fragment}");
-        }
+        link.push_str(&fragment);
         let title = title.map(|title| title.trim().to_lowercase()).filter(|title| !title.is_empty());
-        let page = title.filter(|_| !path.is_empty()).map(|title| key(&format!("{path}\n{title}")));
+        let page = title.filter(|_| !path.is_empty()).map(|title| key(&format!("{path}{fragment}\n{title}")));
         Self { link: Some(key(&link)), page }
     }
 }

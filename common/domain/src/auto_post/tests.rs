@@ -113,7 +113,8 @@ fn an_article_is_recognized_after_its_site_moved() {
     let page = |url: &str, title: &str| ArticleKeys::of(Some(url), Some(title)).page;
     let same = page("http://old.example/blog/rye/", "Rye bread");
     assert!(same.is_some());
-    assert_eq!(page("https://new.example/blog/rye#comments", " RYE bread "), same);
+    assert_eq!(page("https://new.example/blog/rye#xtor=RSS-3", " RYE bread "), same);
+    assert_ne!(page("https://new.example/blog/rye#entry-2", "Rye bread"), same, "another entry of the page");
     assert_ne!(page("https://new.example/blog/rye", "Wheat bread"), same);
     assert_ne!(page("https://new.example/rye", "Rye bread"), same);
     assert_eq!(page("https://new.example/", "Rye bread"), None, "the first page is that of every site");
