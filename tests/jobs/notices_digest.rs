@@ -3,10 +3,11 @@
 use chrono::TimeDelta;
 use crier_domain::access::Role;
 use crier_domain::feed::FeedType;
+use crier_domain::job::{JobKind, NewJob};
 use crier_domain::notice::{NoticeFrequency, NoticeKind};
 use crier_scheduler::tasks;
 use crier_store::feeds::{self, NewFeed};
-use crier_store::notices;
+use crier_store::{jobs, notices};
 
 use crate::support::fake_platform::{PublishStep, permanent};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -20,6 +21,9 @@ on_both!(
     members_get_what_they_can_act_on,
     a_long_list_is_cut,
     concurrent_schedulers_send_one_email,
+    a_late_scheduler_sends_no_email_within_the_hour,
+    a_clock_that_was_ahead_delays_no_email,
+    problems_of_users_who_want_no_emails_are_discarded,
     a_dead_job_discards_the_problems,
 );
 worker_on_both!(without_a_mail_server_problems_are_only_counted, a_feed_that_fails_three_times_is_a_problem);
@@ -184,10 +188,53 @@ async fn concurrent_schedulers_send_one_email(s: TestStore) {
     assert_eq!(mails.mails().len(), 1);
 }
 
+/// A scheduler reads that an email is due, and enqueues its job after another job has sent it.
+async fn a_late_scheduler_sends_no_email_within_the_hour(s: TestStore) {
+    let (w, mails) = with_mail(s).await;
+    fail_post(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    tick(&w).await;
+    assert_eq!(mails.mails().len(), 1);
+    fail_post(&w).await;
+    w.write(async |tx| jobs::enqueue(tx, &NewJob::new(JobKind::SendDigest, w.world.user, tx.now)).await).await;
+    w.run_jobs().await;
+    assert_eq!((mails.mails().len(), waiting(&w).await), (1, 1));
+    w.clock.advance(TimeDelta::hours(1));
+    tick(&w).await;
+    assert_eq!((mails.mails().len(), waiting(&w).await), (2, 0));
+}
+
+async fn a_clock_that_was_ahead_delays_no_email(s: TestStore) {
+    let (w, mails) = with_mail(s).await;
+    let ahead = TimeDelta::days(30);
+    w.clock.advance(ahead);
+    w.write(async |tx| notices::mark_mailed(tx, w.world.user).await).await;
+    w.clock.advance(-ahead);
+    let post = fail_post(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    tick(&w).await;
+    assert_eq!(mails.mails().len(), 1, "the time of the last email");
+    w.clock.advance(ahead);
+    w.write(async |tx| notices::add(tx, NoticeKind::PostFailed, w.world.brand, post).await).await;
+    w.clock.advance(TimeDelta::hours(1) - ahead);
+    tick(&w).await;
+    assert_eq!(mails.mails().len(), 2, "the time of a problem");
+}
+
+/// The transaction of a problem reads the frequency before the user changes it.
+async fn problems_of_users_who_want_no_emails_are_discarded(s: TestStore) {
+    let (w, mails) = with_mail(s).await;
+    fail_post(&w).await;
+    w.sql("UPDATE users SET notice_frequency = 'never'").await;
+    w.clock.advance(TimeDelta::days(1));
+    tick(&w).await;
+    assert_eq!((mails.mails().len(), waiting(&w).await), (0, 0));
+}
+
 async fn a_dead_job_discards_the_problems(s: TestStore) {
     let (w, mails) = with_mail(s).await;
     fail_post(&w).await;
-    let kind = crier_domain::job::JobKind::SendDigest;
+    let kind = JobKind::SendDigest;
     w.write(async |tx| crier_jobs::on_dead(tx, kind, w.world.user, None).await).await;
     let described = crier_jobs::describe(&mut w.conn().await, kind, w.world.user).await.unwrap().unwrap();
     assert_eq!(described.words, format!("notices of user {}, hourly", w.world.user));

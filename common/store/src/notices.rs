@@ -26,6 +26,17 @@ pub struct NoticeRow {
 pub struct Recipient {
     pub email: String,
     pub name: String,
+    pub notice_frequency: NoticeFrequency,
+    /// The time of the last email.
+    pub notices_mailed_at: Option<DateTime<Utc>>,
+}
+
+impl Recipient {
+    /// Returns whether the last email is recent, so that the next one must wait. A time in the future is that of a
+    /// process whose clock was ahead.
+    pub fn has_recent_mail(&self, now: DateTime<Utc>) -> bool {
+        self.notices_mailed_at.is_some_and(|at| at > now - MIN_NOTICE_INTERVAL && at <= now + MIN_NOTICE_INTERVAL)
+    }
 }
 
 /// Adds a problem for the members of a brand who can act on it, unless they get no emails. One that already waits for
@@ -46,30 +57,36 @@ pub async fn add(tx: &mut Tx, kind: NoticeKind, brand_id: i64, subject_id: i64) 
     Ok(())
 }
 
-/// Returns the users for whom an email is due, at most `limit`.
+/// Returns the users for whom an email is due, at most `limit`. Ignores times in the future: those of a process whose
+/// clock was ahead would postpone emails by as much.
 pub async fn due(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
     const SQL: &str = "
         SELECT n.user_id
         FROM notices n
         JOIN users u ON u.id = n.user_id
-        WHERE u.notices_mailed_at IS NULL OR u.notices_mailed_at <= $1
+        WHERE u.notices_mailed_at IS NULL OR u.notices_mailed_at <= $1 OR u.notices_mailed_at > $6
         GROUP BY n.user_id, u.notice_frequency
         HAVING min(n.created_at) <= CASE u.notice_frequency
             WHEN 'immediately' THEN $2
             WHEN 'hourly' THEN $3
             ELSE $4
-        END
+        END OR min(n.created_at) > $6
         ORDER BY n.user_id
         LIMIT $5";
     let (interval, hour, day) = (now - MIN_NOTICE_INTERVAL, now - HOURLY_DELAY, now - DAILY_DELAY);
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(interval).bind(now).bind(hour).bind(day).bind(limit)
+    let ahead = now + MIN_NOTICE_INTERVAL;
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(interval).bind(now).bind(hour).bind(day).bind(limit).bind(ahead)
         .fetch_all(c))?)
 }
 
 /// Locks a user's row until the end of the transaction. Returns whom to send the email. `None` if the user does not
 /// exist.
 pub async fn lock_recipient(tx: &mut Tx, user_id: i64) -> Result<Option<Recipient>> {
-    const SQL: &str = "UPDATE users SET name = name WHERE id = $1 RETURNING email, name";
+    const SQL: &str = "
+        UPDATE users
+        SET name = name
+        WHERE id = $1
+        RETURNING email, name, notice_frequency, notices_mailed_at";
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(user_id).fetch_optional(c))?)
 }
 

@@ -1,12 +1,14 @@
 //! `send_digest`: writes an email to a user about the problems that wait for it, and deletes them.
 //!
 //! A run does nothing: `settle` writes the email into the outbox, in the transaction that ends the job. So a problem is
-//! in one email, however many schedulers and workers run. Without a mail server, the problems are only deleted.
+//! in one email, however many schedulers and workers run. Without a mail server, or for a user who has turned these
+//! emails off, the problems are only deleted.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_domain::job::{ClaimedJob, Outcome};
+use crier_domain::notice::NoticeFrequency;
 use crier_mail::Mailer;
 use crier_store::{Result, Tx, notices};
 
@@ -32,8 +34,14 @@ impl SendDigest {
         let Some(recipient) = notices::lock_recipient(tx, user_id).await? else {
             return Ok(Outcome::Cancelled("the user no longer exists".to_owned()));
         };
+        // A scheduler may have read that an email is due before the last one was sent. The problems wait for the next.
+        if recipient.has_recent_mail(tx.now) {
+            return Ok(Outcome::Done);
+        }
         let (listed, count) = notices::take(tx, user_id, MAX_LISTED).await?;
-        if let Some(mailer) = self.mailer.as_deref().filter(|_| count > 0) {
+        // The transaction of a problem may not see that the user turns the emails off meanwhile.
+        let is_wanted = count > 0 && recipient.notice_frequency != NoticeFrequency::Never;
+        if let Some(mailer) = self.mailer.as_deref().filter(|_| is_wanted) {
             digest(tx, mailer, user_id, &recipient, (listed.as_slice(), count), &self.public_url).await?;
             notices::mark_mailed(tx, user_id).await?;
         }
