@@ -1536,7 +1536,7 @@ create table notices (
 create table mail_counts (
     workspace_id bigint not null references workspaces (id) on delete cascade,
     day          date not null,
-    -- report, notice, invitation
+    -- report, notice, digest, invitation
     kind         text not null,
     -- An address, or empty for the total of all addresses.
     recipient    text not null,

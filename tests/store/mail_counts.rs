@@ -78,6 +78,11 @@ async fn notices_are_counted_apart(s: TestStore) {
     }
     assert!(!notice("ann@example.com").await);
     assert!(notice("bob@example.com").await);
+    let digest = async |mailbox: &str| s.write(async |tx| mail_counts::take_digest(tx, w.user, mailbox).await).await;
+    for _ in 0..MAX_PER_ADDRESS {
+        assert!(digest("ann@example.com").await, "notices leave room for emails about problems, and the reverse");
+    }
+    assert!(!digest("ann@example.com").await);
     assert_eq!(take(&s, w.workspace, Some(1), &["ann"]).await, [MailDecision::Allowed]);
     assert!(!s.write(async |tx| mail_counts::take_notice(tx, 999, "ann@example.com").await).await, "no such user");
 }

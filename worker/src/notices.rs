@@ -263,7 +263,8 @@ pub async fn digest(
         message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
         ..NewMail::default()
     };
-    enqueue(tx, user_id, &new, None).await
+    let is_allowed = mail_counts::take_digest(tx, user_id, &mailbox(new.recipient)).await?;
+    enqueue_if(is_allowed, tx, user_id, &new, None).await
 }
 
 async fn mail_to_owner(
@@ -288,7 +289,12 @@ async fn mail_to_owner(
 /// Adds a notice to the outbox, unless the user received too many today. A user who repeatedly enables an endpoint, or
 /// connects an account that is rejected, must not flood a mailbox.
 async fn enqueue(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<()> {
-    if mail_counts::take_notice(tx, user_id, &mailbox(new.recipient)).await? {
+    let is_allowed = mail_counts::take_notice(tx, user_id, &mailbox(new.recipient)).await?;
+    enqueue_if(is_allowed, tx, user_id, new, trace).await
+}
+
+async fn enqueue_if(is_allowed: bool, tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: Option<&str>) -> Result<()> {
+    if is_allowed {
         mails::enqueue_mail(tx, user_id, new, trace).await?;
     } else {
         metrics::mail_withheld(MailLimit::Address);

@@ -13,6 +13,8 @@ pub const MAX_PER_ADDRESS: i64 = 24;
 
 const REPORT: &str = "report";
 const NOTICE: &str = "notice";
+/// Emails about problems. They are counted apart, because one per hour would leave no room for notices.
+const DIGEST: &str = "digest";
 const INVITATION: &str = "invitation";
 
 /// Whether an email may be sent.
@@ -84,10 +86,19 @@ async fn take(
 /// Counts a notice to the mailbox of a user. Returns `false` if the mailbox gets no more today, or if the user does not
 /// exist.
 pub async fn take_notice(tx: &mut Tx, user_id: i64, mailbox: &str) -> Result<bool> {
+    take_of_user(tx, user_id, NOTICE, mailbox).await
+}
+
+/// Counts an email about problems to the mailbox of a user, like [`take_notice`].
+pub async fn take_digest(tx: &mut Tx, user_id: i64, mailbox: &str) -> Result<bool> {
+    take_of_user(tx, user_id, DIGEST, mailbox).await
+}
+
+async fn take_of_user(tx: &mut Tx, user_id: i64, kind: &str, mailbox: &str) -> Result<bool> {
     const WORKSPACE: &str = "SELECT workspace_id FROM users WHERE id = $1";
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(WORKSPACE).bind(user_id).fetch_optional(c))?;
     match found {
-        Some(workspace_id) => take_address(tx, workspace_id, NOTICE, mailbox).await,
+        Some(workspace_id) => take_address(tx, workspace_id, kind, mailbox).await,
         None => Ok(false),
     }
 }
