@@ -1,6 +1,7 @@
 //! The settings by which a feed publishes, the preview of its posts, and the list of what became of its articles. No job
 //! runs here.
 
+use chrono::TimeDelta;
 use crier_domain::access::Role;
 use crier_domain::auto_post::{ArticleKeys, FeedPostStatus};
 use crier_domain::feed::FeedType;
@@ -15,6 +16,7 @@ use crate::support::request::Reply;
 on_both_apps!("unlimited" =>
     settings_are_stored_replaced_and_deleted,
     listed_articles_are_remembered_when_publishing_begins,
+    publishing_begins_with_a_fetch_if_the_last_one_is_long_ago,
     what_became_of_articles_is_listed,
 );
 on_one_app!("unlimited" =>
@@ -150,6 +152,21 @@ async fn listed_articles_are_remembered_when_publishing_begins(t: Tenant<'_>) {
     put(&t, &path, settings(&[], "draft")).await.expect(200);
     assert_eq!(remembered().await, 2, "it was listed while the feed did not publish");
     assert_eq!(t.get(&format!("{path}/posts")).await.data(200), json!([]));
+}
+
+/// A feed is not fetched while the plan does not include feeds. What it listed meanwhile is not new.
+async fn publishing_begins_with_a_fetch_if_the_last_one_is_long_ago(t: Tenant<'_>) {
+    let (id, path) = create(&t).await;
+    article(&t, id, "first").await;
+    fetched(&t, id).await;
+    let since = async || t.app.count_rows("feeds WHERE auto_post_since IS NOT NULL").await;
+    t.app.clock.advance(TimeDelta::minutes(59));
+    put(&t, &path, settings(&[], "draft")).await.expect(200);
+    assert_eq!(since().await, 1);
+    put(&t, &path, Value::Null).await.expect(200);
+    t.app.clock.advance(TimeDelta::minutes(2));
+    put(&t, &path, settings(&[], "draft")).await.expect(200);
+    assert_eq!(since().await, 0, "the next fetch shows what the feed lists");
 }
 
 async fn the_last_articles_are_previewed(t: Tenant<'_>) {

@@ -1,5 +1,6 @@
 //! The settings by which a feed publishes, in requests and responses.
 
+use chrono::TimeDelta;
 use crier_domain::account::AccountSummary;
 use crier_domain::auto_post::{
     ArticleText, AutoPost, FeedDestination, MAX_FEED_ACCOUNTS, MAX_FILTER_WORD, MAX_FILTER_WORDS, MAX_POSTS_PER_DAY,
@@ -23,6 +24,10 @@ use crate::error::{ApiError, Result};
 use crate::fields::{Fields, PatchField, Problems};
 use crate::openapi::schema::TextEnum;
 use crate::request::Request;
+
+/// The maximum age of the last fetch for which the stored articles are those that the feed lists. Feeds are not fetched
+/// while the plan does not include them, and not while Crier is stopped.
+const MAX_FETCH_AGE: TimeDelta = TimeDelta::hours(1);
 
 /// How new articles of a feed become posts.
 #[derive(Clone, Debug, Request)]
@@ -143,7 +148,8 @@ pub async fn update(cx: &Context, tx: &mut Tx, feed_id: i64, change: &PatchField
 
 /// Remembers the stored articles. If they are not up to date, the next successful fetch remembers those of the feed.
 async fn begin(tx: &mut Tx, feed: &feed::Feed) -> Result<()> {
-    if feed.status != FeedStatus::Active {
+    let is_recent = feed.last_fetched_at.is_some_and(|at| tx.now - at <= MAX_FETCH_AGE);
+    if feed.status != FeedStatus::Active || !is_recent {
         return Ok(feeds::set_auto_post_since(tx, feed.id, None).await?);
     }
     let stored = articles::list(tx, feed.id).await?;
