@@ -25,6 +25,7 @@ worker_on_both!(
     a_contributor_changes_no_text_that_waits_for_its_approval,
     a_full_plan_is_a_problem_of_the_rule,
     a_full_plan_does_not_keep_the_old_text_of_posts,
+    posts_stop_at_the_storage_of_the_plan,
     a_refused_variation_does_not_block_the_others,
     a_rule_without_its_author_has_a_problem,
     a_time_zone_moves_the_posts,
@@ -318,6 +319,26 @@ async fn a_full_plan_does_not_keep_the_old_text_of_posts(w: TestWorker) {
     .await;
     assert!(stored(&w, id).await.problem.unwrap().contains("allows only 30 posts per month"));
     assert_eq!((count(&w, "content = 'new'").await, count(&w, "TRUE").await), (2, 2));
+}
+
+async fn posts_stop_at_the_storage_of_the_plan(w: TestWorker) {
+    const MIB: i64 = 1 << 20;
+    w.set_plan(w.world.workspace, "free").await;
+    // The plan has 500 MiB, and a post takes 64 KiB.
+    w.set_storage_usage(w.world.workspace, 400 * MIB, 100 * MIB - 150_000).await;
+    let text = |length: usize| vec![Variation { content: "x".repeat(length), media: Vec::new() }];
+    let draft = RecurringPost { destination: Destination::Draft, variations: text(60_000), ..daily(&w) };
+    let id = create(&w, draft).await;
+    let made = count(&w, "TRUE").await;
+    assert!((1..=2).contains(&made), "{made} posts");
+    assert!(stored(&w, id).await.problem.unwrap().contains("storage is full"));
+    // Posts do not grow either, but they can become shorter.
+    w.set_storage_usage(w.world.workspace, 400 * MIB, 100 * MIB).await;
+    change(&w, id, |rule| rule.variations = text(65_000)).await;
+    assert_eq!(count(&w, "length(content) = 60000").await, made);
+    change(&w, id, |rule| rule.variations = text(10)).await;
+    assert!(count(&w, "length(content) = 10").await >= made);
+    assert_eq!(count(&w, "length(content) > 10").await, 0);
 }
 
 async fn a_refused_variation_does_not_block_the_others(w: TestWorker) {

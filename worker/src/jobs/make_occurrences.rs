@@ -25,7 +25,7 @@ use crier_media::Library;
 use crier_platforms::ConnectorRegistry;
 use crier_posts::{Member, PostChange, PostContext, PostError, PostOverride};
 use crier_store::recurring_occurrences::{self, OccurrenceCursor};
-use crier_store::{Result, Store, StoreError, Tx, brands, jobs, posts, recurring_posts};
+use crier_store::{Result, Store, StoreError, Tx, brands, files, jobs, posts, recurring_posts};
 
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
 use crate::engine::Run;
@@ -38,6 +38,7 @@ const CHANGED: &str = "it was changed during the run";
 const NO_AUTHOR: &str = "The user who last changed this recurring post is no longer a member of the brand. Save it again \
                          to create its posts in your name.";
 const NO_APPROVALS: &str = "The workspace's plan does not include approvals. Choose another destination.";
+const NO_STORAGE: &str = "The workspace's storage is full. Delete posts or files, or choose a larger plan.";
 
 pub struct MakeOccurrences {
     store: Store,
@@ -184,8 +185,29 @@ impl MakeOccurrences {
         }
     }
 
-    /// Creates the post of an occurrence, or writes it again.
+    /// Creates the post of an occurrence, or writes it again. Fails if its texts do not fit into the storage of the
+    /// workspace's plan: a small request could otherwise fill it, because each post has a copy of the rule's texts.
     async fn write(
+        &self,
+        tx: &mut Tx,
+        rule: &RecurringPost,
+        occurrence: &StoredOccurrence,
+    ) -> std::result::Result<(), Refusal> {
+        let plan = brands::plan_of(tx, rule.brand_id).await?;
+        let plan = plan.and_then(|(workspace_id, name)| Some((workspace_id, self.plans.get(&name)?)));
+        let Some((workspace_id, plan)) = plan.filter(|(_, plan)| plan.storage_mib.is_some()) else {
+            return self.write_post(tx, rule, occurrence).await;
+        };
+        let before = files::usage(tx, workspace_id).await?;
+        self.write_post(tx, rule, occurrence).await?;
+        let after = files::usage(tx, workspace_id).await?;
+        if after.texts > before.texts && !plan.has_room_for_texts(after) {
+            return Err(Refusal::Rule(NO_STORAGE.to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn write_post(
         &self,
         tx: &mut Tx,
         rule: &RecurringPost,
