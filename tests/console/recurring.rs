@@ -7,6 +7,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!(
     a_rule_is_added_changed_and_deleted,
+    an_account_of_a_rule_is_shown_among_many,
     errors_in_a_rule_are_shown,
     a_problem_is_shown_on_the_home_page,
     an_occurrence_has_a_mark,
@@ -69,6 +70,23 @@ async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
     shown.expect(200, "Recurring post saved.").expect(200, "Every day at 10:00").expect(200, "Paused");
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No recurring posts yet");
     assert_eq!(person.get(&path).await.status, 404);
+}
+
+async fn an_account_of_a_rule_is_shown_among_many(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let oldest = t.account("oldest").await;
+    let path = t.path(&format!("/recurring/{}", create_rule(&t, oldest).await));
+    // The form lists the newest 100 accounts.
+    app.copy_newest_row("social_accounts", 100, &[("external_id", "'x' || n")]).await;
+    app.sql(format!(
+        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
+         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
+        t.brand
+    ))
+    .await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let checked = format!("name=\"accounts\" value=\"{oldest}\" checked");
+    person.get(&path).await.expect(200, &checked).expect(200, "oldest");
 }
 
 async fn errors_in_a_rule_are_shown(app: TestApp) {

@@ -1,7 +1,8 @@
 //! `/brands/{brand}/recurring/new` and `/brands/{brand}/recurring/{recurring}`: the form of a rule for recurring posts.
 
 use askama::Template;
-use crier_domain::account::{AccountStatus, SocialAccount};
+use crier_domain::account::{AccountStatus, AccountSummary, SocialAccount};
+use crier_domain::catalogue::descriptor;
 use crier_domain::content_plan::Destination;
 use crier_domain::plan::Feature;
 use crier_domain::recurrence::Frequency;
@@ -119,7 +120,14 @@ async fn render(
     let title = rule.as_ref().map_or_else(|| "New recurring post".to_owned(), |rule| rule.name.clone());
     let mut conn = visit.app.store.read().await?;
     let page = PageRequest { page: 1, per_page: ACCOUNTS };
-    let found = accounts::list(&mut conn, visit.brand()?.0.id, page).await?;
+    let brand = visit.brand()?.0.id;
+    let found = accounts::list(&mut conn, brand, page).await?.rows;
+    // The form has all accounts of the rule. Otherwise, saving it would remove those that are not among the first ones.
+    let mut others = values.accounts.clone();
+    others.retain(|id| !found.iter().any(|account| account.id == *id));
+    let others = accounts::summaries(&mut conn, brand, &others).await?;
+    let listed = found.iter().map(|account| choice(account, &values.accounts));
+    let accounts = listed.chain(others.iter().map(chosen_choice)).collect();
     let next = rule.iter().flat_map(|rule| &rule.next_occurrences).map(|at| visit.time(at.0)).collect();
     let view = RecurringForm {
         shell: visit.shell(Section::Posts, title),
@@ -128,7 +136,7 @@ async fn render(
         frequencies: frequencies(&values.frequency),
         weekdays: (1..).zip(WEEKDAYS).map(|(day, name)| weekday(day, name, &values.weekdays)).collect(),
         destinations: destinations(visit, &values.destination)?,
-        accounts: found.rows.iter().map(|account| choice(account, &values.accounts)).collect(),
+        accounts,
         next,
         problem: rule.and_then(|rule| rule.problem),
         values,
@@ -151,11 +159,20 @@ fn weekday(day: i64, name: &str, chosen: &[i64]) -> Choice {
 }
 
 fn choice(account: &SocialAccount, chosen: &[i64]) -> Choice {
-    let is_expired = account.status == AccountStatus::Expired;
     let shown = chip(account);
-    let expired = if is_expired { " Expired. Reconnect it to publish." } else { "" };
-    let hint = format!("{}.{expired}", shown.platform.name);
+    let hint = hint(&shown.platform.name, account.status);
     Choice { hint, ..Choice::new(&account.id.to_string(), &shown.name, chosen.contains(&account.id)) }
+}
+
+/// Returns the choice of an account of the rule that is not among the first accounts of the brand.
+fn chosen_choice(account: &AccountSummary) -> Choice {
+    let hint = hint(descriptor(account.platform).name, account.status);
+    Choice { hint, ..Choice::new(&account.id.to_string(), &account.name, true) }
+}
+
+fn hint(platform: &str, status: AccountStatus) -> String {
+    let expired = if status == AccountStatus::Expired { " Expired. Reconnect it to publish." } else { "" };
+    format!("{platform}.{expired}")
 }
 
 /// Returns the choices of what each post becomes.
