@@ -233,8 +233,8 @@ impl MakeOccurrences {
             Some(post_id) => match posts::find_for_update(tx, rule.brand_id, post_id).await? {
                 Some(post) if Some(post.updated_at) == occurrence.written_at && !post.status.has_begun() => {
                     if post.status == PostStatus::PendingApproval && !member.role.can_publish() {
-                        // The text of a contributor must not change below an approver, who could approve what they have
-                        // not seen. So another post replaces this one, and does not count again.
+                        // An approver may have read this post, and must not approve another text of the contributor. So
+                        // another post replaces this one, and does not count again.
                         publishing::delete(tx, post_id).await?;
                         let draft = Post { counted: post.counted, ..draft };
                         create(&cx, tx, draft, &change, submits).await?
