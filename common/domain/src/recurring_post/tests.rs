@@ -379,6 +379,19 @@ fn a_plan_in_a_repeated_hour_keeps_the_posts() {
 }
 
 #[test]
+fn an_expression_with_several_times_has_no_occurrence_at_a_skipped_one() {
+    let start = at("2027-03-27T12:00:00Z");
+    let of = |cron: &str| -> Vec<String> {
+        let (frequency, cron) = (Frequency::Cron, Some(cron.to_owned()));
+        let rule = RecurringPost { frequency, cron, ..rule() };
+        let found = rule.occurrences(chrono_tz::Europe::Berlin, start, start + TimeDelta::hours(24));
+        found.into_iter().map(|one| one.slot).collect()
+    };
+    assert_eq!(of("30 2 * * *"), ["2027-03-28T03:00"]);
+    assert_eq!(of("30 2,8 * * *"), ["2027-03-28T08:30"]);
+}
+
+#[test]
 fn a_repeated_hour_has_one_occurrence() {
     let rule = RecurringPost { frequency: Frequency::Cron, cron: Some("*/30 * * * *".to_owned()), ..rule() };
     for (zone, day) in [("Europe/Berlin", "2026-10-25"), ("Australia/Lord_Howe", "2027-04-04")] {
