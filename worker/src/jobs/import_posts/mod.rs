@@ -41,8 +41,6 @@ mod run_result;
 
 /// The maximum number of rows of a run. Each run parses the file once.
 const ROWS_PER_RUN: usize = 500;
-/// The number of rows of a transaction. On SQLite, it blocks all other writers.
-const ROWS_PER_BATCH: usize = 20;
 /// The number of rows whose files are requested together.
 const ROWS_PER_WAIT: usize = 200;
 /// The memory budget, in bytes, for all files while they are parsed and imported, and the part of one file: its bytes,
@@ -122,7 +120,9 @@ impl ImportPosts {
             let Some(media) = media::of_rows(self, run, &mut import, &member, window).await? else {
                 return Ok(ImportEnd::wait(&import));
             };
-            for batch in window.chunks(ROWS_PER_BATCH) {
+            let mut rest = window;
+            while let Some((batch, after)) = row::next_batch(rest, import.accounts.len()) {
+                rest = after;
                 if let Some(problem) = self.storage_problem(&import).await? {
                     return Ok(stopped_at(&problem, batch));
                 }

@@ -6,6 +6,7 @@ use crier_base::patch_field::PatchField;
 use crier_base::problems::{ProblemSet, Problems};
 use crier_domain::post::{FirstComment, Post, ScheduleType};
 use crier_domain::post_import::{MAX_IMPORT_MESSAGE, PostColumn, PostImport, PostImportError};
+use crier_domain::words::MAX_INDEXED;
 use crier_http::{Guard, SchemePolicy};
 use crier_imports::{PostFile, Row, RowPost, RowProblem};
 use crier_posts::check::{self, LookupContext};
@@ -19,6 +20,13 @@ use super::accounts::BrandAccounts;
 const MAX_PROBLEMS: usize = 10;
 /// The maximum length of a column's name, in characters.
 const MAX_COLUMN: usize = 80;
+/// The maximum number of rows of a transaction. On SQLite, it blocks all other writers.
+const ROWS_PER_BATCH: usize = 20;
+/// The maximum number of records that a transaction writes, about: the targets of the posts with their jobs, and the
+/// words of the texts. A single row may need more.
+const RECORDS_PER_BATCH: usize = 2_000;
+/// The number of bytes of a text per word, about.
+const BYTES_PER_WORD: usize = 8;
 
 /// What the rows of a file are processed with.
 pub struct RowContext<'a> {
@@ -56,6 +64,21 @@ fn error(row: u32, column: &str, message: &str) -> PostImportError {
         column_name: column.chars().take(MAX_COLUMN).collect(),
         message: message.chars().take(MAX_IMPORT_MESSAGE).collect(),
     }
+}
+
+/// Splits the rows of the next transaction from the others. `None` if there are no more rows. `default_accounts`: the
+/// number of accounts of rows that name none.
+pub fn next_batch(rows: &[Row], default_accounts: usize) -> Option<(&[Row], &[Row])> {
+    let mut records = 0_usize;
+    let fits = |row: &&Row| {
+        if let Ok(post) = &row.post {
+            let accounts = if post.accounts.is_empty() { default_accounts } else { post.accounts.len() };
+            records += 2 * accounts + (post.content.len() / BYTES_PER_WORD).min(MAX_INDEXED);
+        }
+        records <= RECORDS_PER_BATCH
+    };
+    let size = rows.iter().take(ROWS_PER_BATCH).take_while(fits).count().max(1);
+    rows.split_at_checked(size)
 }
 
 /// Checks rows, and writes nothing.
@@ -255,5 +278,38 @@ impl RowContext<'_> {
             error(row, column, &messages.join(" "))
         };
         found.fields().iter().take(MAX_PROBLEMS).map(problem).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_imports::AccountName;
+
+    use super::*;
+
+    fn rows(count: usize, accounts: usize, bytes: usize) -> Vec<Row> {
+        let accounts = vec![AccountName::Named("demo".to_owned()); accounts];
+        let post = RowPost { content: "x".repeat(bytes), accounts, ..RowPost::default() };
+        vec![Row { number: 2, post: Ok(post) }; count]
+    }
+
+    fn batches(rows: &[Row], default_accounts: usize) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        let mut rest = rows;
+        while let Some((batch, after)) = next_batch(rest, default_accounts) {
+            sizes.push(batch.len());
+            rest = after;
+        }
+        sizes
+    }
+
+    #[test]
+    fn a_batch_is_bounded_by_its_rows_accounts_and_texts() {
+        assert_eq!(batches(&rows(45, 3, 300), 0), [20, 20, 5]);
+        assert_eq!(batches(&rows(5, 400, 10), 0), [2, 2, 1]);
+        assert_eq!(batches(&rows(5, 0, 10), 400), [2, 2, 1]);
+        assert_eq!(batches(&rows(2, 0, 60_000), 0), [1, 1]);
+        assert_eq!(batches(&rows(2, 1_000, 60_000), 0), [1, 1]);
+        assert_eq!(batches(&[], 1), [0_usize; 0]);
     }
 }
