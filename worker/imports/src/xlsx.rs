@@ -11,7 +11,7 @@ use calamine::{DataRef, ExcelDateTime, Reader, Xlsx};
 use zip::ZipArchive;
 
 use crate::FileError;
-use crate::table::{MAX_COLUMNS, Table};
+use crate::table::{MAX_CELL_CHARS, MAX_COLUMNS, Table};
 
 /// The maximum size of a workbook after it is unpacked, in bytes.
 pub const MAX_INFLATED_BYTES: u64 = 48 << 20;
@@ -24,6 +24,8 @@ const MAX_STYLES_BYTES: u64 = 2 << 20;
 const MAX_FORMATS: usize = 65_490;
 /// The maximum memory for the copies of fonts, fills and borders, in bytes.
 const MAX_COPIED_BYTES: usize = 64 << 20;
+/// The maximum number of bytes of a character in UTF-8.
+const MAX_CHAR_BYTES: usize = 4;
 /// The number of copied names of a format.
 const COPIES: usize = 4;
 
@@ -34,11 +36,15 @@ pub fn read(bytes: &[u8]) -> Result<Table, FileError> {
     let mut cells = workbook.worksheet_cells_reader(&name).map_err(broken)?;
     let (mut table, mut row, mut current) = (Table::default(), Vec::new(), 0);
     while let Some(cell) = cells.next_cell().map_err(broken)? {
+        let (index, column) = cell.get_position();
+        // Before the text is copied: a hundred cells may repeat a text of 48 MiB.
+        if text_bytes(cell.get_value()) > MAX_CELL_CHARS * MAX_CHAR_BYTES {
+            return Err(FileError::LongCell(number(index)));
+        }
         let text = text_of(cell.get_value());
         if text.is_empty() {
             continue;
         }
-        let (index, column) = cell.get_position();
         if index < current {
             return Err(FileError::BrokenWorkbook);
         }
@@ -72,6 +78,20 @@ const fn number(index: u32) -> u32 {
 
 fn add(table: &mut Table, index: u32, row: &mut Vec<String>) -> Result<(), FileError> {
     table.add(number(index), std::mem::take(row).into_iter().map(Into::into))
+}
+
+/// Returns the size of the text in a cell, in bytes.
+const fn text_bytes(value: &DataRef<'_>) -> usize {
+    match value {
+        DataRef::String(text) | DataRef::DateTimeIso(text) | DataRef::DurationIso(text) => text.len(),
+        DataRef::SharedString(text) => text.len(),
+        DataRef::Int(_)
+        | DataRef::Float(_)
+        | DataRef::Bool(_)
+        | DataRef::DateTime(_)
+        | DataRef::Error(_)
+        | DataRef::Empty => 0,
+    }
 }
 
 /// Returns the text that a cell shows. Dates are in ISO 8601.

@@ -187,6 +187,42 @@ fn an_archive_that_inflates_too_much_is_rejected() {
     assert_eq!(read(&bytes, &options(DateFormat::Iso)).unwrap_err(), FileError::TooLargeInside);
 }
 
+/// A row is checked when it is complete, but its cells must not be copied before: they may share a text of many MiB.
+#[test]
+fn a_long_cell_ends_the_reading_of_its_row() {
+    const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+    const DOCUMENT: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+    const PACKAGE: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
+    let cell = |place: &str, text: &str| format!("<c r=\"{place}\" t=\"inlineStr\"><is><t>{text}</t></is></c>");
+    let sheet = format!(
+        "<worksheet xmlns=\"{MAIN}\"><sheetData><row r=\"1\">{}</row><row r=\"2\">{}{}</row></sheetData></worksheet>",
+        cell("A1", "content"),
+        cell("A2", &"x".repeat(4 * 65_535 + 1)),
+        cell("EZ2", "beyond the last column"),
+    );
+    let book = format!(
+        "<workbook xmlns=\"{MAIN}\" xmlns:r=\"{DOCUMENT}\"><sheets><sheet name=\"Posts\" sheetId=\"1\" r:id=\"rId1\"/>\
+         </sheets></workbook>"
+    );
+    let relation = |kind: &str, target: &str| {
+        let link = format!("<Relationship Id=\"rId1\" Type=\"{DOCUMENT}/{kind}\" Target=\"{target}\"/>");
+        format!("<Relationships xmlns=\"{PACKAGE}\">{link}</Relationships>")
+    };
+    let files = [
+        ("_rels/.rels", relation("officeDocument", "xl/workbook.xml")),
+        ("xl/workbook.xml", book),
+        ("xl/_rels/workbook.xml.rels", relation("worksheet", "worksheets/sheet1.xml")),
+        ("xl/worksheets/sheet1.xml", sheet),
+    ];
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in files {
+        archive.start_file(name, SimpleFileOptions::default()).unwrap();
+        archive.write_all(text.as_bytes()).unwrap();
+    }
+    let bytes = archive.finish().unwrap().into_inner();
+    assert_eq!(read(&bytes, &options(DateFormat::Iso)).unwrap_err(), FileError::LongCell(2));
+}
+
 proptest! {
     #[test]
     fn damaged_files_never_panic(
