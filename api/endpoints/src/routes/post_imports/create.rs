@@ -114,7 +114,7 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<ImportPostsRequest>>) -> Resul
     problems.into_result()?;
     let request = parsed.valid()?.clone();
     let file = cx.file.as_ref().ok_or_else(|| ApiError::bug("a form without a file passed"))?;
-    let filename = file.name.as_deref().map(|name| untrusted::line(name, MAX_FILENAME_CHARS));
+    let filename = file.name.as_deref().and_then(|name| untrusted::some_line(name, MAX_FILENAME_CHARS));
     let upload = Upload { request, filename, bytes: read(file).await? };
     Ok(WriteStep::new(upload, |cx, tx, upload| Box::pin(accept(cx, tx, upload))))
 }
