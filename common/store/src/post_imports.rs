@@ -145,6 +145,19 @@ pub async fn progress(tx: &mut Tx, import: &PostImport) -> Result<()> {
     Ok(())
 }
 
+/// Locks the count of a workspace's texts until the end of the transaction, before its first post is counted. If the
+/// plan limits the posts, a post is counted after its texts, so a transaction with several posts would otherwise lock the
+/// two counts in both orders.
+/// SQLite needs no lock, because it has one writer.
+pub async fn lock_texts(tx: &mut Tx, workspace_id: i64) -> Result<()> {
+    const SQL: &str = "SELECT texts FROM storage_usage WHERE workspace_id = $1 FOR UPDATE";
+    if !tx.is_postgres() {
+        return Ok(());
+    }
+    let _: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_optional(c))?;
+    Ok(())
+}
+
 /// Ends an import whose row is locked.
 pub async fn end(tx: &mut Tx, import_id: i64, status: PostImportStatus, error: Option<&str>) -> Result<()> {
     const SQL: &str = "

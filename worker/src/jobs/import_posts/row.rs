@@ -11,7 +11,7 @@ use crier_http::{Guard, SchemePolicy};
 use crier_imports::{PostFile, Row, RowPost, RowProblem};
 use crier_posts::check::{self, LookupContext};
 use crier_posts::{DesiredPost, PostChange, PostContext, PostError, Result};
-use crier_store::{Conn, Tx, post_media, posts};
+use crier_store::{Conn, Tx, post_imports, post_media, posts};
 
 use super::MediaByUrl;
 use super::accounts::BrandAccounts;
@@ -119,6 +119,9 @@ pub async fn create_all(
 ) -> Result<Vec<RowOutcome>> {
     // Before the first post is counted: a deletion of a file locks the file first and then the counts of the workspace.
     post_media::lock_media(tx, cx.import.brand_id, &media_of(&changes)).await?;
+    if post_cx.posts_per_month.is_some() {
+        post_imports::lock_texts(tx, post_cx.workspace_id).await?;
+    }
     let used = used_names(tx, cx, rows).await?;
     let mut outcomes = Vec::with_capacity(rows.len());
     for (row, change) in rows.iter().zip(changes) {
