@@ -27,6 +27,18 @@ impl BrandAccounts {
         Ok(Self(all.map(account).collect()))
     }
 
+    /// Returns the accounts that decide which account on a platform is meant: those that the row names, or else those of
+    /// the import. Empty if the name is not a platform.
+    pub fn chosen(&self, name: &AccountName, of_row: &[i64], of_import: &[i64]) -> Vec<i64> {
+        let AccountName::On(platform) = name else { return Vec::new() };
+        let on_platform = |ids: &[i64]| -> Vec<i64> {
+            let accounts = self.0.iter().filter(|one| one.platform == *platform && ids.contains(&one.id));
+            accounts.map(|one| one.id).collect()
+        };
+        let named = on_platform(of_row);
+        if named.is_empty() { on_platform(of_import) } else { named }
+    }
+
     /// Returns the id of an account. The error is a sentence.
     pub fn id(&self, name: &AccountName) -> std::result::Result<i64, String> {
         let (found, called): (Vec<&BrandAccount>, String) = match name {
@@ -52,4 +64,25 @@ impl BrandAccounts {
 /// Returns a name without case and without the sign before a username.
 fn comparable(name: &str) -> String {
     name.trim().trim_start_matches('@').to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_account_decides_between_several_on_a_platform() {
+        let account = |id: i64, platform: Platform| BrandAccount { id, platform, names: Vec::new() };
+        let all = BrandAccounts(vec![
+            account(1, Platform::Bluesky),
+            account(2, Platform::Bluesky),
+            account(3, Platform::Threads),
+        ]);
+        let bluesky = AccountName::On(Platform::Bluesky);
+        assert!(all.id(&bluesky).is_err());
+        assert_eq!(all.chosen(&bluesky, &[2], &[1]), [2]);
+        assert_eq!(all.chosen(&bluesky, &[3], &[1]), [1]);
+        assert_eq!(all.chosen(&bluesky, &[3], &[3, 9]), [0_i64; 0]);
+        assert_eq!(all.chosen(&AccountName::Named("2".to_owned()), &[2], &[2]), [0_i64; 0]);
+    }
 }

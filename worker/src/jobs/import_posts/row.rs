@@ -242,6 +242,12 @@ impl RowContext<'_> {
         }
         let mut ids = Vec::new();
         for name in &post.accounts {
+            let chosen = self.accounts.chosen(name, &ids, &self.import.accounts);
+            if !chosen.is_empty() {
+                let missing: Vec<i64> = chosen.into_iter().filter(|id| !ids.contains(id)).collect();
+                ids.extend(missing);
+                continue;
+            }
             match self.accounts.id(name) {
                 Ok(id) if ids.contains(&id) => {}
                 Ok(id) => ids.push(id),
