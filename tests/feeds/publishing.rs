@@ -25,6 +25,7 @@ worker_on_both!(
     articles_are_published_or_submitted,
     a_refusal_is_shown_and_not_repeated,
     the_member_must_still_be_in_the_brand,
+    an_article_is_skipped_without_a_problem_after_publishing_was_turned_off,
     a_worker_that_dies_posts_once,
     a_dead_job_skips_its_article,
 );
@@ -335,6 +336,21 @@ async fn the_member_must_still_be_in_the_brand(w: TestWorker) {
     w.member(w.world.brand, colleague, Role::Editor).await;
     fetch(&w, &server, id, &[article("c")]).await;
     assert_eq!(posted(&w).await[0].author_id, Some(colleague));
+}
+
+async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off(w: TestWorker) {
+    let server = Server::start().await;
+    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
+    server.set_response("/feed", document(&[article("a")]));
+    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
+    tasks::feeds::run(&w.scheduler).await.unwrap();
+    assert!(w.engine.run(w.notified_job()).await);
+    w.write(async |tx| feeds::set_auto_post(tx, id, None, w.world.user).await).await;
+    w.run_jobs().await;
+    let skipped = listed(&w, id).await.remove(0);
+    assert_eq!((skipped.status, posted(&w).await.len()), (FeedPostStatus::Skipped, 0));
+    assert!(skipped.reason.unwrap().contains("turned off"));
+    assert_eq!((feed(&w, id).await.auto_post_problem, w.count_rows("notices").await), (None, 0));
 }
 
 async fn a_worker_that_dies_posts_once(w: TestWorker) {

@@ -23,6 +23,8 @@ use crier_store::{Result, StoreError, Tx, accounts, articles, brands, feed_posts
 use super::{Deps, FinishedRun, Job, RunError};
 use crate::engine::Run;
 
+const TURNED_OFF: &str = "Publishing was turned off before the post was created.";
+
 pub struct PostArticle {
     platforms: Arc<Platforms>,
     library: Library,
@@ -95,9 +97,14 @@ impl PostArticle {
         if waiting.status != FeedPostStatus::Waiting {
             return Ok(Outcome::Cancelled(format!("the article is already {}", waiting.status)));
         }
+        let Some(settings) = feed.active_auto_post() else {
+            // A member decided so: it is no problem that anybody should solve.
+            feed_posts::skip(tx, &[waiting.id], TURNED_OFF).await?;
+            return Ok(Outcome::Done);
+        };
         // A post may be refused after its first statement.
         let savepoint = tx.set_savepoint().await?;
-        match self.create(tx, &feed, &waiting.guid, job.trace.as_deref()).await {
+        match self.create(tx, &feed, settings, &waiting.guid, job.trace.as_deref()).await {
             Ok(post_id) => {
                 tx.release(savepoint).await?;
                 feed_posts::mark_posted(tx, waiting.id, post_id).await?;
@@ -118,12 +125,10 @@ impl PostArticle {
         &self,
         tx: &mut Tx,
         feed: &Feed,
+        settings: &AutoPost,
         guid: &str,
         trace: Option<&str>,
     ) -> std::result::Result<i64, Refusal> {
-        let Some(settings) = feed.active_auto_post() else {
-            return refuse("Publishing was turned off before the post was created.");
-        };
         let Some(article) = articles::find_by_guid(tx, feed.id, guid).await? else {
             return refuse("The article was deleted before the post was created.");
         };
