@@ -467,6 +467,10 @@ async fn a_dead_fetch_marks_the_feed_failing_and_is_rescheduled(w: TestWorker) {
     assert_eq!((f.status, f.failures), (FeedStatus::Failing, 1));
     assert!(f.last_error.unwrap().contains("Crier retries later"));
     assert!((13..=16).contains(&minutes_until_due(&w, id).await));
+    for failures in 2..=4 {
+        w.write(async |tx| jobs::on_dead(tx, JobKind::FetchFeed, id, None).await).await;
+        assert_eq!(w.count_rows("notices").await, i64::from(failures >= 3), "members are told: {failures}");
+    }
     w.set_job_state("jobs", JobState::Dead).await;
     run_next_fetch(&w, id).await;
     assert_eq!(feed(&w, id).await.status, FeedStatus::Active);

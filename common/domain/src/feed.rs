@@ -42,6 +42,8 @@ pub const MAX_ARTICLES: usize = 200;
 pub const FETCH_INTERVAL: Duration = Duration::from_mins(15);
 /// Maximum interval between fetches of a failing feed.
 pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
+/// The consecutive failure of which the members are notified, after about 45 minutes. Most feeds that fail once recover.
+pub const NOTICED_FAILURE: i32 = 3;
 /// Earlier dates of articles are placeholders of programs that have no date.
 pub const MIN_ARTICLE_DATE: DateTime<Utc> = DateTime::from_timestamp_nanos(86_400_000_000_000);
 

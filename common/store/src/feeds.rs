@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::auto_post::AutoPost;
-use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, host_of};
+use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, NOTICED_FAILURE, host_of};
 use crier_domain::job::{JobKind, NewJob};
 use crier_domain::notice::NoticeKind;
 use crier_domain::plan::{Feature, Plans};
@@ -294,7 +294,8 @@ pub async fn replace_conditions(
 }
 
 /// Records a failed fetch, with a reason for the feed's owner. If `is_lost`, the feed is no longer at the URL where it
-/// was found, and the next fetch searches for it again. The caller has locked the row.
+/// was found, and the next fetch searches for it again. Notifies the members if the feed has failed several times. The
+/// caller has locked the row.
 pub async fn record_failure(
     tx: &mut Tx,
     feed_id: i64,
@@ -307,8 +308,13 @@ pub async fn record_failure(
         SET status = $2, failures = failures + 1, last_error = $3, last_fetched_at = $4, next_fetch_at = $5,
             found_url = CASE WHEN $6 THEN NULL ELSE found_url END,
             validator_url = CASE WHEN $6 THEN NULL ELSE validator_url END, updated_at = $4
-        WHERE id = $1";
+        WHERE id = $1
+        RETURNING brand_id, failures";
     let now = tx.now;
-    execute!(tx, SQL, feed_id, FeedStatus::Failing, reason, now, next_fetch_at, is_lost)?;
-    Ok(())
+    let failed: Option<(i64, i32)> = run!(tx, c => sqlx::query_as(SQL).bind(feed_id).bind(FeedStatus::Failing)
+        .bind(reason).bind(now).bind(next_fetch_at).bind(is_lost).fetch_optional(c))?;
+    match failed {
+        Some((brand_id, NOTICED_FAILURE)) => notices::add(tx, NoticeKind::FeedFailing, brand_id, feed_id).await,
+        _ => Ok(()),
+    }
 }

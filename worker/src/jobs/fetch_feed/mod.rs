@@ -11,10 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use crier_domain::feed::{Feed, FeedType, next_fetch};
 use crier_domain::job::{ClaimedJob, Outcome};
-use crier_domain::notice::NoticeKind;
 use crier_domain::untrusted;
 use crier_store::articles::Changes;
-use crier_store::{Result, Store, Tx, articles, feeds, jobs, notices};
+use crier_store::{Result, Store, Tx, articles, feeds, jobs};
 use crier_telemetry::metrics::{self, FetchOutcome};
 
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
@@ -28,8 +27,6 @@ pub use fetch::{Conditions, Document, FetchError, FetchResult, Fetcher};
 
 /// The maximum length of a stored error, in characters.
 const MAX_ERROR_LENGTH: usize = 500;
-/// The consecutive failure of which the members are notified, after about 45 minutes. Most feeds that fail once recover.
-const NOTICED_FAILURE: i32 = 3;
 const FEED_DELETED: &str = "the feed no longer exists";
 
 pub struct FetchFeed {
@@ -117,9 +114,6 @@ impl FetchRunResult {
                 // The error may contain a redirect URL of any length.
                 let why = untrusted::line(&failure.why, MAX_ERROR_LENGTH);
                 feeds::record_failure(tx, feed.id, &why, lost, next).await?;
-                if feed.failures + 1 == NOTICED_FAILURE {
-                    notices::add(tx, NoticeKind::FeedFailing, feed.brand_id, feed.id).await?;
-                }
                 FetchOutcome::Failed
             }
         };
