@@ -26,6 +26,7 @@ worker_on_both!(
     a_refusal_is_shown_and_not_repeated,
     the_member_must_still_be_in_the_brand,
     an_article_is_skipped_without_a_problem_after_publishing_was_turned_off,
+    a_waiting_article_of_the_old_url_is_not_posted,
     a_worker_that_dies_posts_once,
     a_dead_job_skips_its_article,
 );
@@ -351,6 +352,26 @@ async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off
     assert_eq!((skipped.status, posted(&w).await.len()), (FeedPostStatus::Skipped, 0));
     assert!(skipped.reason.unwrap().contains("turned off"));
     assert_eq!((feed(&w, id).await.auto_post_problem, w.count_rows("notices").await), (None, 0));
+}
+
+async fn a_waiting_article_of_the_old_url_is_not_posted(w: TestWorker) {
+    let server = Server::start().await;
+    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
+    server.set_response("/feed", document(&[item("1", "Old", "https://blog.example/old")]));
+    server.set_response("/moved", document(&[item("1", "New", "https://other.example/new")]));
+    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
+    tasks::feeds::run(&w.scheduler).await.unwrap();
+    assert!(w.engine.run(w.notified_job()).await);
+    let post_job = w.notified_job();
+    let url = server.url("/moved");
+    w.write(async |tx| feeds::move_to(tx, id, &url, "Blog", None).await).await;
+    // The fetch of the new URL ends first.
+    assert!(w.engine.run(w.notified_job()).await);
+    assert_eq!(feed(&w, id).await.articles_count, 1);
+    assert!(w.engine.run(post_job).await);
+    let skipped = listed(&w, id).await.remove(0);
+    assert_eq!((skipped.status, posted(&w).await.len()), (FeedPostStatus::Skipped, 0));
+    assert!(skipped.reason.unwrap().contains("URL of the feed was changed"));
 }
 
 async fn a_worker_that_dies_posts_once(w: TestWorker) {

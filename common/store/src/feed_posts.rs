@@ -177,6 +177,13 @@ pub async fn skip(tx: &mut Tx, ids: &[i64], reason: &str) -> Result<()> {
     Ok(())
 }
 
+/// Records why all waiting articles of a feed are not posted.
+pub async fn skip_waiting(tx: &mut Tx, feed_id: i64, reason: &str) -> Result<()> {
+    const SQL: &str = "UPDATE feed_posts SET status = 'skipped', reason = $2 WHERE feed_id = $1 AND status = 'waiting'";
+    execute!(tx, SQL, feed_id, reason)?;
+    Ok(())
+}
+
 /// Makes a skipped article wait again. Returns `false` if it is not skipped.
 pub async fn retry(tx: &mut Tx, id: i64) -> Result<bool> {
     const SQL: &str = "

@@ -10,7 +10,7 @@ use sqlx::types::Json;
 
 use super::db::{execute, run};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Result, StoreError, Tx, jobs, notices};
+use super::{Conn, Result, StoreError, Tx, feed_posts, jobs, notices};
 
 const COLUMNS: &str = "
     id, brand_id, name, named, url, type, status, version, found_url, validator_url, etag, last_modified,
@@ -128,6 +128,8 @@ pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Op
     let (now, next) = (tx.now, tx.now + FETCH_INTERVAL);
     execute!(tx, SQL, feed_id, url, name, next, now)?;
     execute!(tx, "DELETE FROM articles WHERE feed_id = $1", feed_id)?;
+    // Otherwise, an article of the new URL that has the same guid would be posted.
+    feed_posts::skip_waiting(tx, feed_id, "The URL of the feed was changed before the post was created.").await?;
     // A fetch that is running finds a different version when it ends, and is repeated.
     let workspace = workspace_of(tx, feed_id).await?;
     let job = fetch_now(tx, feed_id, workspace, url, trace);
