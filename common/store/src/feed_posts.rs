@@ -100,8 +100,8 @@ pub async fn remember(tx: &mut Tx, feed_id: i64, articles: &[NewFeedPost<'_>]) -
     Ok(stored)
 }
 
-/// Forgets the oldest articles of a feed, if there are more than [`MAX_REMEMBERED`]. Keeps those that were posted in the
-/// last days: otherwise, a feed that lists thousands of articles could exceed its daily maximum, and post an article
+/// Forgets the oldest articles of a feed, if there are more than [`MAX_REMEMBERED`]. Keeps those that were posted in
+/// the last days: otherwise, a feed that lists thousands of articles could exceed its daily maximum, and post an article
 /// again.
 pub async fn forget_oldest(tx: &mut Tx, feed_id: i64) -> Result<()> {
     const SQL: &str = "
