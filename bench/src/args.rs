@@ -85,8 +85,8 @@ pub enum BenchCommand {
     /// Measure the scheduler with many recurring posts. Takes two minutes.
     #[command(
         after_help = concat!(
-            "The share of a core is that of the ticks of a day, in which each rule is due once. The goal is less than \
-             0.05.\n\n",
+            "The work per day is that of the ticks of a day, in which each rule is due once. The goal is less than 72 \
+             minutes, 5 % of a core.\n\n",
             "Examples:\n",
             "  crier-bench recurring\n",
             "  crier-bench recurring --brands 100 --rules 50",

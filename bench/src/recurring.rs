@@ -1,8 +1,8 @@
 //! `crier-bench recurring`: measures what the scheduler does for many recurring posts, through the functions that its
 //! task calls.
 //!
-//! The rules are daily, so each is due once per day. A tick that finds nothing due reads the head of an index. The share
-//! of a core is that of all ticks of a day, and of the runs that they enqueue. It is measured with a tenth of the brands
+//! The rules are daily, so each is due once per day. A tick that finds nothing due reads the head of an index. The work
+//! per day is that of all ticks of a day, and of the runs that they enqueue. It is measured with a tenth of the brands
 //! too: it must grow with the rules that are due, and not faster.
 //!
 //! **To add a measurement:** a call in [`measure`], and its figures in `tests/bench/recurring.rs`.
@@ -24,7 +24,6 @@ use crate::args::{BenchOptions, BenchRecurring, RecurringMeasurement};
 type Bench = super::Bench<BenchRecurring>;
 
 const NAME: &str = "scheduler";
-const DAY: Duration = Duration::from_hours(24);
 /// The task ticks every ten seconds.
 const TICKS_PER_DAY: u32 = 8_640;
 /// The number of rules that one statement of the task enqueues.
@@ -92,7 +91,7 @@ async fn measure(bench: &Bench, brands: u32) -> Figures {
         Figure::time(NAME, of("a tick with nothing due"), tick),
         Figure::time(NAME, of("enqueuing a rule"), per_rule),
         // At most, because the time contains waits for the database.
-        Figure::ratio(NAME, of("share of a core"), per_day, DAY),
+        Figure::time(NAME, of("work per day"), per_day),
     ])
 }
 

@@ -10,7 +10,7 @@ fn expected() -> Names {
     let mut of = |measurement, figures: &[&str]| add(&mut all, measurement, figures);
     of("machine", MACHINE);
     for rules in [3, 30] {
-        let figures = ["a tick with nothing due", "enqueuing a rule", "share of a core"];
+        let figures = ["a tick with nothing due", "enqueuing a rule", "work per day"];
         let figures = figures.map(|figure| format!("{rules} rules, {figure}"));
         of("scheduler", &figures.each_ref().map(String::as_str));
     }

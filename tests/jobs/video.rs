@@ -276,7 +276,7 @@ async fn a_platform_gets_the_index_first(s: TestStore) {
         w.fake.videos.set_transfer(transfer);
         for video in [last, first] {
             let (post, target) = w.publish_images(w.account.id, &[video]).await;
-            w.run_jobs().await;
+            w.run_until_idle().await;
             let error = w.target(target).await.error;
             assert_eq!(w.post_status(post).await, PostStatus::Published, "{transfer:?} {error:?}");
         }

@@ -86,22 +86,24 @@ async fn a_crash_before_the_asset_leads_to_one_asset(t: Tenant<'_>) {
 
 async fn an_upload_whose_process_died_is_finished_by_the_scheduler(t: Tenant<'_>) {
     let video = video(3_000_000);
+    // Before the outage, because a process that starts creates the directory of the storage.
+    let scheduler = scheduler(t.app);
     let path = received_upload(&t, &video).await;
     let until = t.app.later(30).to_rfc3339();
     t.app.sql(format!("UPDATE media_uploads SET writer = 'dead', writer_until = '{until}'")).await;
     assert_eq!(offset(&t, &path).await, video.len());
-    finishing::finish_all(&scheduler(t.app)).await;
+    finishing::finish_all(&scheduler).await;
     assert_eq!(t.app.count_rows("media").await, 0, "the process may still be alive");
     t.app.advance(LEASE_SECONDS);
     t.app.set_storage_unavailable(true);
-    finishing::finish_all(&scheduler(t.app)).await;
+    finishing::finish_all(&scheduler).await;
     t.app.set_storage_unavailable(false);
     // A request has nothing to add.
     append_some(&t, &path, video.len(), &[]).await;
-    finishing::finish_all(&scheduler(t.app)).await;
+    finishing::finish_all(&scheduler).await;
     let id = number(&status(&t, &path).await, "crier-media-id").expect("an asset");
     assert_asset(&t, id, &video).await;
-    finishing::finish_all(&scheduler(t.app)).await;
+    finishing::finish_all(&scheduler).await;
     assert_eq!((t.app.count_rows("media").await, t.app.counted_bytes().await), (1, t.app.file_bytes().await));
 }
 
@@ -173,7 +175,7 @@ async fn a_file_that_is_rejected_after_the_response_tells_why() {
     let half = MediaConfig::default().video_spool_bytes / 2;
     let space = app.api.library.video_spools().open(t.workspace, half).await.unwrap();
     append(&t, &path, 0, &[7; 1_000]).await.expect(204);
-    assert_eq!(offset(&t, &path).await, 1_000);
+    until("the bytes are stored", || async { (offset(&t, &path).await == 1_000).then_some(()) }).await;
     drop(space);
     until("the file is rejected", || async { (status(&t, &path).await.status == 415).then_some(()) }).await;
     let error = append(&t, &path, 1_000, &[]).await.expect_error(415, "unsupported_media_type");
