@@ -58,7 +58,7 @@ async fn formulas_are_guarded(app: TestApp) {
 /// An export has all posts, although it is sent in pieces.
 async fn many_posts_are_exported(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let count = sized(20_000, 1_500);
+    let count = sized(5_000, 1_500);
     create(&t, json!({ "content": "Bread" })).await;
     app.copy_newest_row("posts", count - 1, &[]).await;
     let text = export(&t, "").await;

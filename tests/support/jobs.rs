@@ -20,6 +20,7 @@ use crier_platforms::address::UrlCheck;
 use crier_platforms::{Clients, ConnectorRegistry as Platforms};
 use crier_runtime::sandbox;
 use crier_scheduler::Scheduler;
+use crier_store::accounts::{self, NewAccount};
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_store::jobs::engine as rows;
 use crier_store::{Store, Tx};
@@ -31,7 +32,7 @@ use tokio::task::JoinHandle;
 
 use super::fake_platform::{FakePlatform, Gate, TIMEOUT};
 use super::killable::KillableWorker;
-use super::store::{TestStore, World};
+use super::store::{TestStore, World, new_account};
 use super::transport::FixedCapacityTransport;
 
 /// The time after which a call must be over, in seconds: two timeouts.
@@ -143,8 +144,16 @@ impl TestWorker {
     pub async fn with_fake_of(s: TestStore, platform: Platform) -> Self {
         let fake = FakePlatform::new(platform, s.clock.clone());
         let connector = fake.clone();
-        let this = Self::build(s, fake, PlatformsConfig::default(), |_| connector).await;
-        this.sql(format!("UPDATE social_accounts SET platform = '{platform}'")).await;
+        let mut this = Self::build(s, fake, PlatformsConfig::default(), |_| connector).await;
+        let (workspace, brand) = (this.world.workspace, this.world.brand);
+        let account = NewAccount { platform, ..new_account("other", "token-0") };
+        this.account = this
+            .write(async |tx| {
+                let created = accounts::save(tx, workspace, &account).await?;
+                accounts::attach(tx, brand, created.id).await?;
+                Ok(created)
+            })
+            .await;
         this
     }
 
