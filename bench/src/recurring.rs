@@ -7,7 +7,7 @@
 //!
 //! **To add a measurement:** a call in [`measure`], and its figures in `tests/bench/recurring.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use chrono::{NaiveDate, TimeDelta};
 use crier_domain::content_plan::Destination;

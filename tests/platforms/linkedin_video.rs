@@ -132,7 +132,7 @@ async fn the_state_of_a_video_is_checked_less_often_the_longer_it_takes() {
     let mut outgoing = with_video(first.as_ref());
     take_steps(first.as_ref(), &mut outgoing, 5).await;
     for (waited, expected) in [(0, 10), (11, 11), (120, 120), (3_600, 300), (-60, 10)] {
-        let config = PlatformsConfig::default().with_base_url(Platform::Linkedin, &server.uri());
+        let config = PlatformsConfig::default().with_base_url(Platform::Linkedin, server.uri());
         let clock = Clock::manual(now() + TimeDelta::seconds(waited));
         let later = ConnectorRegistry::new(config, &clients(), &clock).get(Platform::Linkedin).unwrap();
         let step = send_video_step(later.as_ref(), &person(), &mut outgoing).await.unwrap();

@@ -139,7 +139,7 @@ mod tests {
         let long = article("Rye", &"bread and butter ".repeat(200));
         let count = |accounts: &[AccountSummary]| text(&template(), &long, accounts).chars().count();
         let (telegram, bluesky) = (account(Platform::Telegram, None), account(Platform::Bluesky, None));
-        assert!(count(&[telegram.clone()]) > 3_000);
+        assert!(count(std::slice::from_ref(&telegram)) > 3_000);
         assert!((250..=300).contains(&count(&[telegram.clone(), bluesky.clone()])));
         let signature = "s".repeat(100);
         let signed = account(Platform::Bluesky, Some(&signature));
