@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::cover::MAX_COVER_BYTES;
 use super::images::{self, Limits, Refusal};
 use super::spool::{Spooled, Spools};
-use super::storage::{PART_BYTES, StorageError};
+use super::storage::StorageError;
 use super::video::{self, ProbedVideo};
 use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, UploadLease, counted};
 
@@ -25,6 +25,9 @@ const MIN_HASH_RATE: u64 = 8 << 20;
 /// The maximum size of the headers that are in memory, and how often: as bytes, and as what they say.
 const MAX_HEADER_BYTES: u64 = 32 << 20;
 const HEADER_COPIES: u64 = 3;
+/// The number of bytes that are read from the temporary file at a time. The allocator keeps larger buffers for each of its
+/// threads after they are freed.
+const READ_BYTES: u64 = 1 << 20;
 
 impl Library {
     /// Returns the maximum size of a video, in bytes.
@@ -139,7 +142,7 @@ impl Library {
     pub(super) async fn write_video(&self, key: &str, spooled: &Spooled) -> Result<(), StorageError> {
         // The semaphore is never closed.
         let _permit = self.0.video_writes.acquire().await;
-        self.0.storage.put_stream(key, spooled.chunks(PART_BYTES as u64)).await
+        self.0.storage.put_stream(key, spooled.chunks(READ_BYTES)).await
     }
 }
 
