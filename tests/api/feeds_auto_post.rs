@@ -1,4 +1,4 @@
-//! The settings by which a feed publishes, the preview of its posts, and the list of what became of its articles. No job
+//! The settings by which a feed publishes, the preview of its posts, and the list of the outcomes of its articles. No job
 //! runs here.
 
 use chrono::TimeDelta;

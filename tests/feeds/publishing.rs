@@ -107,7 +107,7 @@ async fn texts(w: &TestWorker) -> Vec<String> {
     posted(w).await.into_iter().map(|post| post.content).collect()
 }
 
-/// Returns what became of the new articles, newest first.
+/// Returns the outcomes of the new articles, newest first.
 async fn listed(w: &TestWorker, id: i64) -> Vec<FeedPost> {
     feed_posts::list(&mut w.conn().await, id, 1_000).await.unwrap()
 }

@@ -191,7 +191,7 @@ pub struct StoredOccurrence {
     pub number: i64,
     /// The version of the rule from which it was made.
     pub version: i64,
-    /// Whether it is to be removed with its post.
+    /// Whether it must be removed with its post.
     pub is_removed: bool,
     /// When the rule last wrote its post. `None` if it was never made.
     pub written_at: Option<DateTime<Utc>>,

@@ -1,4 +1,4 @@
-//! The articles of feeds that publish, and what became of them. The caller has locked the row of the feed to write.
+//! The articles of feeds that publish, and their outcomes. The caller has locked the row of the feed to write.
 
 use chrono::{DateTime, Utc};
 use crier_domain::auto_post::{ArticleKeys, FeedPostStatus, MAX_ARTICLE_AGE, MAX_REMEMBERED};
@@ -42,7 +42,7 @@ impl<'a> NewFeedPost<'a> {
     }
 }
 
-/// An article that was new, and what became of it.
+/// An article that was new, and its outcome.
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct FeedPost {
     pub id: i64,

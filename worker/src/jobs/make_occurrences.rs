@@ -5,7 +5,7 @@
 //! its row, under the lock of the rule. So a run may end at any point, and another one continues; several runs of one
 //! rule at the same time take turns.
 //!
-//! If a post is refused (the plan is full, its text is too long now), the rule has the reason, and the run goes on with
+//! If a post is refused (the plan is full, its text is too long now), the rule has the reason, and the run continues with
 //! the other occurrences. The rule is tried again after some hours.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `/brands/{brand}/feeds/{feed}/publishing`: how the new articles of a feed become posts, a preview, and what became of
+//! `/brands/{brand}/feeds/{feed}/publishing`: how the new articles of a feed become posts, a preview, and the outcomes of
 //! the articles.
 
 use askama::Template;

@@ -37,7 +37,7 @@ pub struct RowContext<'a> {
     pub guard: &'a Guard,
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Debug)]
 pub enum RowOutcome {
     /// Its post could be created.

@@ -21,7 +21,7 @@ const MAX_LISTED: i64 = 200;
 pub struct FeedPost {
     pub id: i64,
     pub feed_id: i64,
-    /// What became of the article. It is `waiting` until its post is created or rejected.
+    /// The outcome of the article. It is `waiting` until its post is created or rejected.
     #[schemars(with = "TextEnum<FeedPostStatus>", extend("examples" = ["posted"]))]
     pub status: FeedPostStatus,
     /// The ID of the post. Null if no post was created, or if it was deleted.
