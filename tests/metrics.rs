@@ -54,6 +54,7 @@ const DOCUMENTED_METRICS: &[(&str, &[&str], &[&str])] = &[
     ("crier_disk_size_bytes", &["directory"], &[API, WORKER, SCHEDULER]),
     ("crier_disk_low", &[], &[API, WORKER, SCHEDULER]),
     ("crier_media_bytes", &[], &[SCHEDULER]),
+    ("crier_mcp_calls_total", &["outcome"], &[API]),
     ("crier_ai_requests_total", &["operation", "outcome"], &[API]),
     ("crier_ai_request_duration_seconds", &["operation"], &[API]),
     ("crier_webhook_endpoints", &["state"], &[SCHEDULER]),

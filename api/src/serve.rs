@@ -56,6 +56,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         public_url: config.public_url.to_string(),
         limiter,
         trusted_proxies: config.http.trusted_proxies.clone(),
+        has_mcp: config.http.mcp,
     });
     let listener = process.listen()?;
     tracing::info!(addr = %config.http.addr, "the API is listening");

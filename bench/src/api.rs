@@ -48,6 +48,7 @@ pub async fn listen(
         public_url: format!("http://{address}"),
         limiter: environment.limiter()?,
         trusted_proxies: Vec::new(),
+        has_mcp: true,
     });
     let stop = Shutdown { signal: stop, delay: Duration::ZERO, drain: DRAIN_TIMEOUT };
     api.spawn(async move {

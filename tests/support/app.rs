@@ -150,6 +150,7 @@ pub fn build_app(
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
         // A test can set the client's address in `X-Forwarded-For`.
         trusted_proxies: vec!["127.0.0.1/32".parse().expect("a network")],
+        has_mcp: true,
     })
 }
 

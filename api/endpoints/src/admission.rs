@@ -138,7 +138,7 @@ pub fn is_idempotency_key(text: &str) -> bool {
 }
 
 /// Returns the token of `Authorization: Bearer …`. The scheme's name is case-insensitive.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

@@ -45,6 +45,7 @@ pub struct AppDeps {
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
     pub trusted_proxies: Vec<IpNet>,
+    pub has_mcp: bool,
 }
 
 /// The API's state.
@@ -66,6 +67,8 @@ pub struct App {
     pub limiter: Arc<dyn Limiter>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whether agents can use the endpoints as tools.
+    pub has_mcp: bool,
     /// Whether the warning about an untrusted proxy was logged.
     pub has_warned_of_proxy: AtomicBool,
     /// The minimum transfer rate of request bodies.
@@ -95,7 +98,7 @@ impl std::fmt::Debug for App {
 
 impl App {
     pub fn new(parts: AppDeps) -> Self {
-        let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies } =
+        let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies, has_mcp } =
             parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
         let visits = MemoryLimiter::new(store.clock().clone());
@@ -112,6 +115,7 @@ impl App {
             public_url,
             limiter,
             trusted_proxies,
+            has_mcp,
             has_warned_of_proxy: AtomicBool::new(false),
             min_rate: MinRate::default(),
             response_rate: RESPONSE_RATE,

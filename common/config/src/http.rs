@@ -42,7 +42,13 @@ const DRAIN_DELAY: Key = Key::new(
     DefaultValue::Text("5s in `crier-api`, 0s in `crier`"),
     "5s",
 );
-pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS, DRAIN_DELAY];
+const MCP: Key = Key::new(
+    "MCP",
+    "Whether agents can use the API's endpoints as tools at `/mcp`.",
+    DefaultValue::Value("true"),
+    "false",
+);
+pub(super) const KEYS: &[Key] = &[ADDR, OPS_ADDR, TRUSTED_PROXIES, MAX_CONNECTIONS, DRAIN_DELAY, MCP];
 
 /// Load balancers check every few seconds whether a replica is ready.
 const REPLICA_DRAIN_DELAY: Duration = Duration::from_secs(5);
@@ -54,6 +60,8 @@ pub struct HttpConfig {
     pub trusted_proxies: Vec<IpNet>,
     pub max_connections: usize,
     pub drain_delay: Duration,
+    /// Whether `/mcp` exists.
+    pub mcp: bool,
 }
 
 impl HttpConfig {
@@ -89,6 +97,7 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> HttpConfig {
         trusted_proxies: reader.parse(&TRUSTED_PROXIES, values::networks),
         max_connections: reader.parse(&MAX_CONNECTIONS, |text| values::number(text, 1, 1_000_000)),
         drain_delay: reader.optional(&DRAIN_DELAY, delay).unwrap_or(default_delay),
+        mcp: reader.parse(&MCP, values::boolean),
     };
     if config.addr == config.ops_addr && config.addr.port() != 0 {
         reader.add_problem(

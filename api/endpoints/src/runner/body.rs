@@ -32,6 +32,19 @@ pub async fn read(req: &mut Request, rate: MinRate) -> Result<Bytes> {
     Ok(all.freeze())
 }
 
+/// Checks the number of values of a body that another parser reads, which may report a syntax error.
+pub fn check_values(raw: &[u8]) -> Result<()> {
+    match json::parse(raw) {
+        Err(JsonError::TooMany) => Err(too_many_values()),
+        Ok(_) | Err(JsonError::Syntax(_)) => Ok(()),
+    }
+}
+
+fn too_many_values() -> ApiError {
+    let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
+    ApiError::new(ErrorCode::PayloadTooLarge, message)
+}
+
 /// Parses the body as a JSON object. If `optional`, an empty body is an empty object.
 pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<String, Value>> {
     let invalid = |message: String| ApiError::new(ErrorCode::InvalidJson, message);
@@ -53,10 +66,7 @@ pub fn parse(headers: &HeaderMap, raw: &[u8], optional: bool) -> Result<Map<Stri
     match json::parse(raw) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(invalid("The body must be a JSON object.".to_owned())),
-        Err(JsonError::TooMany) => {
-            let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
-            Err(ApiError::new(ErrorCode::PayloadTooLarge, message))
-        }
+        Err(JsonError::TooMany) => Err(too_many_values()),
         Err(JsonError::Syntax(error)) => {
             Err(invalid(format!("The body is not valid JSON (line {}, column {}).", error.line(), error.column())))
         }

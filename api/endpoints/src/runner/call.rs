@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_store::idempotency::{self, IdempotencySlot, KeyRecord, RequestLine};
 use crier_store::keys::Authenticated;
+use http::HeaderValue;
 use salvo::Request as HttpRequest;
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::access::Access;
 use super::room;
 use super::write::{self, receive_form};
 use crate::app::App;
 use crate::context::Context;
-use crate::endpoint::{BoundHandler, BoundRequest, Endpoint, EndpointSpec, ValueSlot};
+use crate::endpoint::{AnyEndpoint, BoundHandler, BoundRequest, Endpoint, EndpointSpec, ValueSlot};
 use crate::error::{ApiError, Result};
 use crate::fields::{Problems, ReadContext};
 use crate::file::{FileResponse, FileStream};
@@ -159,6 +161,34 @@ impl InProcessCall<'_> {
         finish(cx, WriteKey { key, fingerprint, size: 0 }, record, bound, &slot).await
     }
 
+    /// Calls an endpoint with the fields of its body or its query, whose values are texts. `key` is needed for a write.
+    /// Returns the response, and the names that the endpoint ignored.
+    pub async fn send(
+        self,
+        endpoint: &AnyEndpoint,
+        known: &KnownNames,
+        fields: &Map<String, Value>,
+        key: Option<WriteKey>,
+    ) -> Result<(ApiResponse, Option<HeaderValue>)> {
+        let record = match &key {
+            Some(key) => self.record(&key.key).await?,
+            None => KeyRecord::default(),
+        };
+        let mut cx = self.access(&endpoint.spec, &record).await?;
+        cx.unknown.check_body(known, fields);
+        let bound = endpoint.read(&cx, Problems::from(cx.unknown.typos.clone()), fields);
+        if let Some(name) = bound.ignored {
+            cx.unknown.ignore("", name);
+        }
+        let ignored = cx.unknown.header();
+        let response = match (key, &bound.handler) {
+            (Some(key), _) => run_write(cx, key, record, Ok(bound)).await?,
+            (None, Some(BoundHandler::Read(step))) => step(&cx, &mut cx.app.store.read().await?).await?,
+            (None, _) => return Err(wrong_kind(&endpoint.spec)),
+        };
+        Ok((response, ignored))
+    }
+
     async fn record(&self, key: &str) -> Result<KeyRecord> {
         let mut conn = self.app.store.read().await?;
         Ok(idempotency::read(&mut conn, self.authenticated.caller.key_id, key).await?)
@@ -177,18 +207,27 @@ impl InProcessCall<'_> {
     }
 }
 
-async fn finish<T>(
+async fn run_write(
     mut cx: Context,
+    key: WriteKey,
+    record: KeyRecord,
+    bound: Result<BoundRequest>,
+) -> Result<ApiResponse> {
+    let WriteKey { key, fingerprint, size } = key;
+    cx.body_size = size;
+    let line = RequestLine { method: cx.spec.method.to_string(), path: cx.path() };
+    let slot = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
+    Box::pin(write::execute(cx, slot, record, bound)).await
+}
+
+async fn finish<T>(
+    cx: Context,
     key: WriteKey,
     record: KeyRecord,
     bound: Result<BoundRequest>,
     slot: &ValueSlot<T>,
 ) -> Result<Written<T>> {
-    let WriteKey { key, fingerprint, size } = key;
-    cx.body_size = size;
-    let line = RequestLine { method: cx.spec.method.to_string(), path: cx.path() };
-    let slot_of_key = IdempotencySlot { api_key_id: cx.caller.key_id, key, fingerprint, request: Some(line) };
-    let response = Box::pin(write::execute(cx, slot_of_key, record, bound)).await?;
+    let response = run_write(cx, key, record, bound).await?;
     Ok(Written { value: take(slot).filter(|_| !response.replayed || response.is_reference), response })
 }
 

@@ -161,6 +161,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Counter,
         "Number of requests through a proxy that CRIER_TRUSTED_PROXIES does not include.",
     ),
+    ("crier_mcp_calls_total", Counter, "Number of calls of tools by agents."),
     ("crier_http_requests_total", Counter, "Number of requests that the API handled."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "Time that the API took to respond, in seconds."),
 ];

@@ -270,6 +270,11 @@ pub fn http_untrusted_proxy_request() {
     counter!("crier_http_untrusted_proxy_requests_total").increment(1);
 }
 
+/// Counts a call of a tool by an agent: `done`, `failed`, or `asked` (the user must confirm it).
+pub fn mcp_call(outcome: &'static str) {
+    counter!("crier_mcp_calls_total", "outcome" => outcome).increment(1);
+}
+
 /// Sets the number of jumps of the system clock.
 pub fn clock_jumps(jumps: u64) {
     counter!("crier_clock_jumps_total").absolute(jumps);

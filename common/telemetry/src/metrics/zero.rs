@@ -55,6 +55,9 @@ fn start_api() {
         http_responses_cut(reason, 0);
     }
     counter!("crier_http_untrusted_proxy_requests_total").increment(0);
+    for outcome in ["done", "failed", "asked"] {
+        counter!("crier_mcp_calls_total", "outcome" => outcome).increment(0);
+    }
     for operation in Operation::ALL {
         for outcome in AiOutcome::ALL {
             let (operation, outcome) = (operation.as_str(), outcome.as_str());
