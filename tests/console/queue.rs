@@ -58,6 +58,10 @@ async fn slots_are_painted_added_and_removed(t: Tenant<'_>, person: ConsoleUser<
     assert_eq!(slots(&t).await, added);
     person.submit(&path, &path, &[("slots", &value), ("_action", "save")]).await.expect(200, "Slots saved.");
     assert_eq!(slots(&t).await, json!([added[1]]));
+    // Enter in the field of the time saves.
+    let entered = [("slots", "1-09:00"), ("weekday", "3"), ("time", "09:30"), ("accounts", &id), ("_action", "save")];
+    person.submit(&path, &path, &entered).await.expect(200, "Wednesday 09:30, ");
+    assert_eq!(slots(&t).await, added);
 }
 
 async fn errors_in_a_slot_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -96,6 +100,7 @@ async fn queued_posts_are_moved(t: Tenant<'_>, person: ConsoleUser<'_>) {
     }
     let page = person.submit(&path, &action, &[("move", &format!("{third}:{second}"))]).await;
     page.expect(200, "Queue order saved.");
+    assert_eq!(page.path, format!("{path}?page=1&note=queue-moved#post-{third}"));
     assert_eq!(order().await, [first, third, second]);
     person.submit(&path, &action, &[("move", &format!("{first}:"))]).await.expect(200, "Queue order saved.");
     assert_eq!(order().await, [third, second, first]);

@@ -2,8 +2,8 @@
 //!
 //! The grid has the full hours for every account. All other slots are in a list below it. Both are check boxes of one
 //! form, whose values are slots: `WEEKDAY-HH:MM` or `WEEKDAY-HH:MM-ACCOUNT,ACCOUNT`. The field `_action` is `save`, `add`
-//! (with a new slot) or `best` (with the brand's best times). The script paints several hours, and moves posts by
-//! dragging.
+//! (with a new slot) or `best` (with the brand's best times). The script paints several hours, moves the focus between
+//! them with the arrow keys, and moves posts by dragging.
 
 use std::collections::HashMap;
 
@@ -19,6 +19,7 @@ use serde_json::{Map, Value, json};
 use super::best_times::{WEEKDAYS, best_hours};
 use super::form::Form;
 use super::lists;
+use super::paging::PER_PAGE;
 use super::post_rows::{self, chip};
 use super::route::{Access, PageRoute};
 use super::shared::{Choice, FieldErrors, Pages, PostRow};
@@ -204,10 +205,12 @@ fn others(slots: &[String], own: &[(i64, String)]) -> Vec<Choice> {
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut slots = typed_slots(form);
+    let time = form.get("time").trim();
     match form.get("_action") {
-        "add" => {
+        // Enter in the field of the time presses the first button, which saves. The new slot is not lost.
+        action if action == "add" || (action == "save" && !time.is_empty()) => {
             let ids = form.ids("accounts").iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-            let base = format!("{}-{}", form.get("weekday"), form.get("time").trim());
+            let base = format!("{}-{time}", form.get("weekday"));
             slots.push(if ids.is_empty() { base } else { format!("{base}-{ids}") });
         }
         "best" => slots.extend(best(visit).await?.into_iter().filter(|slot| !form.all("slots").any(|own| own == slot))),
@@ -223,9 +226,17 @@ async fn update(visit: &Visit) -> Result<PageReply> {
 
 async fn move_queued(visit: &Visit) -> Result<PageReply> {
     let (post_id, before) = visit.form.get("move").split_once(':').unwrap_or_default();
-    let request = QueueMove { post_id: post_id.parse().unwrap_or_default(), before: before.parse().ok() };
+    let post_id = post_id.parse().unwrap_or_default();
+    let request = QueueMove { post_id, before: before.parse().ok() };
     match visit.call().write(move_post::endpoint(), request).await {
-        Ok(_) => visit.to("queue", "queue-moved"),
+        Ok(_) => visit.to(&place_of(visit, post_id).await?, "queue-moved"),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     }
+}
+
+/// Returns the page of the queue that shows a post. The focus is on the post, which may be moved again.
+async fn place_of(visit: &Visit, post_id: i64) -> Result<String> {
+    let queue = visit.call().read(show_endpoint::endpoint(), ()).await?;
+    let position = (0_i64..).zip(&queue.posts).find(|(_, post)| post.id == post_id).map_or(0, |(position, _)| position);
+    Ok(format!("queue?page={}#post-{post_id}", position / PER_PAGE + 1))
 }

@@ -167,8 +167,10 @@ pub fn see_other(path: &str, note: &'static str) -> PageReply {
     if note.is_empty() {
         return PageReply::SeeOther(path.to_owned());
     }
+    // The fragment is the last part of a URL.
+    let (path, fragment) = path.split_at(path.find('#').unwrap_or(path.len()));
     let separator = if path.contains('?') { '&' } else { '?' };
-    PageReply::SeeOther(format!("{path}{separator}note={note}"))
+    PageReply::SeeOther(format!("{path}{separator}note={note}{fragment}"))
 }
 
 /// Returns a random prefix for the `Idempotency-Key`s of a page's forms.
