@@ -18,7 +18,10 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     let id = form.send().await.data(202)["id"].as_i64().unwrap();
     let path = t.path(&format!("/posts/imports/{id}"));
     person.get(&list).await.expect(200, "<May>.csv").expect(200, "Waiting");
-    person.get(&path).await.expect(200, "Reload the page");
+    let page = person.get(&path).await;
+    page.expect(200, "data-moving").expect(200, "<progress aria-label=\"Processed rows\"></progress>");
+    t.app.sql("UPDATE post_imports SET status = 'running', rows_total = 2, rows_done = 1").await;
+    person.get(&path).await.expect(200, "max=\"2\" value=\"1\"");
     t.app.sql("UPDATE post_imports SET status = 'completed', rows_total = 2, rows_done = 2, rows_valid = 1").await;
     let problem = "INSERT INTO post_import_errors (import_id, number, row_number, column_name, message)
         SELECT id, 0, 3, 'content', 'Too long.' FROM post_imports";

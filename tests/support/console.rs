@@ -46,9 +46,10 @@ impl Page {
     #[track_caller]
     pub fn hidden_fields(&self, action: &str) -> Vec<(String, String)> {
         let forms = self.text.split("<form").skip(1);
-        // A button has a `formaction`.
+        // A button has a `formaction`, which may end with a fragment.
         let has_action = |form: &&str| {
-            form.split("</form>").next().is_some_and(|form| form.contains(&format!("action=\"{action}\"")))
+            let form = form.split("</form>").next().unwrap_or_default();
+            ['"', '#'].iter().any(|end| form.contains(&format!("action=\"{action}{end}")))
         };
         let mut own = forms.filter(has_action);
         let form = own.next().unwrap_or_else(|| panic!("{} has no form for {action}: {}", self.path, self.text));

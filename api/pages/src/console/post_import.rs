@@ -18,8 +18,11 @@ const MAX_SHOWN: usize = 200;
 struct PostImportPage {
     shell: Shell,
     import: ImportRow,
-    /// Whether the page shows the current state only until it is reloaded.
+    /// Whether the import has not ended. The script then shows its progress.
     is_running: bool,
+    rows_done: i32,
+    /// 0 until the file was read.
+    rows_total: i32,
     /// The number of posts that can be imported now. 0 unless this is a completed dry run.
     importable: i32,
     problems: Vec<PostImportError>,
@@ -42,9 +45,10 @@ async fn read(visit: &Visit) -> Result<PageReply> {
     let hidden = problems.len().saturating_sub(MAX_SHOWN);
     problems.truncate(MAX_SHOWN);
     let is_running = !import.status.is_terminal();
+    let (rows_done, rows_total) = (import.rows_done, import.rows_total);
     let import = ImportRow::new(visit, import);
     let shell = visit.shell(Section::Posts, import.name.clone());
-    visit.page(&PostImportPage { shell, import, is_running, importable, problems, hidden })
+    visit.page(&PostImportPage { shell, import, is_running, rows_done, rows_total, importable, problems, hidden })
 }
 
 async fn start(visit: &Visit) -> Result<PageReply> {

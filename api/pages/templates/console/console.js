@@ -27,7 +27,7 @@
     return text;
   };
 
-  // While a post is being published, reloads its page at increasing intervals.
+  // While a post is being published, or posts are imported, reloads the page at increasing intervals.
   const watch = (seconds) => {
     if (!document.querySelector('[data-moving]')) return;
     setTimeout(async () => {
@@ -38,7 +38,11 @@
           const response = await fetch(location.pathname);
           if (!response.ok || response.redirected) return;
           const page = new DOMParser().parseFromString(await response.text(), 'text/html');
+          const { href } = document.activeElement;
           main.replaceChildren(...page.getElementById('main').childNodes);
+          if (href && !document.activeElement.href) {
+            all('a', main).find((link) => link.href === href)?.focus({ preventScroll: true });
+          }
           titles();
           if (!document.querySelector('[data-moving]')) say('Finished. The page shows the result.');
         }
