@@ -196,6 +196,23 @@ impl Driver {
         self.client.perform_actions(moves).await.unwrap();
     }
 
+    /// Presses the mouse on the first element, moves it over the others, and releases it on the last one.
+    pub async fn paint(&self, elements: &[&str]) {
+        let scroll = "document.querySelector(arguments[0]).scrollIntoView({ block: 'center' })";
+        self.client.execute(scroll, vec![json!(elements[0])]).await.unwrap();
+        let mut moves = MouseActions::new("mouse".to_owned());
+        for (n, css) in elements.iter().enumerate() {
+            let element = self.find(Locator::Css(css)).await;
+            let duration = Some(MOUSE_MOVE_DURATION);
+            moves = moves.then(PointerAction::MoveToElement { element, duration, x: 0.0, y: 0.0 });
+            if n == 0 {
+                moves = moves.then(PointerAction::Down { button: MOUSE_BUTTON_LEFT });
+            }
+        }
+        let moves = moves.then(PointerAction::Up { button: MOUSE_BUTTON_LEFT });
+        self.client.perform_actions(moves).await.unwrap();
+    }
+
     /// Performs an action that leads to another page, and waits for that page.
     pub async fn navigate(&self, words: &str, action: impl Future<Output = ()>) {
         let before = self.client.find(Locator::Css("html")).await.unwrap();
@@ -238,8 +255,12 @@ impl Driver {
 
     /// Fills the field with this name. For a file field, the value is a path.
     pub async fn fill(&self, name: &str, value: &str) {
-        let css = format!("[name={}]", quoted(name));
-        let field = self.find(Locator::Css(&css)).await;
+        self.fill_field(&format!("[name={}]", quoted(name)), value).await;
+    }
+
+    /// Fills the first field that matches the selector. For a file field, the value is a path.
+    pub async fn fill_field(&self, css: &str, value: &str) {
+        let field = self.find(Locator::Css(css)).await;
         if field.attr("type").await.unwrap().as_deref() != Some("file") {
             field.clear().await.unwrap();
         }

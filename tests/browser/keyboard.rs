@@ -6,10 +6,10 @@ use serde_json::json;
 use super::driver::Driver;
 use crate::support::client::until;
 
-/// Numbers the focusable elements in the order of the page, and returns their count. Radio buttons with the same name
-/// count once.
+/// Numbers the tab stops in the order of the page, and returns their count. Radio buttons with the same name count once.
 const NUMBER_STOPS: &str = "
-    const shown = (element) => element.checkVisibility({ visibilityProperty: true }) && !element.disabled;
+    const visible = (element) => element.checkVisibility({ visibilityProperty: true });
+    const shown = (element) => visible(element) && !element.disabled && element.tabIndex >= 0;
     const groups = new Set();
     const isFirst = (element) => {
         if (element.type !== 'radio') return true;

@@ -12,6 +12,7 @@ mod connect;
 mod console;
 mod driver;
 mod keyboard;
+mod planning;
 mod threads;
 mod video;
 
