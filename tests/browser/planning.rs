@@ -45,9 +45,15 @@ async fn test_planning(crier: Installation) {
     a_rule_creates_posts(&browser).await;
     a_feed_is_published(&browser, &crier).await;
     problems_are_counted(&browser, &crier, account).await;
-    for path in
-        ["queue", "recurring/new", "recurring/1", "posts/imports", "feeds/1/publishing", "settings/notifications"]
-    {
+    for path in [
+        "queue",
+        "recurring/new",
+        "recurring/1",
+        "posts/imports",
+        "posts/imports/1",
+        "feeds/1/publishing",
+        "settings/notifications",
+    ] {
         assert_fits_phone(&browser, &format!("/brands/1/{path}")).await;
     }
     browser.quit().await;
@@ -291,7 +297,7 @@ async fn problems_are_counted(browser: &Driver, crier: &Installation, account: i
     let target = crier.wait_for_post(1, post).await;
     assert_eq!(target["status"], "failed", "{target}");
     browser.open("/brands/1/settings/notifications").await;
-    assert_eq!(browser.script(count).await, json!("1 need attention"));
+    assert_eq!(browser.script(count).await, json!("1 needs attention"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

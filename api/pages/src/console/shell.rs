@@ -218,6 +218,7 @@ impl Shell {
     /// Returns what the number beside a section counts, for screen readers.
     pub const fn counted(&self, section: &Section) -> &'static str {
         match section {
+            Section::Home if self.problems == 1 => "needs attention",
             Section::Home => "need attention",
             _ => "unread",
         }

@@ -162,12 +162,12 @@ pub fn shown_brand(current: Option<i64>, memberships: &[Membership]) -> Option<i
     current.or_else(|| memberships.iter().map(|one| one.brand.id).min())
 }
 
-/// Redirects to a path of this host, which shows the message with the key `note` ([`flash`]).
+/// Redirects to a path of this host, which shows the message with the key `note` ([`flash`]). The path may have a query
+/// and a fragment.
 pub fn see_other(path: &str, note: &'static str) -> PageReply {
     if note.is_empty() {
         return PageReply::SeeOther(path.to_owned());
     }
-    // The fragment is the last part of a URL.
     let (path, fragment) = path.split_at(path.find('#').unwrap_or(path.len()));
     let separator = if path.contains('?') { '&' } else { '?' };
     PageReply::SeeOther(format!("{path}{separator}note={note}{fragment}"))
