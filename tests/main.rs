@@ -16,6 +16,7 @@ mod feeds;
 mod guide;
 mod jobs;
 mod mail;
+mod mcp;
 mod media;
 mod metrics;
 mod module_circles;

@@ -13,7 +13,7 @@ mod caps;
 mod checks;
 mod content_plan_limits;
 mod content_plans;
-mod conversations;
+pub mod conversations;
 mod docs;
 mod export;
 mod feeds;

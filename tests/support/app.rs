@@ -249,22 +249,27 @@ impl TestApp {
 
     /// Like `replica`, with an AI provider.
     pub async fn replica_with(&self, ai: Ai) -> String {
-        self.replica_of(ai, None).await
+        self.replica_of(ai, |_| {}).await
     }
 
     /// Like `replica`, with a mail server.
     pub async fn replica_with_mail(&self) -> String {
-        self.replica_of(Ai::none(), Some(Arc::new(mailer("smtp://127.0.0.1:25")))).await
+        self.replica_of(Ai::none(), |api| api.mailer = Some(Arc::new(mailer("smtp://127.0.0.1:25")))).await
     }
 
-    async fn replica_of(&self, ai: Ai, mailer: Option<Arc<Mailer>>) -> String {
+    /// Like `replica`, without the tools of agents.
+    pub async fn replica_without_mcp(&self) -> String {
+        self.replica_of(Ai::none(), |api| api.has_mcp = false).await
+    }
+
+    async fn replica_of(&self, ai: Ai, change: impl FnOnce(&mut App)) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let store = self.store.open_second_store().await;
         let (library, connector, platforms) =
             (self.store.library(&self.url), self.connector.clone(), self.platforms.clone());
         let mut api = build_app(&store, library, ai, connector, platforms, &self.url);
-        api.mailer = mailer;
+        change(&mut api);
         serve(&Arc::new(api), listener, &self.stop);
         url
     }

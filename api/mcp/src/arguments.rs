@@ -102,7 +102,10 @@ impl Reader {
         }
         let id = value.as_i64().filter(|id| *id > 0);
         if id.is_none() {
-            self.problem(&argument, if value.is_null() { "This field is required." } else { "Must be a positive integer." });
+            self.problem(
+                &argument,
+                if value.is_null() { "This field is required." } else { "Must be a positive integer." },
+            );
         }
         id.map(|id| (name, id))
     }

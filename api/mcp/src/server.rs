@@ -9,8 +9,8 @@ use bytes::Bytes;
 use crier_endpoints::app::App;
 use crier_telemetry::metrics;
 use http::request::Parts;
-use http_body_util::combinators::BoxBody;
 use http_body_util::Full;
+use http_body_util::combinators::BoxBody;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
     ElicitRequestParams, ElicitationSchema, ErrorData, Implementation, InputRequest, InputRequiredResult,

@@ -154,8 +154,9 @@ fn inbox() -> Vec<Tool> {
 
 fn texts_and_reports() -> Vec<Tool> {
     vec![
-        Tool::new("generate_captions", "Generate captions", Effect::Fetch, ai::captions::endpoint())
-            .description("Generates captions with the model that the operator configured. Uses AI credits of the plan."),
+        Tool::new("generate_captions", "Generate captions", Effect::Fetch, ai::captions::endpoint()).description(
+            "Generates captions with the model that the operator configured. Uses AI credits of the plan.",
+        ),
         Tool::new("generate_hashtags", "Generate hashtags", Effect::Fetch, ai::hashtags::endpoint()).description(
             "Generates hashtags for a text with the model that the operator configured. Uses AI credits of the plan.",
         ),

@@ -1,0 +1,155 @@
+//! Tools that write: drafts, confirmation, and repeated calls.
+
+use serde_json::{Value, json};
+
+use super::client::{call, done, failed, post_new, result};
+use crate::api::conversations::received;
+use crate::support::app::{Tenant, on_both_apps};
+
+on_both_apps!("pro" =>
+    a_draft_is_saved_and_changed,
+    a_post_is_published_only_after_confirmation,
+    a_client_that_can_ask_asks_the_user,
+    a_post_is_scheduled_at_a_time_or_in_the_queue,
+    a_repeated_call_has_its_effect_once,
+    a_reply_is_confirmed,
+    a_contributor_cannot_publish,
+);
+
+async fn publish_jobs(t: &Tenant<'_>) -> i64 {
+    jobs_of(t, "publish_target").await
+}
+
+async fn jobs_of(t: &Tenant<'_>, kind: &str) -> i64 {
+    t.app.number(format!("SELECT count(*) FROM jobs WHERE kind = '{kind}'")).await
+}
+
+async fn saved(t: &Tenant<'_>, account: i64) -> Value {
+    let arguments = json!({ "brand_id": t.brand, "content": "Fresh bread", "accounts": [account] });
+    done(call(t, "save_draft", arguments).await)["data"].take()
+}
+
+async fn a_draft_is_saved_and_changed(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let post = saved(&t, account).await;
+    assert_eq!((&post["status"], &post["content"]), (&json!("draft"), &json!("Fresh bread")));
+    // A change of a scheduled post makes it a draft again, so that nothing is published that nobody confirmed.
+    let id = post["id"].as_i64().unwrap();
+    let schedule = json!({ "schedule_type": "scheduled", "scheduled_at": "2030-01-01T10:00:00Z" });
+    assert_eq!(t.put(&t.path(&format!("/posts/{id}")), schedule).await.data(200)["status"], "scheduled");
+    let arguments = json!({ "brand_id": t.brand, "post_id": id, "content": "Other bread" });
+    let changed = done(call(&t, "save_draft", arguments).await);
+    assert_eq!((&changed["data"]["status"], &changed["data"]["content"]), (&json!("draft"), &json!("Other bread")));
+    assert_eq!(changed["data"]["accounts"], json!([account]), "omitted fields keep their values");
+    let arguments = json!({ "brand_id": t.brand, "content": "x", "schedule_type": "now" });
+    let error = failed(call(&t, "save_draft", arguments).await, "validation_failed");
+    assert!(error["fields"]["schedule_type"].is_array(), "{error}");
+    assert_eq!(publish_jobs(&t).await, 0);
+}
+
+async fn a_post_is_published_only_after_confirmation(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    let arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(call(&t, "publish_post", arguments.clone()).await, "confirmation_required");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("Fresh bread") && message.contains("sandbox") && message.contains("confirm"), "{message}");
+    assert_eq!(publish_jobs(&t).await, 0);
+    let mut confirmed = arguments;
+    confirmed["confirm"] = true.into();
+    let published = done(call(&t, "publish_post", confirmed).await);
+    assert!(published["data"]["status"] == "publishing" || published["data"]["status"] == "scheduled", "{published}");
+    assert_eq!(publish_jobs(&t).await, 1);
+}
+
+async fn a_client_that_can_ask_asks_the_user(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    // The model cannot confirm in the user's place.
+    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
+    let call = async |responses: Option<Value>| {
+        let mut params = json!({ "name": "publish_post", "arguments": arguments });
+        params.as_object_mut().unwrap().extend(responses.map(|responses| ("inputResponses".to_owned(), responses)));
+        let capabilities = json!({ "elicitation": { "form": {} } });
+        result(&post_new(t.app, &t.key, "tools/call", params, capabilities).send().await)
+    };
+    let asked = call(None).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let (name, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
+    assert_eq!(request["method"], "elicitation/create");
+    assert!(request["params"]["message"].as_str().unwrap().contains("Fresh bread"), "{asked}");
+    let answer = |answer: Value| Some(json!({ (name): answer }));
+    for refusal in [
+        json!({ "action": "decline" }),
+        json!({ "action": "cancel" }),
+        json!({ "action": "accept", "content": { "confirm": false } }),
+        json!({ "action": "accept" }),
+        json!("accept"),
+    ] {
+        failed(call(answer(refusal)).await, "not_confirmed");
+    }
+    assert_eq!(publish_jobs(&t).await, 0);
+    done(call(answer(json!({ "action": "accept", "content": { "confirm": true } }))).await);
+    assert_eq!(publish_jobs(&t).await, 1);
+}
+
+async fn a_post_is_scheduled_at_a_time_or_in_the_queue(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    let mut arguments = json!({ "brand_id": t.brand, "post_id": id, "scheduled_at": "2030-01-01T10:00:00Z" });
+    let error = failed(call(&t, "schedule_post", arguments.clone()).await, "confirmation_required");
+    assert!(error["message"].as_str().unwrap().contains("2030-01-01"), "{error}");
+    arguments["confirm"] = true.into();
+    let scheduled = done(call(&t, "schedule_post", arguments).await)["data"].take();
+    assert_eq!(
+        (&scheduled["status"], &scheduled["scheduled_at"]),
+        (&json!("scheduled"), &json!("2030-01-01T10:00:00Z"))
+    );
+    // Without a time, it takes a slot of the queue, of which the brand has none.
+    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
+    let error = failed(call(&t, "schedule_post", arguments).await, "validation_failed");
+    assert!(error["fields"]["schedule_type"].is_array(), "{error}");
+}
+
+async fn a_repeated_call_has_its_effect_once(t: Tenant<'_>) {
+    let arguments = json!({ "brand_id": t.brand, "content": "Once", "idempotency_key": "mine" });
+    let first = done(call(&t, "save_draft", arguments.clone()).await);
+    let second = done(call(&t, "save_draft", arguments.clone()).await);
+    assert_eq!(first, second);
+    assert_eq!(first["idempotency_key"], "mine");
+    let mut other = arguments;
+    other["content"] = "Twice".into();
+    failed(call(&t, "save_draft", other).await, "idempotency_key_reused");
+    // Without a key, the result has a new one, with which the call can be repeated.
+    let arguments = json!({ "brand_id": t.brand, "content": "Again" });
+    let made = done(call(&t, "save_draft", arguments.clone()).await);
+    let mut again = arguments;
+    again["idempotency_key"] = made["idempotency_key"].clone();
+    assert_eq!(done(call(&t, "save_draft", again).await)["data"]["id"], made["data"]["id"]);
+    for key in ["", "a b", &"x".repeat(256)] {
+        let arguments = json!({ "brand_id": t.brand, "content": "x", "idempotency_key": key });
+        failed(call(&t, "save_draft", arguments).await, "validation_failed");
+    }
+}
+
+async fn a_reply_is_confirmed(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let conversation = received(&t, account).await;
+    let mut arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": "Thank you!" });
+    let error = failed(call(&t, "reply_to_conversation", arguments.clone()).await, "confirmation_required");
+    assert!(error["message"].as_str().unwrap().contains("Thank you!"), "{error}");
+    assert_eq!(jobs_of(&t, "send_reply").await, 0);
+    arguments["confirm"] = true.into();
+    done(call(&t, "reply_to_conversation", arguments).await);
+    assert_eq!(jobs_of(&t, "send_reply").await, 1);
+}
+
+async fn a_contributor_cannot_publish(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let contributor = t.colleague(crier_domain::access::Role::Contributor).await;
+    let id = saved(&contributor, account).await["id"].clone();
+    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
+    let error = failed(call(&contributor, "publish_post", arguments).await, "insufficient_scope");
+    assert!(error["message"].as_str().unwrap().contains("Contributors"), "{error}");
+    assert_eq!(publish_jobs(&t).await, 0);
+}
