@@ -67,6 +67,9 @@ pub enum Command {
     /// Resume publishing after a restore, once you have reviewed what is overdue.
     #[command(after_help = "Examples:\n  crier resume\n  crier resume --overdue cancel")]
     Resume(ResumeArgs),
+    /// Manage the storage of the media library.
+    #[command(subcommand)]
+    Storage(StorageCommand),
     /// Manage users.
     #[command(subcommand)]
     User(UserCommand),
@@ -122,6 +125,13 @@ pub struct Format {
     /// Print JSON: an array of objects.
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum StorageCommand {
+    /// Use the directory of CRIER_STORAGE_URL as the storage, after you have moved all files there.
+    #[command(after_help = "Example:\n  crier storage adopt --storage-url file:///srv/crier/files")]
+    Adopt,
 }
 
 #[derive(Subcommand, Debug)]

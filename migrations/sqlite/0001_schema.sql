@@ -1856,6 +1856,13 @@ create table secret_key_checks (
     sealed blob not null
 );
 
+-- The random id of the directory of the media library, which is also in its file `storage.id`. Crier does not start with
+-- another directory, such as the mount point of a disk that is not mounted. A bucket has none. At most one row.
+create table storage_marker (
+    id     integer primary key check (id = 1),
+    marker text not null
+);
+
 -- The log of changes to operators.
 create table operator_changes (
     id         integer primary key,

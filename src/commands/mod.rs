@@ -25,6 +25,7 @@ mod migrate;
 mod plan;
 mod post;
 pub mod reference;
+mod storage;
 mod user;
 mod webhooks;
 
@@ -138,6 +139,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
         Command::Migrate => migrate::run(cx).await,
         Command::Backup { file } => backup::backup(cx, &file).await,
         Command::Resume(args) => backup::resume(cx, args).await,
+        Command::Storage(command) => storage::run(cx, command).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,
         Command::Login { user } => login::run(cx, &user).await,

@@ -8,5 +8,6 @@ mod key;
 mod plan;
 mod post;
 mod start;
+mod storage;
 mod user;
 mod webhooks;

@@ -74,7 +74,7 @@ pub async fn assert_files_have_rows(crier: &Installation) {
     let rows: String =
         crier.value("SELECT string_agg(key || coalesce(' ' || thumbnail_key, ''), ' ') FROM files").await;
     let known: BTreeSet<&str> = rows.split(' ').collect();
-    let stored = names(&crier.files());
+    let stored = names(&crier.files().join("media"));
     for name in &stored {
         // The name of a partially written file ends in `#` and a number.
         assert!(known.contains(name.split('#').next().unwrap()), "{name}");

@@ -207,6 +207,13 @@ impl Installation {
         run(command.stdin(Stdio::null()))
     }
 
+    /// Runs a process that does not start, until it has ended.
+    pub fn try_start(&self, name: &str) -> CommandOutput {
+        let mut command = Command::new(program(name));
+        command.env_clear().envs(&self.env).env("CRIER_OPS_ADDR", "127.0.0.1:0").current_dir(self.dir.path());
+        run(command.stdin(Stdio::null()))
+    }
+
     /// Returns the names of the processes that are started initially.
     pub fn names(&self) -> Vec<&'static str> {
         if self.split { SPLIT.to_vec() } else { vec!["crier"] }

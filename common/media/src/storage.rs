@@ -21,6 +21,7 @@ use object_store::{GetOptions, GetRange, GetResultPayload, ObjectStore, ObjectSt
 mod bucket;
 mod directory;
 mod error;
+pub mod marker;
 mod parts;
 
 pub use error::StorageError;

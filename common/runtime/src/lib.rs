@@ -34,6 +34,7 @@ pub mod error;
 mod keys;
 mod listeners;
 pub mod sandbox;
+pub mod storage_marker;
 pub mod trace_export;
 mod wait;
 
@@ -173,7 +174,10 @@ impl Process {
         readiness.ready(DATABASE);
         let guard = Guard::new(config.guard.allowed_private_networks.clone());
         let platforms = Arc::new(platforms_of(&config, &store, &guard));
+        // Before the directory is created, so that nothing is written to the mount point of a missing disk.
+        storage_marker::check(&config, &store).await?;
         let library = library_of(&config)?;
+        storage_marker::record(&config, &store).await?;
         tokio::spawn(disk::keep_reserve(
             disk::directories_with_reserve(&config),
             config.disk_reserve,

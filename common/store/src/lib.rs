@@ -80,6 +80,7 @@ pub mod server;
 pub mod sessions;
 pub mod snippets;
 mod sql;
+pub mod storage_marker;
 pub mod targets;
 mod transaction;
 pub mod usage;

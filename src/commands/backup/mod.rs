@@ -2,7 +2,8 @@
 //!
 //! The file is a tar archive: a copy of the database, which SQLite makes while the database is in use, and the files of
 //! the media library. A file that is deleted after the copy is omitted. So are unfinished uploads, because they may be
-//! larger than all files, and their clients can send them again. A restored installation does not know what it
+//! larger than all files, and their clients can send them again. So is the marker of the storage: the first start after a
+//! restore marks the new directory. A restored installation does not know what it
 //! published after the backup, so publishing is held until the operator resumes it.
 
 mod archive;
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use crier_config::{Config, Database, Storage, key_file};
 use crier_domain::job::JobKind;
-use crier_runtime::StartError;
+use crier_media::storage::marker;
+use crier_runtime::{StartError, storage_marker};
 use indicatif::ProgressBar;
 
 use self::archive::{ArchiveWriter, Manifest};
@@ -80,6 +82,8 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 /// Writes a backup to a file that does not exist yet, or to stdout (`-`).
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
+    // Without its disk, the backup would have no files.
+    storage_marker::check(&cx.config, &cx.store).await?;
     let dir = parent(database);
     delete_unfinished(dir, BACKUP_PREFIX);
     let copy = tempfile::Builder::new().prefix(BACKUP_PREFIX).suffix(".db").tempfile_in(dir);
@@ -185,11 +189,11 @@ fn write(
     Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
 }
 
-/// Returns whether a file of the storage is neither a piece of an upload nor being written. The name of one that is being
-/// written ends with `#` and a number.
+/// Returns whether a file of the storage is neither its marker nor a piece of an upload nor being written. The name of one
+/// that is being written ends with `#` and a number.
 fn is_complete(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    !name.contains('#') && !name.ends_with(PIECE_END)
+    name != marker::NAME && !name.contains('#') && !name.ends_with(PIECE_END)
 }
 
 /// Returns all files below a directory, sorted.

@@ -95,7 +95,7 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
     if is_configured || config.redis_url.is_some() {
         report.add("queue", services::queue(config)).await;
     }
-    report.add("storage", services::storage(config)).await;
+    report.add("storage", services::storage(config, store.as_ref())).await;
     report.add("mail", services::mail(config)).await;
     report.add("traces", services::traces(config)).await;
     report.add("public_url", services::public_url(config)).await;

@@ -34,3 +34,16 @@ fn an_unwritable_directory_is_rejected_with_a_clear_error() {
     let text = Storage::open(&inside).expect_err("a file is no directory").to_string();
     assert!(text.contains("cannot store files in") && text.contains(&file.path().display().to_string()), "{text}");
 }
+
+#[test]
+fn a_directory_keeps_the_id_of_its_marker() {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert_eq!(marker::read(&dir.path().join("missing")).expect("no error"), None);
+    assert_eq!(marker::read(dir.path()).expect("no error"), None);
+    let id = marker::create(dir.path()).expect("a marker");
+    assert_eq!(marker::create(dir.path()).expect("a marker"), id);
+    assert_eq!(marker::read(dir.path()).expect("a marker"), Some(id));
+    std::fs::write(dir.path().join(marker::NAME), "").expect("a file");
+    assert_eq!(marker::read(dir.path()).expect("no error"), None, "it was not written completely");
+    assert!(marker::create(dir.path()).is_err(), "a marker is never replaced");
+}

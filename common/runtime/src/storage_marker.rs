@@ -1,0 +1,69 @@
+//! Rejects a start with another storage directory than that of the installation, such as the mount point of a disk that is
+//! not mounted: all files would seem to be deleted. Buckets have no marker, because a missing bucket is an error anyway.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crier_config::{Config, Storage};
+use crier_media::storage::marker;
+use crier_store::{Store, storage_marker};
+
+use super::StartError;
+
+/// Compares the marker of the configured directory with the database. Creates nothing. The schema must be current.
+pub async fn check(config: &Config, store: &Store) -> Result<(), StartError> {
+    let Storage::Directory(dir) = &config.storage else { return Ok(()) };
+    let Some(known) = storage_marker::find(&mut store.read().await?).await? else { return Ok(()) };
+    match marker::read(dir).map_err(io_error(dir))? {
+        Some(found) if found == known => Ok(()),
+        found => Err(StartError::Invalid(explain(dir, found.is_some()))),
+    }
+}
+
+/// Marks the directory of an installation that has no marker yet. Call it after [`check`]; the directory must exist.
+pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
+    let Storage::Directory(dir) = &config.storage else { return Ok(()) };
+    if storage_marker::find(&mut store.read().await?).await?.is_some() {
+        return Ok(());
+    }
+    // The file is first. If the process dies before the commit, the next start uses the same file.
+    let id = marker::create(dir).map_err(io_error(dir))?;
+    let mut tx = store.begin().await?;
+    storage_marker::insert(&mut tx, &id).await?;
+    tx.commit().await?;
+    // Another process may have stored the id of another directory meanwhile.
+    check(config, store).await
+}
+
+/// Makes the configured directory the storage of the installation, and returns it. `None` for a bucket. The directory must
+/// exist.
+pub async fn adopt(config: &Config, store: &Store) -> Result<Option<PathBuf>, StartError> {
+    let Storage::Directory(dir) = &config.storage else { return Ok(None) };
+    let id = marker::create(dir).map_err(io_error(dir))?;
+    let mut tx = store.begin().await?;
+    storage_marker::replace(&mut tx, &id).await?;
+    tx.commit().await?;
+    Ok(Some(dir.clone()))
+}
+
+fn explain(dir: &Path, is_other: bool) -> String {
+    let name = marker::NAME;
+    let why = match is_other {
+        true => format!("its {name} belongs to another storage; correct CRIER_STORAGE_URL"),
+        false => {
+            format!(
+                "it contains no {name}, so its disk may not be mounted; mount the disk, or correct CRIER_STORAGE_URL"
+            )
+        }
+    };
+    format!(
+        "the directory {} is not the storage of this installation: {why}. If it replaces the storage, move the files \
+         there and run `crier storage adopt`",
+        dir.display()
+    )
+}
+
+fn io_error(dir: &Path) -> impl FnOnce(io::Error) -> StartError {
+    let what = format!("the marker of the storage {}", dir.join(marker::NAME).display());
+    move |error| StartError::Io { what, error }
+}
