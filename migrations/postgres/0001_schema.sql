@@ -1510,7 +1510,7 @@ create table report_mail_stops (
 -- `brand_id` and `subject_id` have no foreign key: an email omits what no longer exists.
 create table notices (
     user_id    bigint not null references users (id) on delete cascade,
-    -- post_failed, post_pending, feed_failing, feed_not_posted
+    -- post_failed, post_rejected, post_pending, feed_failing, feed_not_posted
     kind       text not null,
     -- The post or the feed.
     subject_id bigint not null,

@@ -2,6 +2,8 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
+use crier_domain::event::EventName;
+use crier_domain::failure::{Category, Failure};
 use crier_domain::feed::FeedType;
 use crier_domain::job::{JobKind, NewJob};
 use crier_domain::notice::{NoticeFrequency, NoticeKind};
@@ -18,6 +20,7 @@ on_both!(
     problems_of_an_hour_are_one_email,
     the_frequency_decides_when_an_email_is_sent,
     solved_problems_are_left_out,
+    a_later_rejection_is_reported_once,
     members_get_what_they_can_act_on,
     a_long_list_is_cut,
     concurrent_schedulers_send_one_email,
@@ -123,6 +126,35 @@ async fn solved_problems_are_left_out(s: TestStore) {
     w.clock.advance(TimeDelta::hours(1));
     tick(&w).await;
     assert_eq!(mails.mails().len(), 1);
+}
+
+async fn a_later_rejection_is_reported_once(s: TestStore) {
+    let (w, mails) = with_mail(s).await;
+    w.fake.enable_metrics();
+    let (post, target) = w.publish_one().await;
+    w.run_jobs().await;
+    w.listen_for("http://127.0.0.1:1/", &[EventName::PostRejectedByPlatform]).await;
+    let collect_after = async |hours| {
+        let failure = Failure::with_code(Category::PlatformRejected, "rejected_later", "It is a duplicate.");
+        w.fake.reject_later([Some(failure)]);
+        w.clock.advance(TimeDelta::hours(hours));
+        tasks::analytics::run(&w.scheduler).await.unwrap();
+        w.run_jobs().await;
+    };
+    collect_after(0).await;
+    assert_eq!(waiting(&w).await, 0, "it is not checked yet");
+    collect_after(1).await;
+    assert_eq!(w.target(target).await.error.unwrap().code, "rejected_later");
+    let [data] = &w.event_data("post.rejected_by_platform").await[..] else { panic!("one event") };
+    assert_eq!((&data["post_id"], &data["error"]["message"]), (&post.into(), &"It is a duplicate.".into()));
+    w.clock.advance(TimeDelta::hours(1));
+    tick(&w).await;
+    let [mail] = &mails.mails()[..] else { panic!("one email: {:?}", mails.mails()) };
+    assert!(mail.contains("Published posts that a platform rejected later:"), "{mail}");
+    assert!(mail.replace("=\n", "").contains(&format!("/posts/{post}")), "{mail}");
+
+    collect_after(4).await;
+    assert_eq!((w.event_data("post.rejected_by_platform").await.len(), waiting(&w).await), (1, 0));
 }
 
 async fn members_get_what_they_can_act_on(s: TestStore) {

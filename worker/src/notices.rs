@@ -208,7 +208,7 @@ struct DigestLine {
 impl DigestLine {
     fn new(row: &NoticeRow, public_url: &str) -> Self {
         let list = match row.kind {
-            NoticeKind::PostFailed | NoticeKind::PostPending => "posts",
+            NoticeKind::PostFailed | NoticeKind::PostRejected | NoticeKind::PostPending => "posts",
             NoticeKind::FeedFailing | NoticeKind::FeedNotPosted => "feeds",
         };
         let title = if row.title.trim().is_empty() { "Post without text".to_owned() } else { one_line(&row.title) };
@@ -237,6 +237,7 @@ pub async fn digest(
             listed.iter().filter(|row| row.kind == *kind).map(|row| DigestLine::new(row, public_url)).collect();
         let title = match kind {
             NoticeKind::PostFailed => "Posts that could not be published on an account:",
+            NoticeKind::PostRejected => "Published posts that a platform rejected later:",
             NoticeKind::PostPending => "Posts that wait for your approval:",
             NoticeKind::FeedFailing => "Feeds that Crier cannot read:",
             NoticeKind::FeedNotPosted => "Feeds with articles that were not posted:",

@@ -12,6 +12,7 @@ crier_base::text_enum! {
         PostFailed = "post.failed",
         PostUnpublished = "post.unpublished",
         PostFirstCommentFailed = "post.first_comment_failed",
+        PostRejectedByPlatform = "post.rejected_by_platform",
         AccountConnected = "account.connected",
         AccountDisconnected = "account.disconnected",
         AccountExpiring = "account.expiring",
@@ -37,6 +38,10 @@ impl EventName {
             Self::PostFirstCommentFailed => {
                 "The first comment of a post could not be published on an account and will not be retried \
                  automatically. The post itself is published."
+            }
+            Self::PostRejectedByPlatform => {
+                "The platform rejected a post after it had published it. The status of the post stays `published`. Sent \
+                 once for each account."
             }
             Self::AccountConnected => "A social account was connected to a brand.",
             Self::AccountDisconnected => "A social account was disconnected from a brand.",
@@ -84,6 +89,10 @@ impl EventName {
                 "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "facebook",
                 "error": { "code": "platform_rejected", "message": "Facebook did not accept the comment." },
             }),
+            Self::PostRejectedByPlatform => json!({
+                "post_id": 5012, "brand_id": 17, "social_account_id": 88, "platform": "youtube",
+                "error": { "code": "rejected_later", "message": "YouTube rejected the video as a duplicate." },
+            }),
             Self::AccountConnected => json!({ "brand_id": 17, "social_account_id": 88, "platform": "mastodon" }),
             Self::AccountDisconnected => json!({
                 "brand_id": 17, "social_account_id": 88, "platform": "mastodon", "result": "revoked",
@@ -128,11 +137,13 @@ mod tests {
 
     #[test]
     fn every_sample_has_the_documented_fields() {
-        assert_eq!(EventName::ALL.len(), 16);
+        assert_eq!(EventName::ALL.len(), 17);
         for event in EventName::ALL {
             let promised = match event.as_str() {
                 "post.published" | "post.unpublished" => "post_id brand_id social_account_id platform external_id url",
-                "post.failed" | "post.first_comment_failed" => "post_id brand_id social_account_id platform error",
+                "post.failed" | "post.first_comment_failed" | "post.rejected_by_platform" => {
+                    "post_id brand_id social_account_id platform error"
+                }
                 "account.connected" => "brand_id social_account_id platform",
                 "account.disconnected" => "brand_id social_account_id platform result",
                 "account.expiring" => "brand_id social_account_id platform expires_at",

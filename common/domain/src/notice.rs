@@ -7,6 +7,8 @@ crier_base::text_enum! {
     pub enum NoticeKind {
         /// A post could not be published on an account.
         PostFailed = "post_failed",
+        /// A platform rejected a post after it had published it.
+        PostRejected = "post_rejected",
         /// A post waits for approval.
         PostPending = "post_pending",
         /// A feed cannot be read.

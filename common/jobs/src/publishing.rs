@@ -112,6 +112,21 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
     end_targets(tx, &[ended]).await
 }
 
+/// Stores why a platform rejected the post of a published target later, and reports it once. It does not lock the post,
+/// which the caller's transaction would have to lock before the targets that it has changed.
+pub async fn reject_later(tx: &mut Tx, target_id: i64, failure: &Failure, trace: Option<&str>) -> Result<()> {
+    if !targets::set_rejection(tx, target_id, failure).await? {
+        return Ok(());
+    }
+    let Some(target) = targets::find_without_json(tx, target_id).await? else { return Ok(()) };
+    // Nothing is reported of a post that was deleted meanwhile.
+    let Some(post) = posts::find_any(tx, target.post_id).await? else { return Ok(()) };
+    let data = json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
+        "platform": target.platform, "error": { "code": failure.code, "message": failure.message } });
+    events::emit(tx, post.brand_id, EventName::PostRejectedByPlatform, &data, trace).await?;
+    notices::add(tx, NoticeKind::PostRejected, post.brand_id, post.id).await
+}
+
 /// Hides a post from clients, and cancels the jobs that have not begun. A job after a call with an unknown outcome is
 /// kept: it determines the outcome, emits the event, and makes no further call. The caller has locked the post's row.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {

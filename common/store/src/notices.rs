@@ -127,6 +127,11 @@ macro_rules! existing_sql {
             JOIN posts p ON p.id = o.subject_id AND p.deleted_at IS NULL
             WHERE o.kind = 'post_failed' AND p.status IN ('failed', 'partially_published', 'publishing')
                 OR o.kind = 'post_pending' AND p.status = 'pending_approval'
+                OR o.kind = 'post_rejected' AND EXISTS (
+                    SELECT 1
+                    FROM post_targets t
+                    WHERE t.post_id = p.id AND t.status = 'published' AND t.error IS NOT NULL
+                )
             UNION ALL
             SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, f.name AS title,
                 CASE WHEN o.kind = 'feed_failing' THEN f.last_error ELSE f.auto_post_problem END AS reason

@@ -233,7 +233,7 @@ async fn deleting_an_endpoint_deletes_its_deliveries(t: Tenant<'_>) {
 async fn events_are_listed(t: Tenant<'_>) {
     let events = t.get("/webhook-events").await.data(200);
     let all = events.as_array().unwrap();
-    assert_eq!(all.len(), 16);
+    assert_eq!(all.len(), 17);
     for event in all {
         assert_eq!(event.as_object().unwrap().keys().collect::<Vec<_>>(), ["name", "description", "sample"]);
         assert!(event["description"].is_string() && event["sample"]["event"] == event["name"], "{event}");

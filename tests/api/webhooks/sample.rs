@@ -30,7 +30,7 @@ async fn every_event_has_a_sample_delivery(t: Tenant<'_>) {
         assert_eq!(t.app.newest_job().await.trace.as_deref(), reply.header("x-request-id"));
         assert_eq!(t.app.notifier.take().len(), 1, "it is sent now");
     }
-    assert_eq!(t.app.count_rows("events WHERE brand_id IS NULL").await, 16);
+    assert_eq!(t.app.count_rows("events WHERE brand_id IS NULL").await, 17);
 }
 
 async fn a_sample_ignores_the_endpoint_subscriptions(t: Tenant<'_>) {

@@ -18,7 +18,7 @@ use crier_platforms::analytics::{AnalyticsConnector, MetricsSetAside, PublishedP
 use crier_platforms::{CallError, ConnectorRegistry, Marker, Published};
 use crier_store::analytics::{self, CollectedMetrics, DueTarget};
 use crier_store::jobs::lanes;
-use crier_store::{Result, Store, Tx, accounts, targets};
+use crier_store::{Result, Store, Tx, accounts};
 
 use super::account_session::{AccountSession, RefreshError};
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
@@ -325,7 +325,7 @@ impl CollectRunResult {
         }
         analytics::record_posts(tx, &self.collected).await?;
         for (target, failure) in &self.rejected {
-            targets::set_rejection(tx, *target, failure).await?;
+            crier_jobs::publishing::reject_later(tx, *target, failure, job.trace.as_deref()).await?;
         }
         if let Some(metrics) = &self.account_metrics {
             analytics::record_account(tx, self.account_id, metrics).await?;

@@ -30,7 +30,7 @@ fn operation(event: EventName, components: &mut Components) -> Value {
         },
         "responses": responses(components),
     });
-    if matches!(event, EventName::AccountExpiring | EventName::AccountExpired) {
+    if matches!(event, EventName::PostRejectedByPlatform | EventName::AccountExpiring | EventName::AccountExpired) {
         operation["x-extension"] = true.into();
     }
     operation

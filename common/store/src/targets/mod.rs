@@ -308,15 +308,14 @@ pub async fn postpone(
 }
 
 /// Stores why the platform rejected the post of a published target later. The post was published, so the status stays.
-/// Another error stays too.
-pub async fn set_rejection(tx: &mut Tx, target_id: i64, failure: &Failure) -> Result<()> {
+/// Another error stays too: then it returns false.
+pub async fn set_rejection(tx: &mut Tx, target_id: i64, failure: &Failure) -> Result<bool> {
     const SQL: &str = "
         UPDATE post_targets
         SET error = $2, updated_at = $3
         WHERE id = $1 AND status = 'published' AND error IS NULL";
     let now = tx.now;
-    execute!(tx, SQL, target_id, Json(failure), now)?;
-    Ok(())
+    Ok(execute!(tx, SQL, target_id, Json(failure), now)? > 0)
 }
 
 /// Stores the marker of a target whose call has not been made.

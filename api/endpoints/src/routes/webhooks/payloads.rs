@@ -39,7 +39,7 @@ pub struct PostFailedData {
     pub error: PostFailure,
 }
 
-/// The reason a post or its first comment could not be published on an account.
+/// The reason a post or its first comment could not be published on an account, or was rejected later.
 #[derive(JsonSchema)]
 pub struct PostFailure {
     /// A stable error code.
@@ -64,6 +64,17 @@ pub struct PostUnpublishedData {
 /// A first comment that could not be published on an account.
 #[derive(JsonSchema)]
 pub struct PostFirstCommentFailedData {
+    pub post_id: i64,
+    pub brand_id: i64,
+    pub social_account_id: i64,
+    #[schemars(with = "TextEnum<Platform>")]
+    pub platform: Platform,
+    pub error: PostFailure,
+}
+
+/// A post that the platform rejected after it had published it.
+#[derive(JsonSchema)]
+pub struct PostRejectedByPlatformData {
     pub post_id: i64,
     pub brand_id: i64,
     pub social_account_id: i64,
@@ -166,6 +177,7 @@ pub fn schema(event: EventName) -> SchemaFn {
         EventName::PostFailed => Schemas::response::<PostFailedData>,
         EventName::PostUnpublished => Schemas::response::<PostUnpublishedData>,
         EventName::PostFirstCommentFailed => Schemas::response::<PostFirstCommentFailedData>,
+        EventName::PostRejectedByPlatform => Schemas::response::<PostRejectedByPlatformData>,
         EventName::AccountConnected => Schemas::response::<AccountConnectedData>,
         EventName::AccountDisconnected => Schemas::response::<AccountDisconnectedData>,
         EventName::AccountExpiring => Schemas::response::<AccountExpiringData>,
