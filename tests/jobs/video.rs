@@ -4,6 +4,7 @@
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_domain::post::{PostStatus, TargetStatus, ThreadPart};
+use crier_jobs::publishing;
 use crier_platforms::{CallError, ImageTransfer, VideoStep, VideoTransfer};
 use crier_store::{media, post_media};
 use serde_json::{Map, Value, json};
@@ -31,6 +32,7 @@ worker_on_both!(
     the_deadline_of_a_call_includes_its_videos,
     the_cover_is_loaded_for_the_platform,
     a_missing_video_or_cover_fails_the_target,
+    a_post_that_is_deleted_during_the_transfer_is_not_published,
 );
 
 /// The steps of a video of three parts: the upload begins, the parts, and the reference.
@@ -362,4 +364,23 @@ async fn a_missing_video_or_cover_fails_the_target(w: TestWorker) {
     set_options(&w, target, json!({ "cover_media_id": 999 })).await;
     fails(post, target).await;
     assert_eq!((part_count(&w, video), w.fake.count("publish")), (0, 0));
+}
+
+async fn a_post_that_is_deleted_during_the_transfer_is_not_published(w: TestWorker) {
+    for step in [0, STEPS / 2, STEPS - 1] {
+        let video = video_to_upload(&w).await;
+        let gate = Gate::new();
+        w.fake.videos.script((0..step).map(|_| VideoAct::Take));
+        w.fake.videos.script([VideoAct::TakeAndWait(gate.clone())]);
+        let (post, target) = w.publish_images(w.account.id, &[video]).await;
+        let job = w.notified_job_of_target(target).await;
+        let run = w.start_until(&gate, job).await;
+        w.write(async |tx| publishing::delete(tx, post).await).await;
+        gate.let_through();
+        run.await.unwrap();
+        let ended = w.target(target).await;
+        assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
+        assert_eq!((ended.call_started_at, w.state(job).await), (None, JobState::Done), "deleted at step {step}");
+        assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (0, 0));
+    }
 }

@@ -267,15 +267,16 @@ pub async fn refund_attempt(tx: &mut Tx, target_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Stores the marker and the time *before* the call that uses them.
-pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<()> {
+/// Stores the marker and the time *before* the call that uses them. Returns false, and stores nothing, if the post was
+/// deleted: its videos may have been transferred for a long time since the run began.
+pub async fn mark_call(tx: &mut Tx, target_id: i64, marker: &Map<String, Value>) -> Result<bool> {
     const SQL: &str = "
         UPDATE post_targets
         SET marker = $2, call_started_at = $3, updated_at = $3
-        WHERE id = $1";
+        WHERE id = $1
+            AND EXISTS (SELECT 1 FROM posts p WHERE p.id = post_targets.post_id AND p.deleted_at IS NULL)";
     let now = tx.now;
-    execute!(tx, SQL, target_id, Json(marker), now)?;
-    Ok(())
+    Ok(execute!(tx, SQL, target_id, Json(marker), now)? > 0)
 }
 
 /// Clears the time of a call that was not made or was rejected.

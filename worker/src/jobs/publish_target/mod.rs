@@ -14,7 +14,6 @@
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_domain::post::Target;
 use crier_store::{Batcher, Result, Tx, posts, targets};
@@ -22,7 +21,7 @@ use crier_store::{Batcher, Result, Tx, posts, targets};
 use self::prepare::Preparation;
 use self::run_result::{PublishRunResult, write_all};
 use super::call_outcome::{self, CallAction};
-use super::publisher::{PublishCall, Publisher};
+use super::publisher::{PublishCall, Publisher, deleted};
 use super::{Deps, FinishedRun, Job, RunError, Stop};
 use crate::engine::Run;
 
@@ -99,8 +98,4 @@ impl Job for PublishTarget {
     fn backoff(&self, attempt: i32) -> TimeDelta {
         call_outcome::pause(attempt, crier_base::random::unit())
     }
-}
-
-fn deleted() -> Failure {
-    Failure::with_code(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
 }

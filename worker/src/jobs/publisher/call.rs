@@ -6,7 +6,7 @@ use crier_platforms::{CallError, Published, ReconcileResult};
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
-use super::{Ending, PublishCall, Publisher, Step, Stop, published, stop};
+use super::{Ending, PublishCall, Publisher, Step, Stop, deleted, published, stop};
 use crate::engine::Run;
 
 /// What the platform has of an earlier call.
@@ -94,8 +94,8 @@ impl Publisher {
         })
     }
 
-    /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, or the call
-    /// (if it `counts`) would exceed the daily cap.
+    /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, the post was
+    /// deleted, or the call (if it `counts`) would exceed the daily cap.
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut PublishCall, counts: bool) -> Step<()> {
         let mut tx = self.begin_call(run, &p.subject).await?;
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.subject, true).await? {
@@ -103,7 +103,9 @@ impl Publisher {
             return Err(Stop::Ended(postponed));
         }
         let marker = p.post().marker.clone();
-        p.subject.mark_call(&mut tx, &marker).await?;
+        if !p.subject.mark_call(&mut tx, &marker).await? {
+            return Err(stop(CallOutcome::Failed(deleted())));
+        }
         run.set_marked();
         Ok(tx.commit().await?)
     }

@@ -238,6 +238,11 @@ pub(super) fn unpublished() -> Failure {
     Failure::with_code(Category::Missed, "post_unpublished", message)
 }
 
+/// Returns the failure of a target whose post was deleted.
+pub(super) fn deleted() -> Failure {
+    Failure::with_code(Category::Missed, "post_deleted", "The post was deleted before it was published here.")
+}
+
 /// Returns the stop of a run with this outcome.
 fn stop(outcome: CallOutcome) -> Stop<Ending> {
     Stop::Ended(Ending::Outcome(outcome))
@@ -278,13 +283,19 @@ impl Subject {
         }
     }
 
-    async fn mark_call(&mut self, tx: &mut Tx, marker: &Marker) -> Result<()> {
-        match self.kind {
-            SubjectKind::FirstComment => first_comments::mark_call(tx, self.target_id, marker).await?,
+    /// Stores that the call begins. Returns false if it must not, because the post was deleted.
+    async fn mark_call(&mut self, tx: &mut Tx, marker: &Marker) -> Result<bool> {
+        let is_marked = match self.kind {
+            SubjectKind::FirstComment => {
+                first_comments::mark_call(tx, self.target_id, marker).await?;
+                true
+            }
             SubjectKind::Post | SubjectKind::Part => targets::mark_call(tx, self.target_id, marker).await?,
+        };
+        if is_marked {
+            self.call_started_at = Some(tx.now);
         }
-        self.call_started_at = Some(tx.now);
-        Ok(())
+        Ok(is_marked)
     }
 
     /// Clears the time of a call that the platform has rejected.
