@@ -170,6 +170,7 @@ async fn a_rejected_video_is_sent_again_when_a_user_retries(w: TestWorker) {
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
     assert_eq!(w.target(target).await.error.unwrap().category, Category::PlatformRejected);
     assert_eq!((stored_progress(&w, target).await, w.fake.count("publish")), (Map::new(), 0));
+    assert_eq!(w.fake.videos.aborted(), [upload(1, PART)]);
     w.publish_again(post).await;
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 4));

@@ -128,6 +128,30 @@ async fn an_upload_resumes_at_the_failed_part_in_another_process() {
 }
 
 #[tokio::test]
+async fn an_open_upload_is_aborted() {
+    let (fake, _faults, _server, connector) = start().await;
+    let mut outgoing = post_of(connector.as_ref(), LARGE);
+    for _ in 0..2 {
+        send_video_step(connector.as_ref(), &alice(), &mut outgoing).await.unwrap();
+    }
+    let open = outgoing.videos[0].upload.clone();
+    connector.abort_video(&alice(), &open).await.unwrap();
+    assert_eq!(fake.calls("abortUpload"), 1);
+    let step = send_video_step(connector.as_ref(), &alice(), &mut outgoing).await.unwrap();
+    assert_eq!(step_name(&step), "expired");
+
+    // The service processes an upload that was finished.
+    let mut outgoing = post_of(connector.as_ref(), LARGE);
+    for _ in 0..5 {
+        send_video_step(connector.as_ref(), &alice(), &mut outgoing).await.unwrap();
+    }
+    connector.abort_video(&alice(), &outgoing.videos[0].upload).await.unwrap();
+    assert_eq!(fake.calls("abortUpload"), 1);
+    hand_over(connector.as_ref(), &mut outgoing).await;
+    assert!(fake.files() == [bytes(LARGE)]);
+}
+
+#[tokio::test]
 async fn a_cut_response_to_a_part_sends_only_that_part_again() {
     let (fake, faults, _server, connector) = start().await;
     let mut outgoing = post_of(connector.as_ref(), LARGE);

@@ -180,6 +180,14 @@ impl State {
             "startUpload" => self.start(&body),
             "uploadPart" => self.part(request, query),
             "finishUpload" => self.finish(token, &body),
+            "abortUpload" => {
+                if body["jobId"] != UPLOAD {
+                    return error(400, "UploadNotFound", "No such upload");
+                }
+                self.size = 0;
+                self.parts.clear();
+                ok(json!({ "state": "aborted" }))
+            }
             "getUploadStatus" => {
                 let received: Vec<usize> = self.parts.keys().copied().collect();
                 ok(json!({

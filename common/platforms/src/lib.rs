@@ -422,6 +422,12 @@ pub trait Connector: Send + Sync {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept videos.")))
     }
 
+    /// Aborts an upload that will not be continued, so that the platform does not count it as open. `upload` is its progress.
+    /// Best effort: an open upload expires.
+    async fn abort_video(&self, _account: &ConnectorAccount, _upload: &VideoUpload) -> Result<(), CallError> {
+        Ok(())
+    }
+
     /// Returns the daily limit of uploads that this account shares with others. `None` if each account has its own. The
     /// worker counts each upload before [`Connector::send_video`] begins it.
     fn upload_quota(&self, _account: &ConnectorAccount) -> Option<UploadQuota> {

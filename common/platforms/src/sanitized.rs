@@ -147,6 +147,10 @@ impl Connector for SanitizingConnector {
         }
     }
 
+    async fn abort_video(&self, account: &ConnectorAccount, upload: &VideoUpload) -> Result<(), CallError> {
+        with_platform_clock(self.0.abort_video(account, upload)).await.map_err(CallError::checked)
+    }
+
     fn upload_quota(&self, account: &ConnectorAccount) -> Option<UploadQuota> {
         self.0.upload_quota(account)
     }

@@ -88,6 +88,11 @@ impl Connector for FakePlatform {
         self.videos.step(video).await
     }
 
+    async fn abort_video(&self, _account: &ConnectorAccount, upload: &VideoUpload) -> Result<(), CallError> {
+        self.videos.abort(upload);
+        Ok(())
+    }
+
     fn upload_quota(&self, _account: &ConnectorAccount) -> Option<UploadQuota> {
         self.videos.quota()
     }

@@ -16,7 +16,7 @@ use crier_platforms::analytics::{MetricsSetAside, PublishedPost};
 use crier_platforms::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Secrets,
-    UnpublishPost, UploadQuota, Video, VideoStep, VideoTransfer,
+    UnpublishPost, UploadQuota, Video, VideoStep, VideoTransfer, VideoUpload,
 };
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};

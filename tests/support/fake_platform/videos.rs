@@ -47,6 +47,8 @@ pub struct FakeVideos {
     parts: Mutex<Vec<Part>>,
     /// The progress that each step received, with the asset's id.
     steps: Mutex<Vec<(i64, VideoUpload)>>,
+    /// The progress of the aborted uploads.
+    aborted: Mutex<Vec<VideoUpload>>,
     /// The posts of each publish call.
     published: Mutex<Vec<Vec<OutgoingPost>>>,
 }
@@ -60,6 +62,7 @@ impl Default for FakeVideos {
             sessions: Mutex::default(),
             parts: Mutex::default(),
             steps: Mutex::default(),
+            aborted: Mutex::default(),
             published: Mutex::default(),
         }
     }
@@ -108,6 +111,15 @@ impl FakeVideos {
     /// Returns the progress that each step received, with the asset's id.
     pub fn steps(&self) -> Vec<(i64, VideoUpload)> {
         self.steps.lock().expect("no panic").clone()
+    }
+
+    /// Returns the progress of the aborted uploads.
+    pub fn aborted(&self) -> Vec<VideoUpload> {
+        self.aborted.lock().expect("no panic").clone()
+    }
+
+    pub(super) fn abort(&self, upload: &VideoUpload) {
+        self.aborted.lock().expect("no panic").push(upload.clone());
     }
 
     /// Returns the ids of the images and videos of each publish call, in their order.

@@ -42,7 +42,7 @@ use super::metrics::Metrics;
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind,
-    Revocation, Secrets, UnpublishPost, Video, VideoStep, VideoTransfer, marker_field,
+    Revocation, Secrets, UnpublishPost, Video, VideoStep, VideoTransfer, VideoUpload, marker_field,
 };
 
 const COLLECTION: &str = "app.bsky.feed.post";
@@ -264,6 +264,10 @@ impl Connector for Bluesky {
         video: &Video,
     ) -> Result<VideoStep, CallError> {
         self.take_video_step(account, post, video).await
+    }
+
+    async fn abort_video(&self, account: &ConnectorAccount, upload: &VideoUpload) -> Result<(), CallError> {
+        self.abort_upload(account, upload).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

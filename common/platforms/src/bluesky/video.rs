@@ -7,9 +7,9 @@
 //! Without the service, the account's own server stores the video, and Bluesky converts it after the post is published.
 //!
 //! Sources: lexicons `com.atproto.server.getServiceAuth`, `getSession`, `app.bsky.video.uploadVideo`, `startUpload`,
-//! `uploadPart`, `finishUpload`, `getUploadStatus`, `getJobStatus`, `defs#jobStatus`, `app.bsky.embed.video`; social-app's
-//! `lib/media/video`, which sends `getJobStatus` without a token, and reads the response of `uploadVideo` without the
-//! `jobStatus` around it.
+//! `uploadPart`, `finishUpload`, `abortUpload`, `getUploadStatus`, `getJobStatus`, `defs#jobStatus`,
+//! `app.bsky.embed.video`; social-app's `lib/media/video`, which sends `getJobStatus` without a token, and reads the
+//! response of `uploadVideo` without the `jobStatus` around it.
 
 use std::collections::BTreeSet;
 
@@ -254,6 +254,19 @@ impl Bluesky {
         let missing = (1..=parts.count).find(|part| !status.received_parts.contains(part));
         let next = missing.unwrap_or(parts.count + 1);
         Ok(VideoStep::Next(Progress::Parts(Parts { next, is_resent: true, ..parts }).stored()))
+    }
+
+    /// Aborts an upload whose parts were not all sent, because an account may have only a few open uploads. An upload that was
+    /// finished cannot be aborted.
+    pub(super) async fn abort_upload(&self, account: &ConnectorAccount, upload: &VideoUpload) -> Result<(), CallError> {
+        let Some(Progress::Parts(parts)) = Progress::of(upload) else { return Ok(()) };
+        let token = service_token(&self.server(&account.secrets), account, &parts.audience).await?;
+        let service = self.service();
+        let request = service
+            .post("app.bsky.video.abortUpload")
+            .bearer_auth(token.expose_secret())
+            .json(&json!({ "jobId": parts.job }));
+        service.send(Effect::Repeatable, request).await.map(drop).map_err(|failed| self.service_error(failed))
     }
 
     async fn check_job(&self, job: &str) -> Result<VideoStep, CallError> {

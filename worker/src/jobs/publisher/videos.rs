@@ -12,6 +12,7 @@
 //!
 //! A video is never in memory as a whole. Its cover is, within the library's memory budget (`images.rs`).
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -361,12 +362,30 @@ impl Publisher {
     }
 
     /// Forgets the progress of the videos that were not handed over, so that they are handed over from the beginning if
-    /// a user retries the post.
+    /// a user retries the post. Then aborts their uploads: after the progress was stored, no other worker continues one.
     async fn forget_unfinished(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         let videos = p.parts.iter_mut().flat_map(|part| &mut part.post.videos);
-        videos.filter(|video| video.uploaded.is_none()).for_each(|video| video.upload.clear());
+        let unfinished = videos.filter(|video| video.uploaded.is_none() && !video.upload.is_empty());
+        let uploads: BTreeMap<i64, VideoUpload> =
+            unfinished.map(|video| (video.id, std::mem::take(&mut video.upload))).collect();
         p.videos_began_at = None;
-        self.store_uploads(run, p).await
+        self.store_uploads(run, p).await?;
+        for upload in uploads.values() {
+            self.abort_upload(run, p, upload).await;
+        }
+        Ok(())
+    }
+
+    /// Aborts an upload. If that fails, it stays open until it expires.
+    async fn abort_upload(&self, run: &Run, p: &PublishCall, upload: &VideoUpload) {
+        let deadline = self.timeout.to_std().unwrap_or_default();
+        let abort = p.session.connector.abort_video(&p.session.connector_account, upload);
+        let platform = p.subject.platform.as_str();
+        match run.wait_without_slot(tokio::time::timeout(deadline, abort)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::info!(platform, %error, "failed to abort the upload of a video"),
+            Err(_) => tracing::info!(platform, "the platform did not abort the upload of a video in time"),
+        }
     }
 
     /// Stores the progress, and postpones the run. Always returns a [`Stop`].
