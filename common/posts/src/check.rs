@@ -149,6 +149,18 @@ pub struct TargetCheck {
 
 /// Adds the problems of the resulting post. Fields that could not be parsed are already reported.
 pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &LookupContext, problems: &Problems) {
+    check_with(post, desired, change, lookup, problems, &mut TextLengthCache::default());
+}
+
+/// Like [`check`], with the lengths of texts that were measured for another post with the same overrides.
+pub fn check_with(
+    post: &Post,
+    desired: &DesiredPost,
+    change: &PostChange,
+    lookup: &LookupContext,
+    problems: &Problems,
+    measures: &mut TextLengthCache,
+) {
     let status = desired.status(post.status).unwrap_or(post.status);
     let will_publish = status != PostStatus::Draft;
     check_content(desired, problems);
@@ -164,9 +176,8 @@ pub fn check(post: &Post, desired: &DesiredPost, change: &PostChange, lookup: &L
         check_accounts(desired, lookup, will_publish, problems);
     }
     if will_publish && !problems.has("content") && !problems.has("thread") {
-        let mut measures = TextLengthCache::default();
         for target in desired.targets.iter().take_while(|_| !problems.is_full()) {
-            let Some(checked) = check_target(desired, target, lookup, &mut measures) else { continue };
+            let Some(checked) = check_target(desired, target, lookup, measures) else { continue };
             for problem in checked.problems {
                 problems.add(problem.field, problem.message);
             }

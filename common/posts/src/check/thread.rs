@@ -5,7 +5,7 @@ use crier_domain::platform::{Capabilities, CommentRules, Descriptor, MediaRules,
 use crier_platforms::options;
 use crier_platforms::text::{self, MediaCount};
 
-use super::lengths::{SharedText, TextLengthCache};
+use super::lengths::{PostText, TextLengthCache};
 use super::part::CheckedPart;
 use super::{LookupContext, TargetCheck, TargetProblem};
 use crate::desired::{DesiredPost, DesiredTarget};
@@ -61,8 +61,8 @@ impl Subject<'_> {
         }
         checked.parts.push(PartLength { position: 1, length: checked.length, limit: checked.limit });
         for (position, (n, part)) in (2..).zip(thread.iter().enumerate()) {
-            let shared = (!is_own).then_some(SharedText::Part(n));
-            let measured = measures.measure(self.descriptor, shared, &part.content);
+            let account = is_own.then_some(self.account.id);
+            let measured = measures.measure(self.descriptor, account, PostText::Part(n), &part.content);
             let measured = measured.with_warning(self.descriptor, self.content_warning());
             let found = CheckedPart::of(self.descriptor, &measured, &part.media, &own.options, self.lookup);
             checked.parts.push(PartLength { position, length: found.length, limit: found.limit });
@@ -98,8 +98,8 @@ impl Subject<'_> {
             return;
         };
         let descriptor = for_comment(self.descriptor, rules);
-        let shared = (!is_own).then_some(SharedText::Comment);
-        let measured = measures.measure(&descriptor, shared, &comment.content);
+        let account = is_own.then_some(self.account.id);
+        let measured = measures.measure(&descriptor, account, PostText::Comment, &comment.content);
         let measured = measured.with_warning(&descriptor, self.content_warning());
         let found = text::check_measured(&descriptor, &measured, MediaCount::NONE);
         let problem = |p: text::ContentProblem| {

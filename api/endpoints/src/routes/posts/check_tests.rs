@@ -6,10 +6,10 @@ use chrono::{DateTime, Utc};
 use crier_domain::account::{AccountStatus, AccountSummary};
 use crier_domain::platform::Platform;
 use crier_domain::post::Post;
-use crier_posts::check::{LookupContext, check};
+use crier_posts::check::{LookupContext, TextLengthCache, check, check_with};
 use crier_posts::{DesiredPost, PostChange};
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::create::CreatePostRequest;
 use super::request::MAX_ACCOUNTS;
@@ -119,6 +119,37 @@ fn run(body: &Value, lookup: &LookupContext) -> Problems {
     problems
 }
 
+/// Returns the records of the accounts, without media.
+fn lookup_of(accounts: impl Iterator<Item = i64>) -> LookupContext {
+    LookupContext {
+        accounts: accounts.map(|id| (id, account(id))).collect(),
+        assets: HashMap::new(),
+        video_limits: HashMap::new(),
+        now: now(),
+        private_url: None,
+    }
+}
+
+/// A recurring post has up to 20 texts, and overrides of up to 1 MiB for each of them.
+#[test]
+fn texts_of_overrides_are_measured_once_for_several_posts() {
+    let accounts: Vec<i64> = (1..=10).collect();
+    let overrides: Vec<Value> = accounts.iter().map(|id| json!({ "account_id": id, "content": "own" })).collect();
+    let body = json!({ "content": "x", "schedule_type": "now", "accounts": accounts, "overrides": overrides });
+    let context = ReadContext::new("Europe/Berlin", now());
+    let parsed = Parsed::<CreatePostRequest>::read(Problems::default(), body.as_object().unwrap(), context);
+    let (post, change) = (Post::draft(1, now()), PostChange::from(parsed.partial().unwrap()));
+    let desired = DesiredPost::from_change(&post, &[], &change);
+    let lookup = lookup_of(1..=10);
+    let mut measures = TextLengthCache::default();
+    let count = |measures: &mut TextLengthCache| {
+        steps::count_steps(|| check_with(&post, &desired, &change, &lookup, &Problems::default(), measures)).1
+    };
+    let first = count(&mut measures);
+    measures.forget_shared();
+    assert_eq!(count(&mut measures), first - 10);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -128,13 +159,7 @@ proptest! {
         // The parser rejects bodies with more values.
         let Ok(body) = json::parse(text.as_bytes()) else { return Ok(()) };
         prop_assert!(values(&body) <= MAX_VALUES as u64);
-        let lookup = LookupContext {
-            accounts: (1..=MAX_ACCOUNTS as i64).filter(|_| connected).map(|id| (id, account(id))).collect(),
-            assets: HashMap::new(),
-            video_limits: HashMap::new(),
-            now: now(),
-            private_url: None,
-        };
+        let lookup = lookup_of((1..=MAX_ACCOUNTS as i64).filter(|_| connected));
         let (problems, steps) = steps::count_steps(|| run(&body, &lookup));
         prop_assert!(
             steps <= MAX_STEPS_PER_VALUE * values(&body) + FIXED_STEPS,

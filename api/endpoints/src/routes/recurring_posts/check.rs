@@ -9,7 +9,7 @@ use crier_domain::recurrence::Frequency;
 use crier_domain::recurring_post::{
     MAX_OCCURRENCES, MAX_RULES_TEXT, RecurringPost, RuleOverride, Variation, is_too_frequent,
 };
-use crier_posts::check::{self, LookupContext};
+use crier_posts::check::{self, LookupContext, TextLengthCache};
 use crier_posts::{DesiredPost, PostChange, PostOverride};
 use crier_store::{Tx, brands, recurring_posts};
 
@@ -90,11 +90,13 @@ pub async fn apply(
     check_role(cx, rule.destination)?;
     set_times(&mut rule, change.weekdays, change.day, change.cron, change.time, &problems);
     check_times(cx, &rule, tx.now, &problems);
-    check_posts(cx, tx, &rule, &overrides, problems).await?.into_result()?;
-    let stored = overrides
-        .into_iter()
-        .filter_map(|one| Some(RuleOverride { account_id: one.account_id?, target_override: one.target_override }));
+    let stored = overrides.iter().filter_map(|one| {
+        Some(RuleOverride { account_id: one.account_id?, target_override: one.target_override.clone() })
+    });
     rule.overrides = stored.collect();
+    // Before the texts are measured, which takes the longer the larger they are.
+    check_total(size_of(&rule))?;
+    check_posts(cx, tx, &rule, &overrides, problems).await?.into_result()?;
     Ok(rule)
 }
 
@@ -196,6 +198,8 @@ async fn check_posts(
     let next = rule.next_times(zone(Some(cx.zone())), tx.now).first().copied();
     let next = next.unwrap_or(tx.now + TimeDelta::days(1));
     let is_scheduled = rule.destination == Destination::Calendar;
+    // All variations have the same overrides, which may be much longer than their own texts.
+    let mut measures = TextLengthCache::default();
     for (i, variation) in rule.variations.iter().enumerate() {
         let change = PostChange {
             content: PatchField::Value(variation.content.clone()),
@@ -213,7 +217,8 @@ async fn check_posts(
         };
         let lookup = LookupContext::load_and_lock(&post_cx, tx, &mut desired, &change).await?;
         let found = Problems::default();
-        check::check(&draft, &desired, &change, &lookup, &found);
+        check::check_with(&draft, &desired, &change, &lookup, &found, &mut measures);
+        measures.forget_shared();
         for (path, messages) in found.into_set().into_fields() {
             let root = path.split('.').next().unwrap_or_default().to_owned();
             let field = match root.as_str() {
@@ -238,8 +243,17 @@ pub async fn check_size(cx: &Context, tx: &mut Tx, rule: &RecurringPost) -> Resu
     let brand = cx.brand()?.id;
     brands::lock(tx, brand).await?;
     let (count, bytes) = recurring_posts::size(tx, brand, rule.id).await?;
-    let own = serde_json::to_string(&(&rule.variations, &rule.overrides)).map_or(MAX_RULES_TEXT, |text| text.len());
-    let total = usize::try_from(bytes).unwrap_or_default().saturating_add(own);
+    check_total(usize::try_from(bytes).unwrap_or_default().saturating_add(size_of(rule)))?;
+    Ok(count)
+}
+
+/// Returns the size of a rule's texts, in bytes.
+fn size_of(rule: &RecurringPost) -> usize {
+    serde_json::to_string(&(&rule.variations, &rule.overrides)).map_or(MAX_RULES_TEXT, |text| text.len())
+}
+
+/// Checks the size of the texts of a brand's rules, in bytes.
+fn check_total(total: usize) -> Result<()> {
     if total > MAX_RULES_TEXT {
         let message = format!(
             "The texts of a brand's recurring posts can have at most {MAX_RULES_TEXT} bytes in total; these would have \
@@ -247,5 +261,5 @@ pub async fn check_size(cx: &Context, tx: &mut Tx, rule: &RecurringPost) -> Resu
         );
         return Err(ApiError::field("variations", message));
     }
-    Ok(count)
+    Ok(())
 }
