@@ -13,6 +13,7 @@ on_one_app!(console "unlimited" =>
     an_article_becomes_a_draft_once,
     articles_are_paged,
     publishing_is_previewed_and_set_up,
+    an_account_of_a_feed_is_kept_among_many,
 );
 on_sqlite_app!(console "unlimited" => errors_in_a_feed_are_shown, a_failing_feed_says_why, articles_are_shown_as_text);
 
@@ -162,4 +163,21 @@ async fn publishing_is_previewed_and_set_up(t: Tenant<'_>, person: ConsoleUser<'
     for page in [path, t.path(&format!("/feeds/{id}")), t.path("")] {
         person.get(&page).await.expect(200, problem);
     }
+}
+
+async fn an_account_of_a_feed_is_kept_among_many(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (id, oldest) = (create_feed(&t).await, t.account("oldest").await);
+    let settings = json!({ "template": "{title}", "accounts": [oldest], "destination": "draft" });
+    t.put(&t.path(&format!("/feeds/{id}")), json!({ "auto_post": settings })).await.expect(200);
+    // The form lists the newest 100 accounts.
+    t.app.copy_newest_row("social_accounts", 100, &[("external_id", "'x' || n")]).await;
+    t.app
+        .sql(format!(
+            "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
+             SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
+            t.brand
+        ))
+        .await;
+    let page = person.get(&t.path(&format!("/feeds/{id}/publishing"))).await;
+    page.expect(200, &format!("name=\"auto_post.accounts\" value=\"{oldest}\" checked"));
 }

@@ -24,11 +24,12 @@ use crier_endpoints::runner::call::Written;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::account_choices;
 use super::calendar_period::parse_date;
 use super::composer_card::show_card;
 use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
-use super::composer_view::{Contents, check_editable, load_accounts, show};
+use super::composer_view::{Contents, check_editable, show};
 use super::form::Form;
 use super::media::uploaded;
 use super::route::PageRoute;
@@ -235,7 +236,7 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
         return Err(ApiError::new(ErrorCode::PostNotEditable, UNKNOWN_OUTCOME));
     }
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, input).await?;
+    let accounts = account_choices::load(visit, &mut conn, &input.accounts).await?;
     drop(conn);
     let request = input.request(mode, &accounts, stored);
     let saved = match stored {

@@ -11,11 +11,11 @@ use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
 use crier_platforms::text;
 use serde_json::json;
 
+use super::account_choices;
 use super::composer_card::card_request;
 use super::composer_images::Chosen;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_thread::has_threads;
-use super::composer_view::load_accounts;
 use super::post_preview::PostPreview;
 use super::post_rows::chip;
 use super::shared::AccountChip;
@@ -122,7 +122,7 @@ impl ChainedPost {
 /// Returns the panel as an HTML fragment.
 pub async fn show_check(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, input).await?;
+    let accounts = account_choices::load(visit, &mut conn, &input.accounts).await?;
     let chosen = Chosen::load(visit, &mut conn, input, stored).await?;
     drop(conn);
     visit.page(&check(visit, input, stored, &accounts, &chosen).await?)

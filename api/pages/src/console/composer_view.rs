@@ -11,9 +11,10 @@ use crier_endpoints::routes::queue::next::{self, ListFreeSlots};
 use crier_endpoints::routes::snippets::{self, Snippet};
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
-use crier_store::{Conn, PageRequest, accounts, media};
+use crier_store::{PageRequest, media};
 use http::StatusCode;
 
+use super::account_choices;
 use super::avatar::avatar_url;
 use super::composer_check::{Check, check};
 use super::composer_images::{AccountImages, Chosen, Offered};
@@ -27,8 +28,6 @@ use super::shared::{AccountChip, Choice, FieldErrors, Image, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
 
-/// The maximum number of accounts to choose from, in addition to those of the post.
-const MAX_ACCOUNTS: i64 = 100;
 /// If the brand has more accounts than this, only the chosen ones have a section in the form.
 const MAX_PARTS: usize = 40;
 /// The maximum number of snippets to choose from, the newest ones.
@@ -281,16 +280,6 @@ impl Buttons {
     }
 }
 
-/// Returns the accounts that the page shows: those of the brand, and those of the post that are connected.
-pub async fn load_accounts(visit: &Visit, conn: &mut Conn, input: &ComposerInput) -> Result<Vec<SocialAccount>> {
-    let brand = visit.brand()?.0.id;
-    let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;
-    let missing = |id: &i64| !found.iter().any(|account| account.id == *id);
-    let others: Vec<i64> = input.accounts.iter().copied().filter(missing).collect();
-    found.extend(accounts::find_many(conn, brand, &others).await?);
-    Ok(found)
-}
-
 /// The source of the values in the form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contents {
@@ -310,7 +299,7 @@ pub async fn show(
 ) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
     let mut conn = visit.app.store.read().await?;
-    let accounts = load_accounts(visit, &mut conn, &input).await?;
+    let accounts = account_choices::load(visit, &mut conn, &input.accounts).await?;
     let chosen = Chosen::load(visit, &mut conn, &input, stored).await?;
     let page = input.library_page.max(1);
     let library = media::list_for_posts(&mut conn, brand, PageRequest { page, per_page: LIBRARY_PAGE }).await?;

@@ -11,10 +11,10 @@ use crier_endpoints::routes::feeds::auto_post::FeedAutoPost;
 use crier_endpoints::routes::feeds::posts::FeedPost;
 use crier_endpoints::routes::feeds::preview::ArticlePreview;
 use crier_endpoints::routes::feeds::{self, Feed};
-use crier_store::{PageRequest, accounts};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::account_choices;
 use super::lists;
 use super::post_rows::chip;
 use super::route::PageRoute;
@@ -22,8 +22,6 @@ use super::shared::{AccountChip, Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 
-/// The maximum number of accounts to choose from.
-const ACCOUNTS: i64 = 100;
 /// The name of the field of the endpoint, which begins the names of the fields of the form.
 const FIELD: &str = "auto_post";
 const DEFAULT_TEMPLATE: &str = "{title}\n\n{url}";
@@ -139,15 +137,14 @@ async fn render(
     let shell = visit.shell(Section::Feeds, format!("Publish {}", feed.name));
     let (articles, pages) = lists::paginate(visit, &shell.page("feeds", feed.id, "publishing"), all);
     let mut conn = visit.app.store.read().await?;
-    let page = PageRequest { page: 1, per_page: ACCOUNTS };
-    let found = accounts::list(&mut conn, visit.brand()?.0.id, page).await?;
+    let found = account_choices::load(visit, &mut conn, &values.accounts).await?;
     drop(conn);
     let pick = |account: SocialAccount| AccountPick {
         id: account.id,
         checked: values.accounts.contains(&account.id),
         account: chip(&account),
     };
-    let accounts = found.rows.into_iter().map(pick).collect();
+    let accounts = found.into_iter().map(pick).collect();
     let view = FeedPublishing {
         shell,
         errors,

@@ -28,6 +28,7 @@ mod shell;
 mod sign_in;
 mod visit;
 
+mod account_choices;
 mod account_signature;
 mod accounts;
 mod analytics;

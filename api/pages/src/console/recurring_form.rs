@@ -1,8 +1,7 @@
 //! `/brands/{brand}/recurring/new` and `/brands/{brand}/recurring/{recurring}`: the form of a rule for recurring posts.
 
 use askama::Template;
-use crier_domain::account::{AccountStatus, AccountSummary, SocialAccount};
-use crier_domain::catalogue::descriptor;
+use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::content_plan::Destination;
 use crier_domain::plan::Feature;
 use crier_domain::recurrence::Frequency;
@@ -11,10 +10,10 @@ use crier_domain::report_schedule::local_day;
 use crier_endpoints::admission;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::recurring_posts::{self, RecurringPost};
-use crier_store::{PageRequest, accounts};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
+use super::account_choices;
 use super::form::Form;
 use super::post_rows::chip;
 use super::recurring::WEEKDAYS;
@@ -23,8 +22,6 @@ use super::shared::{Choice, FieldErrors, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 
-/// The maximum number of accounts to choose from.
-const ACCOUNTS: i64 = 100;
 /// The minimum number of texts that the form has room for.
 const MIN_TEXTS: usize = 3;
 
@@ -119,15 +116,9 @@ async fn render(
 ) -> Result<PageReply> {
     let title = rule.as_ref().map_or_else(|| "New recurring post".to_owned(), |rule| rule.name.clone());
     let mut conn = visit.app.store.read().await?;
-    let page = PageRequest { page: 1, per_page: ACCOUNTS };
-    let brand = visit.brand()?.0.id;
-    let found = accounts::list(&mut conn, brand, page).await?.rows;
-    // The form has all accounts of the rule. Otherwise, saving it would remove those that are not among the first ones.
-    let mut others = values.accounts.clone();
-    others.retain(|id| !found.iter().any(|account| account.id == *id));
-    let others = accounts::summaries(&mut conn, brand, &others).await?;
-    let listed = found.iter().map(|account| choice(account, &values.accounts));
-    let accounts = listed.chain(others.iter().map(chosen_choice)).collect();
+    let found = account_choices::load(visit, &mut conn, &values.accounts).await?;
+    drop(conn);
+    let accounts = found.iter().map(|account| choice(account, &values.accounts)).collect();
     let next = rule.iter().flat_map(|rule| &rule.next_occurrences).map(|at| visit.time(at.0)).collect();
     let view = RecurringForm {
         shell: visit.shell(Section::Posts, title),
@@ -160,19 +151,9 @@ fn weekday(day: i64, name: &str, chosen: &[i64]) -> Choice {
 
 fn choice(account: &SocialAccount, chosen: &[i64]) -> Choice {
     let shown = chip(account);
-    let hint = hint(&shown.platform.name, account.status);
+    let expired = if account.status == AccountStatus::Expired { " Expired. Reconnect it to publish." } else { "" };
+    let hint = format!("{}.{expired}", shown.platform.name);
     Choice { hint, ..Choice::new(&account.id.to_string(), &shown.name, chosen.contains(&account.id)) }
-}
-
-/// Returns the choice of an account of the rule that is not among the first accounts of the brand.
-fn chosen_choice(account: &AccountSummary) -> Choice {
-    let hint = hint(descriptor(account.platform).name, account.status);
-    Choice { hint, ..Choice::new(&account.id.to_string(), &account.name, true) }
-}
-
-fn hint(platform: &str, status: AccountStatus) -> String {
-    let expired = if status == AccountStatus::Expired { " Expired. Reconnect it to publish." } else { "" };
-    format!("{platform}.{expired}")
 }
 
 /// Returns the choices of what each post becomes.
