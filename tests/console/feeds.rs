@@ -167,7 +167,7 @@ async fn publishing_is_previewed_and_set_up(t: Tenant<'_>, person: ConsoleUser<'
 
 async fn an_account_of_a_feed_is_kept_among_many(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (id, oldest) = (create_feed(&t).await, t.account("oldest").await);
-    let settings = json!({ "template": "{title}", "accounts": [oldest], "destination": "draft" });
+    let settings = json!({ "template": "{title}", "accounts": [oldest], "destination": "draft", "max_per_day": 10 });
     t.put(&t.path(&format!("/feeds/{id}")), json!({ "auto_post": settings })).await.expect(200);
     // The form lists the newest 100 accounts.
     t.app.copy_newest_row("social_accounts", 100, &[("external_id", "'x' || n")]).await;
