@@ -30,6 +30,8 @@ const MAX_PROCESSES: usize = 2;
 pub const MAX_COVER_BYTES: u64 = 1 << 20;
 /// The maximum memory of a process, in bytes: enough for pictures of 4096 × 2304 pixels.
 const MAX_MEMORY: u64 = 512 << 20;
+/// The priority of a process, from -20 (the highest) to 19. The default is 0.
+const LOW_PRIORITY: i32 = 10;
 /// The position of the cover image: this part of the duration, but not later than [`MAX_POSITION_MS`]. The first
 /// picture of many videos is black.
 const POSITION_DIVISOR: i64 = 10;
@@ -122,11 +124,11 @@ fn arguments(video: &ProbedVideo) -> Vec<String> {
     [input, output].iter().flat_map(|part| part.split(' ')).map(str::to_owned).collect()
 }
 
-/// Limits the memory and the processor time of a process that has just started. If this fails, it still has the limit of
-/// time.
+/// Limits the memory and the processor time of a process that has just started, and lowers its priority, because requests
+/// do not wait for its image. If this fails, it still has the limit of time.
 #[cfg(target_os = "linux")]
 fn limit_resources(child: &Child) {
-    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    use rustix::process::{Pid, Resource, Rlimit, prlimit, setpriority_process};
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     // Without a process, this one would be limited.
     let Some(pid) = pid else { return };
@@ -134,6 +136,9 @@ fn limit_resources(child: &Child) {
         if let Err(error) = prlimit(Some(pid), resource, Rlimit { current: Some(max), maximum: Some(max) }) {
             tracing::debug!(%error, "a resource of ffmpeg could not be limited");
         }
+    }
+    if let Err(error) = setpriority_process(Some(pid), LOW_PRIORITY) {
+        tracing::debug!(%error, "the priority of ffmpeg could not be lowered");
     }
 }
 

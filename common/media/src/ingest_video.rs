@@ -1,13 +1,12 @@
 //! Adds videos to the library. A video is never changed, and never in memory as a whole.
 
-use std::io::{self, BufRead as _, Cursor};
+use std::io::Cursor;
 use std::time::Duration;
 
 use bytes::Bytes;
 use crier_domain::media::ImageType;
 use crier_store::Store;
 use crier_telemetry::metrics::{self, CoverOutcome, IngestedType};
-use sha2::{Digest, Sha256};
 
 use super::cover::MAX_COVER_BYTES;
 use super::images::{self, Limits, Refusal};
@@ -19,9 +18,8 @@ use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, Upl
 /// The number of bytes from which [`video::sniff`] detects a video.
 pub const SNIFFED_BYTES: usize = 64;
 
-/// The time for reading the headers of a video, and the minimum rate at which its bytes are hashed.
+/// The time for reading the headers of a video.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
-const MIN_HASH_RATE: u64 = 8 << 20;
 /// The maximum size of the headers that are in memory, and how often: as bytes, and as what they say.
 const MAX_HEADER_BYTES: u64 = 32 << 20;
 const HEADER_COPIES: u64 = 3;
@@ -84,7 +82,7 @@ impl Library {
         self.store_checked(store, owner, file, upload).await
     }
 
-    /// Reads the headers of a video, and hashes it.
+    /// Reads the headers of a video. Returns them with the hash of the file.
     async fn examine_video(&self, spooled: &Spooled) -> Result<(ProbedVideo, [u8; 32]), IngestError> {
         let size = spooled.size();
         if size == 0 {
@@ -102,12 +100,11 @@ impl Library {
             let _share = share;
             let probed = video::probe(&mut *source.reader()?, size);
             Ok(match probed {
-                Ok(video) => Ok((video, hash(&source)?)),
+                Ok(video) => Ok((video, source.sha256()?)),
                 Err(refusal) => Err(refusal),
             })
         };
-        let timeout = HEADERS_TIMEOUT + Duration::from_secs(size / MIN_HASH_RATE);
-        match tokio::time::timeout(timeout, self.run_on_budget(work)).await {
+        match tokio::time::timeout(HEADERS_TIMEOUT, self.run_on_budget(work)).await {
             Ok(examined) => Ok(examined??),
             Err(_) => Err(IngestError::Machine("reading a video took too long".to_owned())),
         }
@@ -143,19 +140,5 @@ impl Library {
         // The semaphore is never closed.
         let _permit = self.0.video_writes.acquire().await;
         self.0.storage.put_stream(key, spooled.chunks(READ_BYTES)).await
-    }
-}
-
-/// Returns the SHA-256 of the bytes. Blocks.
-fn hash(spooled: &Spooled) -> io::Result<[u8; 32]> {
-    let (mut reader, mut hash) = (spooled.reader()?, Sha256::new());
-    loop {
-        let chunk = reader.fill_buf()?;
-        if chunk.is_empty() {
-            return Ok(hash.finalize().into());
-        }
-        hash.update(chunk);
-        let size = chunk.len();
-        reader.consume(size);
     }
 }

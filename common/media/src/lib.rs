@@ -224,10 +224,10 @@ impl Library {
 
     async fn store_image(&self, store: &Store, owner: &Owner, spooled: &Spooled) -> Result<IngestedFile, IngestError> {
         self.check_disk()?;
-        let (image, _share) = self.examine(spooled).await?;
+        let (image, sha256, _share) = self.examine(spooled).await?;
         let file = CheckedFile {
             kind: image.kind.into(),
-            sha256: Sha256::digest(&image.bytes).into(),
+            sha256,
             size: image.bytes.len() as u64,
             content: Content::Bytes(image.bytes),
             width: image.width,
@@ -294,8 +294,9 @@ impl Library {
         Ok(())
     }
 
-    /// Checks an image. Its share of the memory is released when the permit is dropped.
-    async fn examine(&self, spooled: &Spooled) -> Result<(CheckedImage, budget::MemoryPermit), IngestError> {
+    /// Checks an image. Returns it with the hash of the bytes to store. Its share of the memory is released when the permit
+    /// is dropped.
+    async fn examine(&self, spooled: &Spooled) -> Result<(CheckedImage, [u8; 32], budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());
         }
@@ -304,8 +305,15 @@ impl Library {
         let probed = self.run_on_budget(probe).await??;
         let share = self.0.budget.share(spooled.size() * 2 + probed.memory).await;
         let source = spooled.clone();
-        let examine = move || Ok::<_, std::io::Error>(images::examine(source.bytes()?, &limits));
-        Ok((self.run_on_budget(examine).await??, share))
+        let examine = move || {
+            let examined = images::examine(source.bytes()?, &limits);
+            Ok::<_, std::io::Error>(examined.map(|image| {
+                let sha256: [u8; 32] = Sha256::digest(&image.bytes).into();
+                (image, sha256)
+            }))
+        };
+        let (image, sha256) = self.run_on_budget(examine).await??;
+        Ok((image, sha256, share))
     }
 
     async fn run_on_budget<T: Send + 'static>(

@@ -1,5 +1,6 @@
 //! Buffers received bytes before they are checked: small amounts in memory, larger ones in an unnamed file, which
-//! disappears if the process dies.
+//! disappears if the process dies. Also hashes them, on the same thread that writes them, so that neither delays other
+//! requests and the file is not read again for its hash.
 //!
 //! All spools of a process share one limit ([`Spools`]), and each workspace gets at most half of it: slow or numerous
 //! clients can neither fill the disk nor lock out other workspaces.
@@ -15,7 +16,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use tokio::sync::Notify;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Notify, Semaphore};
 
 /// The number of bytes per write to the file. Smaller spools stay in memory.
 const CHUNK: usize = 512 * 1024;
@@ -33,6 +35,8 @@ struct SpaceLimit {
     max: u64,
     held: Mutex<Held>,
     freed: Notify,
+    /// Limits the threads that hash and write to half of the cores, because requests need the others.
+    writes: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +56,9 @@ pub enum SpoolError {
 
 impl Spools {
     pub fn new(max: u64) -> Self {
-        Self(Arc::new(SpaceLimit { max, held: Mutex::default(), freed: Notify::new() }))
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let writes = Arc::new(Semaphore::new((cores / 2).max(1)));
+        Self(Arc::new(SpaceLimit { max, held: Mutex::default(), freed: Notify::new(), writes }))
     }
 
     /// Returns the total space, in bytes.
@@ -85,13 +91,25 @@ impl Spools {
             }
         };
         tokio::time::timeout(timeout, reserved).await.map_err(|_| SpoolError::Full)?;
-        Ok(Spool { share, unwritten: Vec::new(), file: None, size: 0 })
+        Ok(Spool { share, unwritten: Vec::new(), file: None, size: 0, hash: Sha256::new() })
     }
 }
 
 impl SpaceLimit {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs work that blocks, when one of the threads for it is free.
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+        // The semaphore is never closed.
+        let permit = self.writes.clone().acquire_owned().await.ok();
+        let work = move || {
+            // Held until the work ends, also if the caller no longer waits for it.
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
     }
 }
 
@@ -153,6 +171,8 @@ pub struct Spool {
     unwritten: Vec<u8>,
     file: Option<Arc<File>>,
     size: u64,
+    /// The hash of the bytes in the file.
+    hash: Sha256,
 }
 
 impl Spool {
@@ -179,29 +199,31 @@ impl Spool {
 
     pub async fn finish(mut self) -> io::Result<Spooled> {
         self.share.shrink_to(self.size);
-        if self.file.is_none() {
-            let place = SpoolLocation::Memory(self.unwritten.into());
-            return Ok(Spooled { size: self.size, place, _share: Some(Arc::new(self.share)) });
-        }
-        self.flush().await?;
-        match self.file {
-            Some(file) => {
-                Ok(Spooled { size: self.size, place: SpoolLocation::File(file), _share: Some(Arc::new(self.share)) })
-            }
-            None => Err(io::Error::other("the file is gone")),
-        }
+        let (place, sha256) = if self.file.is_none() {
+            let bytes = Bytes::from(std::mem::take(&mut self.unwritten));
+            let source = bytes.clone();
+            let sha256 = self.share.limit.run(move || Ok(Sha256::digest(&source).into())).await?;
+            (SpoolLocation::Memory(bytes), sha256)
+        } else {
+            self.flush().await?;
+            let file = self.file.ok_or_else(|| io::Error::other("the file is gone"))?;
+            (SpoolLocation::File(file), self.hash.finalize().into())
+        };
+        Ok(Spooled { size: self.size, place, sha256: Some(sha256), _share: Some(Arc::new(self.share)) })
     }
 
     async fn flush(&mut self) -> io::Result<()> {
         let (file, mut unwritten) = (self.file.take(), std::mem::take(&mut self.unwritten));
+        let mut hash = std::mem::take(&mut self.hash);
         let write = move || {
             let file = file.map_or_else(|| tempfile::tempfile().map(Arc::new), Ok)?;
             (&*file).write_all(&unwritten)?;
+            hash.update(&unwritten);
             unwritten.clear();
-            Ok::<_, io::Error>((file, unwritten))
+            Ok::<_, io::Error>((file, unwritten, hash))
         };
-        let (file, unwritten) = tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
-        (self.file, self.unwritten) = (Some(file), unwritten);
+        let (file, unwritten, hash) = self.share.limit.run(write).await?;
+        (self.file, self.unwritten, self.hash) = (Some(file), unwritten, hash);
         Ok(())
     }
 }
@@ -211,6 +233,8 @@ impl Spool {
 pub struct Spooled {
     size: u64,
     place: SpoolLocation,
+    /// `None` for bytes that no spool received.
+    sha256: Option<[u8; 32]>,
     /// The reservation, which is released with the last clone.
     _share: Option<Arc<SpaceReservation>>,
 }
@@ -224,6 +248,14 @@ enum SpoolLocation {
 impl Spooled {
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Returns the SHA-256 of the bytes. Blocks for bytes that no spool received.
+    pub fn sha256(&self) -> io::Result<[u8; 32]> {
+        match self.sha256 {
+            Some(sha256) => Ok(sha256),
+            None => Ok(Sha256::digest(self.bytes()?).into()),
+        }
     }
 
     /// Returns a reader from the first byte. Reading blocks.
@@ -300,7 +332,7 @@ impl Spooled {
 /// Bytes that are already in memory need no reservation.
 impl From<Bytes> for Spooled {
     fn from(bytes: Bytes) -> Self {
-        Self { size: bytes.len() as u64, place: SpoolLocation::Memory(bytes), _share: None }
+        Self { size: bytes.len() as u64, place: SpoolLocation::Memory(bytes), sha256: None, _share: None }
     }
 }
 
@@ -327,6 +359,9 @@ mod tests {
             let spooled = spool.finish().await.unwrap();
             assert_eq!(spools.held(), size as u64);
             assert_eq!(spooled.size(), size as u64);
+            let sha256: [u8; 32] = Sha256::digest(&bytes).into();
+            assert_eq!((spooled.sha256, spooled.sha256().unwrap()), (Some(sha256), sha256), "{size}");
+            assert_eq!(Spooled::from(Bytes::from(bytes.clone())).sha256().unwrap(), sha256);
             assert_eq!(matches!(spooled.place, SpoolLocation::Memory(_)), size < CHUNK, "{size}");
             let chunks: Vec<Bytes> = spooled.chunks(300_000).try_collect().await.unwrap();
             assert!(chunks.concat() == bytes && chunks.iter().all(|chunk| chunk.len() <= 300_000), "{size}");

@@ -314,10 +314,8 @@ impl FormReader {
         let mut chunk = self.read_first_bytes(part).await?;
         let kind = FileKind::of(&chunk, self.texts.get(TYPE_PART).and_then(Value::as_str))?;
         let mut spool = spools.choose(kind, &self.limits).await?;
-        let mut hash = Sha256::new();
         loop {
             kind.check(spool.size() + chunk.len() as u64, &self.limits)?;
-            hash.update(&chunk);
             metrics::media_received(ByteSource::Form, chunk.len());
             spool.write(&chunk).await.map_err(spool_error)?;
             match self.read_chunk(part).await? {
@@ -325,8 +323,9 @@ impl FormReader {
                 None => break,
             }
         }
-        self.hash.update(hash.finalize());
         let bytes = spool.finish().await.map_err(|error| spool_error(error.into()))?;
+        // A spool hashes what it receives, so this does not block.
+        self.hash.update(bytes.sha256().map_err(|error| spool_error(error.into()))?);
         self.file = Some(UploadedFile { name, bytes, is_video: kind.is_video() });
         Ok(())
     }
