@@ -32,6 +32,7 @@ mod sandbox;
 mod schema;
 mod snippets;
 mod sqlite_plans;
+mod storage_marker;
 mod stored_texts;
 mod tenants;
 mod webhooks;

@@ -199,7 +199,7 @@ impl Spool {
 
     pub async fn finish(mut self) -> io::Result<Spooled> {
         self.share.shrink_to(self.size);
-        let (place, sha256) = if self.file.is_none() {
+        let (place, sha256): (_, [u8; 32]) = if self.file.is_none() {
             let bytes = Bytes::from(std::mem::take(&mut self.unwritten));
             let source = bytes.clone();
             let sha256 = self.share.limit.run(move || Ok(Sha256::digest(&source).into())).await?;
