@@ -124,8 +124,8 @@ fn arguments(video: &ProbedVideo) -> Vec<String> {
     [input, output].iter().flat_map(|part| part.split(' ')).map(str::to_owned).collect()
 }
 
-/// Limits the memory and the processor time of a process that has just started, and lowers its priority, because requests
-/// do not wait for its image. If this fails, it still has the limit of time.
+/// Limits the memory and the processor time of a process that has just started, and lowers its priority, so that it does
+/// not delay requests. If this fails, it still has the limit of time.
 #[cfg(target_os = "linux")]
 fn limit_resources(child: &Child) {
     use rustix::process::{Pid, Resource, Rlimit, prlimit, setpriority_process};

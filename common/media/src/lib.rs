@@ -294,8 +294,8 @@ impl Library {
         Ok(())
     }
 
-    /// Checks an image. Returns it with the hash of the bytes to store. Its share of the memory is released when the permit
-    /// is dropped.
+    /// Checks an image. Returns it with the hash of the bytes to store. Its share of the memory is released when the
+    /// permit is dropped.
     async fn examine(&self, spooled: &Spooled) -> Result<(CheckedImage, [u8; 32], budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
             return Err(Refusal::Empty.into());

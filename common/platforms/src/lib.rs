@@ -422,8 +422,8 @@ pub trait Connector: Send + Sync {
         Err(CallError::Transient(Failure::of(Category::Internal, "This platform does not accept videos.")))
     }
 
-    /// Aborts an upload that will not be continued, so that the platform does not count it as open. `upload` is its progress.
-    /// Best effort: an open upload expires.
+    /// Aborts an upload that will not be continued, so that the platform does not count it as open. `upload` is its
+    /// progress. Best effort: an open upload expires.
     async fn abort_video(&self, _account: &ConnectorAccount, _upload: &VideoUpload) -> Result<(), CallError> {
         Ok(())
     }

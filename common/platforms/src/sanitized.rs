@@ -86,17 +86,14 @@ impl Connector for SanitizingConnector {
     }
 
     async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
-        let RefreshedTokens { secrets, token_expires_at, refresh_expires_at } =
-            self.0.refresh(account).await.map_err(CallError::checked)?;
-        if secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
+        let mut tokens = self.0.refresh(account).await.map_err(CallError::checked)?;
+        if tokens.secrets.as_ref().is_some_and(|secrets| !secrets.is_storable()) {
             let message = "The platform returned new tokens that are too large to store.";
             return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
         }
-        Ok(RefreshedTokens {
-            secrets,
-            token_expires_at: storable_time(token_expires_at),
-            refresh_expires_at: storable_time(refresh_expires_at),
-        })
+        tokens.token_expires_at = storable_time(tokens.token_expires_at);
+        tokens.refresh_expires_at = storable_time(tokens.refresh_expires_at);
+        Ok(tokens)
     }
 
     async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {

@@ -1,5 +1,5 @@
-//! Rejects a start with another storage directory than that of the installation, such as the mount point of a disk that is
-//! not mounted: all files would seem to be deleted. Buckets have no marker, because a missing bucket is an error anyway.
+//! Rejects a start with another storage directory than that of the installation, such as the mount point of a disk that
+//! is not mounted: all files would seem to be deleted. Buckets have no marker, because a missing bucket is an error anyway.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,7 @@ pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
     check(config, store).await
 }
 
-/// Makes the configured directory the storage of the installation, and returns it. `None` for a bucket. The directory must
-/// exist.
+/// Makes the configured directory, which must exist, the storage of the installation. Returns it; `None` for a bucket.
 pub async fn adopt(config: &Config, store: &Store) -> Result<Option<PathBuf>, StartError> {
     let Storage::Directory(dir) = &config.storage else { return Ok(None) };
     let id = marker::create(dir).map_err(io_error(dir))?;

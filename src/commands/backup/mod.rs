@@ -2,9 +2,9 @@
 //!
 //! The file is a tar archive: a copy of the database, which SQLite makes while the database is in use, and the files of
 //! the media library. A file that is deleted after the copy is omitted. So are unfinished uploads, because they may be
-//! larger than all files, and their clients can send them again. So is the marker of the storage: the first start after a
-//! restore marks the new directory. A restored installation does not know what it
-//! published after the backup, so publishing is held until the operator resumes it.
+//! larger than all files, and their clients can send them again. So is the marker of the storage: the first start
+//! after a restore marks the new directory. A restored installation does not know what it published after the backup, so
+//! publishing is held until the operator resumes it.
 
 mod archive;
 mod restore;
@@ -189,8 +189,8 @@ fn write(
     Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
 }
 
-/// Returns whether a file of the storage is neither its marker nor a piece of an upload nor being written. The name of one
-/// that is being written ends with `#` and a number.
+/// Returns whether a file of the storage is neither its marker nor a piece of an upload nor being written. The name of
+/// one that is being written ends with `#` and a number.
 fn is_complete(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     name != marker::NAME && !name.contains('#') && !name.ends_with(PIECE_END)

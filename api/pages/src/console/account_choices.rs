@@ -9,8 +9,8 @@ use super::visit::Visit;
 /// The maximum number of accounts, the newest ones, in addition to those that are chosen.
 const MAX_ACCOUNTS: i64 = 100;
 
-/// Returns the newest accounts of the brand, and all chosen ones that are connected: otherwise, saving the form would remove
-/// those that are not among the newest.
+/// Returns the newest accounts of the brand, and all chosen ones that are connected: otherwise, saving the form would
+/// remove those that are not among the newest.
 pub async fn load(visit: &Visit, conn: &mut Conn, chosen: &[i64]) -> Result<Vec<SocialAccount>> {
     let brand = visit.brand()?.0.id;
     let mut found = accounts::list(conn, brand, PageRequest { page: 1, per_page: MAX_ACCOUNTS }).await?.rows;

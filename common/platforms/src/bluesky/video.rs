@@ -256,8 +256,8 @@ impl Bluesky {
         Ok(VideoStep::Next(Progress::Parts(Parts { next, is_resent: true, ..parts }).stored()))
     }
 
-    /// Aborts an upload whose parts were not all sent, because an account may have only a few open uploads. An upload that was
-    /// finished cannot be aborted.
+    /// Aborts an upload whose parts were not all sent, because an account may have only a few open uploads. An upload
+    /// that was finished cannot be aborted.
     pub(super) async fn abort_upload(&self, account: &ConnectorAccount, upload: &VideoUpload) -> Result<(), CallError> {
         let Some(Progress::Parts(parts)) = Progress::of(upload) else { return Ok(()) };
         let token = service_token(&self.server(&account.secrets), account, &parts.audience).await?;

@@ -30,7 +30,8 @@ pub(super) enum PostText {
 pub struct TextLengthCache(HashMap<(TextCounting, Option<i64>, PostText), TextMeasurements>);
 
 impl TextLengthCache {
-    /// Forgets the texts of the post itself, and keeps those of single accounts, for another post with the same overrides.
+    /// Forgets the texts of the post itself, and keeps those of single accounts, for another post with the same
+    /// overrides.
     pub fn forget_shared(&mut self) {
         self.0.retain(|(_, account, _), _| account.is_some());
     }
