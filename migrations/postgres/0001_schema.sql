@@ -1410,6 +1410,8 @@ create table report_schedules (
     -- HH:MM. Null for `cron`.
     time        text,
     format      text not null,
+    -- Whether a CSV file begins with a byte order mark.
+    has_bom     boolean not null,
     -- ["ann@example.com"]
     recipients  jsonb not null,
     next_run_at timestamptz not null,
@@ -1431,6 +1433,8 @@ create table report_deliveries (
     schedule_id  bigint references report_schedules (id) on delete set null,
     status       text not null check (status in ('pending', 'processing', 'sent', 'failed')),
     format       text not null,
+    -- Whether a CSV file begins with a byte order mark.
+    has_bom      boolean not null,
     starts_on    date not null,
     ends_on      date not null,
     -- Null if there is no file yet, or if it was deleted.

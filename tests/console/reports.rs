@@ -92,7 +92,7 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     let path = create(&t, "Monthly", all_widgets()).await;
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&path).await;
-    let form = [("format", "csv"), ("start", "2026-06-01"), ("end", "2026-06-30")];
+    let form = [("format", "csv"), ("bom", "true"), ("start", "2026-06-01"), ("end", "2026-06-30")];
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/export"), &form).await;
         shown.expect(200, "Export started.").expect(200, "Waiting").expect(200, "1 Jun to 30 Jun 2026");
@@ -106,7 +106,7 @@ async fn an_export_is_downloaded_with_the_session(store: TestStore) {
     assert_eq!(file.status, 200);
     assert_eq!(file.reply.header("content-type"), Some("text/csv; charset=utf-8"));
     assert!(file.reply.header("content-disposition").is_some_and(|value| value.starts_with("attachment;")));
-    assert!(file.reply.body.starts_with(b"widget,title,"));
+    assert!(file.reply.body.starts_with(b"\xef\xbb\xbfwidget,title,"));
     let second = create(&t, "Second", all_widgets()).await;
     person.get(&format!("{second}/exports/{delivery}/download")).await.expect(404, "not found");
     let other = r.app.tenant("unlimited").await;

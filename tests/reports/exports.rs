@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
 use crate::support::document::assert_conforms;
-use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export};
+use crate::support::reports::{TestInstallation, all_widgets, create, delivery, download, export, newest_delivery};
 use crate::support::request::assert_fields;
 use crate::support::store::{on_both, on_one};
 
@@ -26,6 +26,7 @@ on_both!(TestInstallation::start =>
 on_one!(TestInstallation::start =>
     every_format_is_downloaded_with_its_type_and_name,
     range_and_conditional_downloads_are_supported,
+    a_csv_file_has_a_byte_order_mark_if_requested,
     a_json_file_matches_the_openapi_schema,
 );
 
@@ -79,6 +80,29 @@ async fn range_and_conditional_downloads_are_supported(r: TestInstallation) {
     known.assert_status(304);
     assert!(known.body.is_empty());
     assert!(!tag.contains('/') && whole.header("cache-control") == Some("private, no-cache"));
+}
+
+async fn a_csv_file_has_a_byte_order_mark_if_requested(r: TestInstallation) {
+    let (t, report) = create_report(&r).await;
+    for (body, start) in [
+        (json!({ "format": "csv", "bom": true }), &b"\xef\xbb\xbfwidget,title,"[..]),
+        (json!({ "format": "csv", "bom": false }), b"widget,title,"),
+        (json!({ "format": "csv" }), b"widget,title,"),
+        (json!({ "format": "json", "bom": true }), b"{\"version\":1,"),
+    ] {
+        let created = export(&r, &t, &report, body.clone()).await;
+        assert!(download(&t, &created).await.body.starts_with(start), "{body}");
+    }
+    let invalid = t.post(&format!("{report}/export"), json!({ "format": "csv", "bom": "maybe" })).await;
+    assert_eq!(invalid.invalid_fields(), ["bom"]);
+    let schedule = json!({ "frequency": "daily", "recipients": ["ann@acme.example"], "format": "csv", "bom": true });
+    let schedule = t.post(&format!("{report}/schedules"), schedule).await.data(201);
+    assert_eq!(schedule["bom"], true);
+    r.advance(25 * 3_600);
+    r.fire().await;
+    let delivered = newest_delivery(&t, &report).await;
+    assert_eq!(delivered["schedule_id"], schedule["id"]);
+    assert!(download(&t, &delivered).await.body.starts_with("\u{feff}widget".as_bytes()));
 }
 
 async fn a_finished_export_emits_an_event(r: TestInstallation) {

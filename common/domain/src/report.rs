@@ -182,6 +182,8 @@ pub struct ReportDelivery {
     pub schedule_id: Option<i64>,
     pub status: ReportDeliveryStatus,
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark.
+    pub has_bom: bool,
     pub starts_on: NaiveDate,
     /// The last day, inclusive.
     pub ends_on: NaiveDate,

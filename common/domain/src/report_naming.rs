@@ -97,6 +97,7 @@ mod tests {
             brand_id: 1,
             schedule_id: None,
             status: ReportDeliveryStatus::Sent,
+            has_bom: false,
             format: ReportFormat::Xlsx,
             starts_on: start.parse().unwrap(),
             ends_on: end.parse().unwrap(),

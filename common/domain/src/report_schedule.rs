@@ -44,6 +44,8 @@ pub struct ReportSchedule {
     /// `HH:MM`; `None` for cron.
     pub time: Option<String>,
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark.
+    pub has_bom: bool,
     #[cfg_attr(feature = "sqlx", sqlx(json))]
     pub recipients: Vec<String>,
     pub next_run_at: DateTime<Utc>,

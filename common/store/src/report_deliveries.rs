@@ -11,8 +11,8 @@ use super::sql::sql;
 use super::{Conn, Page, PageRequest, Result, Tx};
 
 const SELECT: &str = "
-    SELECT id, report_id, brand_id, schedule_id, status, format, starts_on, ends_on, file_id, size_bytes, error,
-        completed_at, created_at, updated_at
+    SELECT id, report_id, brand_id, schedule_id, status, format, has_bom, starts_on, ends_on, file_id, size_bytes,
+        error, completed_at, created_at, updated_at
     FROM report_deliveries";
 
 /// A new export.
@@ -22,6 +22,8 @@ pub struct NewDelivery {
     pub brand_id: i64,
     pub schedule_id: Option<i64>,
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark.
+    pub has_bom: bool,
     pub starts_on: NaiveDate,
     pub ends_on: NaiveDate,
 }
@@ -30,13 +32,13 @@ pub struct NewDelivery {
 pub async fn create(tx: &mut Tx, new: &NewDelivery) -> Result<i64> {
     const SQL: &str = "
         INSERT INTO report_deliveries (
-            report_id, brand_id, schedule_id, status, format, starts_on, ends_on, created_at, updated_at
+            report_id, brand_id, schedule_id, status, format, has_bom, starts_on, ends_on, created_at, updated_at
         )
-        VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $7)
+        VALUES ($1, $2, $3, 'pending', $4, $5, $6, $7, $8, $8)
         RETURNING id";
     let now = tx.now;
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(new.report_id).bind(new.brand_id).bind(new.schedule_id)
-        .bind(new.format).bind(new.starts_on).bind(new.ends_on).bind(now).fetch_one(c))?)
+        .bind(new.format).bind(new.has_bom).bind(new.starts_on).bind(new.ends_on).bind(now).fetch_one(c))?)
 }
 
 /// Stores the recipients of a delivery, in this order.

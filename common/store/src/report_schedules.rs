@@ -12,8 +12,8 @@ use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx};
 
 const SELECT: &str = "
-    SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.recipients, s.next_run_at, s.last_run_at,
-        s.created_at, s.updated_at
+    SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.has_bom, s.recipients, s.next_run_at,
+        s.last_run_at, s.created_at, s.updated_at
     FROM report_schedules s";
 
 /// A schedule as a client sends it.
@@ -23,6 +23,8 @@ pub struct NewSchedule<'a> {
     pub cron: Option<&'a str>,
     pub time: Option<&'a str>,
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark.
+    pub has_bom: bool,
     pub recipients: &'a [String],
     pub next_run_at: DateTime<Utc>,
 }
@@ -31,13 +33,13 @@ pub struct NewSchedule<'a> {
 pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Result<ReportSchedule> {
     const SQL: &str = "
         INSERT INTO report_schedules (
-            report_id, frequency, cron, time, format, recipients, next_run_at, created_at, updated_at
+            report_id, frequency, cron, time, format, has_bom, recipients, next_run_at, created_at, updated_at
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
         RETURNING id";
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(report_id).bind(new.frequency).bind(new.cron)
-        .bind(new.time).bind(new.format).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
+        .bind(new.time).bind(new.format).bind(new.has_bom).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
     let sql = sql!("{SELECT} WHERE s.id = $1", SELECT);
     let created = run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?;
     created.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
@@ -47,8 +49,8 @@ pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Resul
 pub async fn of_reports(conn: &mut Conn, report_ids: &[i64]) -> Result<Vec<ReportSchedule>> {
     let sql = list_sql!(
         conn,
-        "SELECT id, report_id, frequency, cron, time, format, recipients, next_run_at, last_run_at, created_at, \
-         updated_at FROM report_schedules WHERE report_id",
+        "SELECT id, report_id, frequency, cron, time, format, has_bom, recipients, next_run_at, last_run_at, \
+         created_at, updated_at FROM report_schedules WHERE report_id",
         "ORDER BY id"
     );
     let ids = id_list(report_ids);
@@ -116,8 +118,8 @@ pub async fn due(tx: &mut Tx, limit: i64) -> Result<Vec<DueRow>> {
     let sql = locking_sql!(
         tx,
         "
-        SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.recipients, s.next_run_at, s.last_run_at,
-            s.created_at, s.updated_at, r.brand_id, b.workspace_id, w.plan, b.timezone,
+        SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.has_bom, s.recipients, s.next_run_at,
+            s.last_run_at, s.created_at, s.updated_at, r.brand_id, b.workspace_id, w.plan, b.timezone,
             EXISTS (
                 SELECT 1
                 FROM report_deliveries d

@@ -69,6 +69,7 @@ async fn fire(s: &Scheduler, tx: &mut Tx, row: &DueRow) -> Result<()> {
             brand_id: due.brand_id,
             schedule_id: Some(schedule.id),
             format: schedule.format,
+            has_bom: schedule.has_bom,
             starts_on,
             ends_on,
         };

@@ -48,6 +48,8 @@ struct ReportPage {
     exports: Vec<ExportRow>,
     pages: Pages,
     formats: Vec<Choice>,
+    /// Whether a CSV file begins with a byte order mark.
+    has_bom: bool,
     /// `YYYY-MM-DD`.
     start: String,
     end: String,
@@ -59,6 +61,7 @@ struct ReportPage {
     /// One per line.
     recipients: String,
     schedule_formats: Vec<Choice>,
+    schedule_has_bom: bool,
 }
 
 struct WidgetRow {
@@ -158,6 +161,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
         pages: lists::links(&shell.page("reports", report.id, ""), &[], page, listed.rows.len(), listed.total),
         exports: listed.rows.into_iter().map(|one| export_row(visit, &shell, one)).collect(),
         formats: formats(export.get("format")),
+        has_bom: export.has("bom"),
         start: day("start", start),
         end: day("end", end),
         has_mail: visit.app.mailer.is_some(),
@@ -166,6 +170,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
         cron: schedule.get("cron").to_owned(),
         recipients: schedule.get("recipients").to_owned(),
         schedule_formats: formats(schedule.get("format")),
+        schedule_has_bom: schedule.has("bom"),
         name: report.name,
         name_errors: errors.name,
         errors: errors.export,
@@ -297,8 +302,9 @@ async fn delete(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn export(visit: &Visit) -> Result<PageReply> {
-    let request = visit.parse(&visit.form.texts(&["format", "start", "end"]));
-    match visit.call().write(reports::export::endpoint(), request).await {
+    let mut body = visit.form.texts(&["format", "start", "end"]);
+    body.insert("bom".to_owned(), visit.form.has("bom").into());
+    match visit.call().write(reports::export::endpoint(), visit.parse(&body)).await {
         Ok(_) => back(visit, "report-exported"),
         Err(error) => render_errors(visit, Errors { export: form_errors(error)?, ..Errors::default() }).await,
     }
@@ -316,6 +322,7 @@ async fn add_schedule(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut body = form.texts(&["frequency", "time", "cron", "format"]);
     // The form contains both. The API accepts only the one that the frequency uses.
+    body.insert("bom".to_owned(), form.has("bom").into());
     let unused = if form.get("frequency") == Frequency::Cron.as_str() { "time" } else { "cron" };
     body.remove(unused);
     let recipients = form.get("recipients").split(['\n', ',', ';']).map(str::trim);

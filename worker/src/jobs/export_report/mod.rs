@@ -12,6 +12,7 @@
 //! process dies, it leaves at most a reserved file, which the sweep deletes. All emails are stored with their
 //! Message-ID before any of them is sent.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,6 +22,7 @@ use chrono::TimeDelta;
 use crier_domain::job::Outcome;
 use crier_domain::plan::{Plan, Plans};
 use crier_domain::report::{Report, ReportDelivery, ReportError, ReportErrorCode, ReportFormat};
+use crier_domain::spreadsheet::BYTE_ORDER_MARK;
 use crier_jobs::reports;
 use crier_mail::Mailer;
 use crier_media::budget::{Budget, MemoryPermit};
@@ -144,9 +146,11 @@ impl ExportReport {
         prepared: &PreparedExport,
     ) -> std::result::Result<Bytes, ExportError> {
         let format = prepared.delivery.format;
+        let mark = if format == ReportFormat::Csv && prepared.delivery.has_bom { BYTE_ORDER_MARK } else { "" };
         let work = move || {
             let (mut out, began) = (LimitedOutput::default(), Instant::now());
-            let written = crier_reports::write(&document, format, &mut out);
+            let written = out.write_all(mark.as_bytes()).map_err(WriteError::from);
+            let written = written.and_then(|()| crier_reports::write(&document, format, &mut out));
             metrics::report_written(format, written.is_ok(), began.elapsed());
             drop(document);
             drop(permit);

@@ -43,6 +43,9 @@ pub struct CreateReportScheduleRequest {
     pub recipients: Vec<String>,
     #[field(enum_value(), default = ReportFormat::Pdf, example = "pdf")]
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark, by which Excel detects its encoding.
+    #[field(flag(), default = false, extension)]
+    pub bom: Option<bool>,
 }
 
 pub fn endpoint() -> Endpoint<CreateReportScheduleRequest, One<ReportSchedule>> {
@@ -112,6 +115,7 @@ async fn create(
         cron: request.cron.as_deref(),
         time: request.time(),
         format: request.format,
+        has_bom: request.bom.unwrap_or(false),
         recipients: &request.recipients,
         next_run_at,
     };

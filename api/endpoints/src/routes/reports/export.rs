@@ -25,6 +25,9 @@ use crate::response::{One, Reply};
 pub struct ExportReportRequest {
     #[field(enum_value(), example = "pdf")]
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark, by which Excel detects its encoding.
+    #[field(flag(), default = false, extension)]
+    pub bom: Option<bool>,
     /// The first day. Default: 29 days before `end`.
     #[field(date(), example = "{day-30}")]
     pub start: Option<NaiveDate>,
@@ -76,6 +79,7 @@ async fn export(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ExportReportReques
         brand_id: report.brand_id,
         schedule_id: None,
         format: request.format,
+        has_bom: request.bom.unwrap_or(false),
         starts_on,
         ends_on,
     };

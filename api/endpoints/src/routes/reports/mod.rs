@@ -92,6 +92,9 @@ pub struct ReportSchedule {
     pub recipients: Vec<String>,
     #[schemars(with = "TextEnum<ReportFormat>")]
     pub format: ReportFormat,
+    /// Whether a CSV file begins with a byte order mark.
+    #[schemars(extend("examples" = [false], "x-extension" = true))]
+    pub bom: bool,
     pub next_run_at: ScheduledTimestamp,
     pub last_run_at: Option<Timestamp>,
     pub created_at: Timestamp,
@@ -181,6 +184,7 @@ impl ReportSchedule {
             timezone: timezone.to_owned(),
             recipients: s.recipients,
             format: s.format,
+            bom: s.has_bom,
             next_run_at: s.next_run_at.into(),
             last_run_at: s.last_run_at.map(Into::into),
             created_at: s.created_at.into(),
