@@ -102,6 +102,15 @@ pub enum BenchCommand {
         )
     )]
     Reports(BenchReports),
+    /// Measure the export of a brand's posts. Takes two minutes.
+    #[command(
+        after_help = concat!(
+            "Examples:\n",
+            "  crier-bench export\n",
+            "  crier-bench export --posts 20000 --json",
+        )
+    )]
+    Export(BenchExport),
     /// Count the database statements of requests and jobs. Takes some seconds.
     #[command(
         after_help = concat!(
@@ -343,6 +352,15 @@ pub struct BenchReports {
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1_000, 10_000], value_name = "N,…")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub posts: Vec<u32>,
+    #[command(flatten)]
+    pub options: BenchOptions,
+}
+
+#[derive(Args, Debug, Clone)]
+pub struct BenchExport {
+    /// The number of posts of the brand.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub posts: u32,
     #[command(flatten)]
     pub options: BenchOptions,
 }

@@ -9,7 +9,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Frame;
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -68,15 +68,37 @@ impl Connection {
         request: http::request::Builder,
         body: Vec<Bytes>,
     ) -> Result<Response<Bytes>, BenchError> {
-        let failed = |error: &dyn std::fmt::Display| BenchError::Refused(format!("a request: {error}"));
+        let (head, body) = self.begin(request, body).await?.into_parts();
+        let body = body.collect().await.map_err(|error| failed(&error))?;
+        Ok(Response::from_parts(head, body.to_bytes()))
+    }
+
+    /// Sends a request without a body. Reads the body of the response without keeping it, and returns its status and its
+    /// number of bytes.
+    pub async fn download(&mut self, request: http::request::Builder) -> Result<(StatusCode, u64), BenchError> {
+        let mut response = self.begin(request, Vec::new()).await?;
+        let mut bytes = 0;
+        while let Some(frame) = response.body_mut().frame().await {
+            let frame = frame.map_err(|error| failed(&error))?;
+            bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        Ok((response.status(), bytes))
+    }
+
+    async fn begin(
+        &mut self,
+        request: http::request::Builder,
+        body: Vec<Bytes>,
+    ) -> Result<Response<Incoming>, BenchError> {
         let length: usize = body.iter().map(Bytes::len).sum();
         let request = request.header(HOST, self.address.to_string()).header(CONTENT_LENGTH, length);
         let frames = stream::iter(body.into_iter().map(|piece| Ok(Frame::data(piece))));
         let request = request.body(StreamBody::new(frames).boxed()).map_err(|error| failed(&error))?;
         self.requests.ready().await.map_err(|error| failed(&error))?;
-        let response = self.requests.send_request(request).await.map_err(|error| failed(&error))?;
-        let (head, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| failed(&error))?;
-        Ok(Response::from_parts(head, body.to_bytes()))
+        self.requests.send_request(request).await.map_err(|error| failed(&error))
     }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> BenchError {
+    BenchError::Refused(format!("a request: {error}"))
 }

@@ -35,6 +35,7 @@ mod cpu;
 mod database;
 mod due_posts;
 mod environment;
+mod export;
 mod external_runtime;
 mod figure;
 mod inbox;
@@ -124,6 +125,7 @@ fn run(config: Config, command: BenchCommand) -> Result {
         BenchCommand::Analytics(args) => run_suite(config, args),
         BenchCommand::Recurring(args) => run_suite(config, args),
         BenchCommand::Reports(args) => run_suite(config, args),
+        BenchCommand::Export(args) => run_suite(config, args),
         BenchCommand::Cost(args) => run_suite(config, args),
         BenchCommand::Requests(args) => run_suite(config, args),
         BenchCommand::Replicas(args) => run_suite(config, args),

@@ -15,6 +15,7 @@ use crate::support::{databases, servers};
 
 mod analytics;
 mod cost;
+mod export;
 mod inbox;
 mod jobs;
 mod media;

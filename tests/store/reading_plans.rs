@@ -23,7 +23,7 @@ use crier_store::db::Engine;
 use crier_store::nearby_posts::{self, NearbyQuery};
 use crier_store::posts::{self, PostFilter};
 use crier_store::report_metrics::{self, TopPostsQuery};
-use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, targets};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -32,6 +32,7 @@ on_both![
     inbox_statements_read_few_of_30_000_rows,
     analytics_statements_read_few_of_100_000_rows,
     searches_of_posts_read_few_of_100_000_rows,
+    exports_read_few_of_100_000_own_posts,
     due_accounts_are_found_among_100_000,
 ];
 
@@ -435,6 +436,43 @@ async fn searches_of_posts_read_few_of_100_000_rows(s: TestStore) {
     measurement.check("posts", async |tx| posts::find_each(tx, brand, &ids).await).await;
     measurement.check("sizes", async |tx| posts::count_fitting_among(tx, brand, &ids, 1 << 20).await).await;
     measurement.check("labels", async |tx| posts::labels(tx, brand).await).await;
+    measurement.finish();
+}
+
+/// Each part of an export reads about as many entries as it has posts, although all other posts of the brand match too.
+async fn exports_read_few_of_100_000_own_posts(s: TestStore) {
+    let tables = LargeTables::new(s, OTHER_ROWS).await;
+    tables.fill_posts().await;
+    let (brand, account, now) = (tables.others.brand, tables.busy, tables.s.now());
+    let middle = tables.s.number(format!("SELECT min(id) + 50000 FROM posts WHERE brand_id = {brand}")).await;
+    let mut measurement = tables.measure().await;
+    let all = PostFilter::default();
+    let (from, to) = (Some(now - TimeDelta::days(365)), Some(now + TimeDelta::days(1)));
+    let filters = [
+        ("nothing", all.clone()),
+        ("status", PostFilter { status: Some(PostStatus::Failed), ..all.clone() }),
+        ("account", PostFilter { account_id: Some(account), ..all.clone() }),
+        ("label", PostFilter { label: Some("urgent".to_owned()), ..all.clone() }),
+        ("search", PostFilter { words: words::search_terms("bre"), ..all.clone() }),
+        ("search for nothing", PostFilter { words: words::search_terms("cake"), ..all.clone() }),
+        ("time", PostFilter { from, to, ..all.clone() }),
+        ("label and time", PostFilter { label: Some("urgent".to_owned()), from, to, ..all.clone() }),
+    ];
+    for (what, filter) in filters {
+        for before in [None, Some(middle)] {
+            measurement
+                .check(&format!("export by {what}, before {before:?}"), async |tx| {
+                    posts::ids_before(tx, brand, &filter, before, 200).await
+                })
+                .await;
+        }
+    }
+    let ids = posts::ids_before(&mut measurement.tx, brand, &all, Some(middle), 200).await.unwrap();
+    assert_eq!(ids.len(), 200);
+    measurement.check("posts", async |tx| posts::find_each(tx, brand, &ids).await).await;
+    measurement.check("posts to change", async |tx| posts::find_each_for_update(tx, brand, &ids).await).await;
+    measurement.check("sizes", async |tx| posts::count_fitting_among(tx, brand, &ids, 1 << 20).await).await;
+    measurement.check("accounts", async |tx| targets::target_summaries(tx, &ids).await).await;
     measurement.finish();
 }
 

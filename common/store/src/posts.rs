@@ -178,7 +178,8 @@ pub async fn find_each_for_update(tx: &mut Tx, brand_id: i64, post_ids: &[i64]) 
     let sql = list_sql!(
         tx,
         "SELECT {COLUMNS} {FROM} WHERE p.id",
-        "AND p.brand_id = $2 AND p.deleted_at IS NULL ORDER BY p.id {LOCK}",
+        // As in `find_each`.
+        "AND p.brand_id + 0 = $2 AND p.deleted_at IS NULL ORDER BY p.id {LOCK}",
         "FOR UPDATE OF p",
         COLUMNS,
         FROM

@@ -58,6 +58,7 @@ pub enum Bind<'a> {
 /// A condition on a column of a record. The index of the list has the column.
 #[derive(Clone, Copy, Debug)]
 pub struct Condition<'a> {
+    /// A column such as `r.status`, or an expression that keeps the planner from starting with another index.
     pub column: &'static str,
     /// A comparison such as `=`.
     pub operator: &'static str,
@@ -99,8 +100,11 @@ impl Search<'_> {
     }
 
     /// Returns the IDs of the first records of the list, without counting it.
+    ///
+    /// Calls that continue one another read the whole list. So each entry is looked up in the large sets, which would
+    /// otherwise be read whole by each call.
     pub async fn first(&self, conn: &mut Conn, limit: i64) -> Result<Vec<i64>> {
-        let sets = Sets::read(conn, self).await?;
+        let sets = Sets { are_looked_up: true, ..Sets::read_each(conn, self).await? };
         ids(conn, self, &sets, PageRequest { page: 1, per_page: limit }).await
     }
 }
@@ -151,7 +155,7 @@ impl<'a> Query<'a> {
         let search = self.search;
         let mut sql = format!("r.brand_id = $1 AND {}", search.table.condition);
         for Condition { column, operator, value } in &search.conditions {
-            sql += &format!(" AND r.{column} {operator} {}", self.bind(*value));
+            sql += &format!(" AND {column} {operator} {}", self.bind(*value));
         }
         sql
     }
@@ -302,6 +306,13 @@ impl<'a> Sets<'a> {
     }
 
     async fn read(conn: &mut Conn, search: &'a Search<'a>) -> Result<Self> {
+        let sets = Self::read_each(conn, search).await?;
+        let are_looked_up = sets.small.is_some() || (!sets.all.is_empty() && has_few(conn, search).await?);
+        Ok(Self { are_looked_up, ..sets })
+    }
+
+    /// Reads which sets are small, and the words of the others.
+    async fn read_each(conn: &mut Conn, search: &'a Search<'a>) -> Result<Self> {
         let mut all: Vec<Set<'a>> = search.memberships.iter().map(|membership| Set::Members(*membership)).collect();
         all.extend(search.words.iter().map(|range| Set::Words { range, words: None }));
         let mut small = None;
@@ -312,8 +323,7 @@ impl<'a> Sets<'a> {
                 *words = words_of(conn, search, range).await?;
             }
         }
-        let are_looked_up = small.is_some() || (!all.is_empty() && has_few(conn, search).await?);
-        Ok(Self { all, small, are_looked_up })
+        Ok(Self { all, small, are_looked_up: small.is_some() })
     }
 }
 

@@ -42,13 +42,13 @@ impl ConversationFilter {
     fn search(&self, brand_id: i64) -> Search<'_> {
         let equal = |column, value| Condition { column, operator: "=", value };
         let conditions = [
-            self.status.map(|status| equal("status", Bind::Text(status.as_str()))),
-            self.kind.map(|kind| equal("type", Bind::Text(kind.as_str()))),
-            self.platform.map(|platform| equal("platform", Bind::Text(platform.as_str()))),
-            self.account_id.map(|id| equal("account_id", Bind::Number(id))),
-            self.assignee_id.map(|id| equal("assignee_id", Bind::Number(id))),
+            self.status.map(|status| equal("r.status", Bind::Text(status.as_str()))),
+            self.kind.map(|kind| equal("r.type", Bind::Text(kind.as_str()))),
+            self.platform.map(|platform| equal("r.platform", Bind::Text(platform.as_str()))),
+            self.account_id.map(|id| equal("r.account_id", Bind::Number(id))),
+            self.assignee_id.map(|id| equal("r.assignee_id", Bind::Number(id))),
             self.unread.map(|unread| Condition {
-                column: "unread_count",
+                column: "r.unread_count",
                 operator: if unread { ">" } else { "=" },
                 value: Bind::Number(0),
             }),
