@@ -928,6 +928,8 @@ create table post_imports (
     rows_done     integer not null default 0,
     rows_total    integer not null default 0,
     rows_valid    integer not null default 0,
+    -- The valid rows whose posts take slots of the queue.
+    rows_queued   integer not null default 0,
     rows_imported integer not null default 0,
     rows_skipped  integer not null default 0,
     -- Since when the import waits for the files of its posts.

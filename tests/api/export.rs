@@ -10,7 +10,7 @@ use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(posts_are_exported_with_the_filters_of_the_list, many_posts_are_exported);
 on_one_app!(formulas_are_guarded);
-on_both!(an_export_is_imported_again);
+on_both!(an_export_is_imported_again, a_draft_with_a_time_remains_a_draft);
 
 async fn export(t: &Tenant<'_>, query: &str) -> String {
     let reply = t.get(&t.path(&format!("/posts/export{query}"))).await;
@@ -34,9 +34,9 @@ async fn posts_are_exported_with_the_filters_of_the_list(app: TestApp) {
     assert_eq!(
         text,
         format!(
-            "\"content\",\"scheduled_at\",\"accounts\",\"media_urls\",\"labels\",\"first_comment\",\"external_ref\"\r\n\
-             \"Second\",\"\",\"{account}\",\"\",\"a,b\n\",\"More\",\"\"\r\n\
-             \"First\",\"\",\"\",\"\",\"\",\"\",\"\"\r\n"
+            "\"content\",\"scheduled_at\",\"schedule\",\"accounts\",\"media_urls\",\"labels\",\"first_comment\",\"external_ref\"\r\n\
+             \"Second\",\"\",\"draft\",\"{account}\",\"\",\"a,b\n\",\"More\",\"\"\r\n\
+             \"First\",\"\",\"draft\",\"\",\"\",\"\",\"\",\"\"\r\n"
         )
     );
     assert!(export(&t, "").await.starts_with('\u{feff}'));
@@ -94,5 +94,38 @@ async fn an_export_is_imported_again(s: TestStore) {
         copies.sort_unstable();
         expected.sort_unstable();
         assert_eq!(copies, expected, "{format}");
+    }
+}
+
+/// An import of an export creates each post as it was: a draft with a time, a scheduled post, and a queued one.
+async fn a_draft_with_a_time_remains_a_draft(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let at = app.now() + TimeDelta::days(7);
+    t.put(&t.path("/queue"), json!({ "slots": [{ "weekday": 1, "time": "09:00" }] })).await.expect(200);
+    for (content, schedule_type) in [("Draft", "draft"), ("Scheduled", "scheduled"), ("Queued", "queue")] {
+        let mut post = json!({ "content": content, "accounts": [account], "schedule_type": schedule_type });
+        if schedule_type != "queue" {
+            post["scheduled_at"] = json!(at);
+        }
+        create(&t, post).await;
+    }
+    let files = [export(&t, "?format=csv").await, export(&t, "?format=json").await];
+    for file in files {
+        let form = t.request("POST", &t.path("/posts/import"));
+        let form = form.form(Some(("posts.csv", file.as_bytes())), &[("dry_run", "false")]);
+        let id = form.send().await.data(202)["id"].as_i64().unwrap();
+        app.run_jobs().await;
+        let import = t.get(&t.path(&format!("/posts/imports/{id}"))).await.data(200);
+        assert_eq!((&import["errors"], &import["rows_imported"]), (&json!([]), &json!(3)));
+        let posts = t.get(&t.path("/posts")).await.data(200);
+        let found = |content: &str| {
+            let post = posts.as_array().unwrap().iter().find(|post| post["content"] == content).unwrap().clone();
+            (post["status"].clone(), post["queued"].clone(), post["scheduled_at"].is_string())
+        };
+        assert_eq!(found("Draft"), (json!("draft"), json!(false), true));
+        assert_eq!(found("Scheduled"), (json!("scheduled"), json!(false), true));
+        assert_eq!(found("Queued"), (json!("scheduled"), json!(true), true));
     }
 }

@@ -14,7 +14,12 @@ on_both_apps!(
     only_the_newest_imports_and_files_are_kept,
 );
 on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
-on_both!(a_dry_run_is_started, a_contributor_cannot_schedule_by_starting_a_dry_run, errors_are_downloaded);
+on_both!(
+    a_dry_run_is_started,
+    a_contributor_cannot_schedule_by_starting_a_dry_run,
+    errors_are_downloaded,
+    rows_enter_the_queue
+);
 
 async fn send(t: &Tenant<'_>, file: &str, texts: &[(&str, &str)]) -> Reply {
     t.request("POST", &t.path("/posts/import")).form(Some(("posts.csv", file.as_bytes())), texts).send().await
@@ -132,6 +137,43 @@ async fn a_dry_run_is_started(s: TestStore) {
     assert_eq!(app.count_rows("posts").await, 1);
     assert_eq!(app.count_rows("post_import_files").await, 0);
     t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect_error(404, "not_found");
+}
+
+/// A dry run says how many posts would be queued. The posts take the next free slots, in the order of the rows.
+async fn rows_enter_the_queue(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let file =
+        format!("content,scheduled_at,schedule,accounts\nOne,,queue,{account}\nTwo,queue,,{account}\nDraft,,,\n");
+    let id = dry_run(&t, &file).await;
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!((&import["rows_valid"], &import["rows_queued"]), (&json!(1), &json!(0)), "the queue has no slots");
+    assert_eq!(import["errors"][0]["column"], "schedule");
+    let slots: Vec<Value> = (1..=7).map(|day| json!({ "weekday": day, "time": "09:00" })).collect();
+    t.put(&t.path("/queue"), json!({ "slots": slots })).await.expect(200);
+    let taken = json!({ "content": "First", "accounts": [account], "schedule_type": "queue" });
+    t.post(&t.path("/posts"), taken).await.expect(201);
+    let next = t.get(&t.path(&format!("/queue/next?accounts={account}&count=2"))).await.data(200);
+    let id = dry_run(&t, &file).await;
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!((&import["rows_valid"], &import["rows_queued"], &import["errors"]), (&json!(3), &json!(2), &json!([])));
+    assert_eq!(app.count_rows("posts").await, 1, "a dry run writes nothing");
+    t.post(&format!("{}/start", path_of(&t, id)), json!({})).await.expect(202);
+    app.run_jobs().await;
+    let import = show(&t, id).await;
+    assert_eq!((&import["rows_imported"], &import["rows_queued"]), (&json!(3), &json!(2)), "{import}");
+    let posts = t.get(&t.path("/posts")).await.data(200);
+    let queued = |content: &str| {
+        let post = posts.as_array().unwrap().iter().find(|post| post["content"] == content).unwrap();
+        (post["queued"].clone(), post["scheduled_at"].clone())
+    };
+    for (content, at) in ["One", "Two"].into_iter().zip(next.as_array().unwrap()) {
+        assert_eq!(queued(content), (json!(true), at["scheduled_at"].clone()), "{content}");
+    }
+    assert_eq!(app.count_rows("queue_places").await, 3);
 }
 
 /// The member who starts the import is the author of its posts, not the one who uploaded the file.

@@ -42,10 +42,16 @@ impl PostExportFormat {
 }
 
 crier_base::text_enum! {
+    /// When the post of a row is published: not yet, at its time, or at the next free slot of the brand's queue.
+    pub enum PostSchedule { Draft = "draft", Scheduled = "scheduled", Queue = "queue" }
+}
+
+crier_base::text_enum! {
     /// A column of imported and exported posts.
     pub enum PostColumn {
         Content = "content",
         ScheduledAt = "scheduled_at",
+        Schedule = "schedule",
         Accounts = "accounts",
         MediaUrls = "media_urls",
         Labels = "labels",
@@ -59,7 +65,8 @@ impl PostColumn {
     pub fn of(path: &str) -> Option<Self> {
         Some(match path.split('.').next()? {
             "content" => Self::Content,
-            "scheduled_at" | "schedule_type" => Self::ScheduledAt,
+            "scheduled_at" => Self::ScheduledAt,
+            "schedule_type" => Self::Schedule,
             "accounts" => Self::Accounts,
             "media" => Self::MediaUrls,
             "labels" => Self::Labels,
@@ -106,6 +113,8 @@ pub struct PostImport {
     pub rows_done: i32,
     pub rows_total: i32,
     pub rows_valid: i32,
+    /// The number of valid rows whose posts take slots of the queue.
+    pub rows_queued: i32,
     pub rows_imported: i32,
     pub rows_skipped: i32,
     /// Why the import failed, or why it ended early.

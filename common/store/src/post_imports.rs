@@ -15,7 +15,8 @@ use super::{Conn, Result, Tx};
 
 const COLUMNS: &str = "
     i.id, i.brand_id, i.user_id, i.status, i.dry_run, i.filename, i.timezone, i.date_format, i.accounts, i.rows_done,
-    i.rows_total, i.rows_valid, i.rows_imported, i.rows_skipped, i.error, i.waiting_since, i.created_at, i.updated_at";
+    i.rows_total, i.rows_valid, i.rows_queued, i.rows_imported, i.rows_skipped, i.error, i.waiting_since, i.created_at,
+    i.updated_at";
 
 /// A new import.
 #[derive(Clone, Debug)]
@@ -106,7 +107,7 @@ pub async fn start(tx: &mut Tx, import_id: i64, user_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE post_imports
         SET status = 'pending', dry_run = $2, user_id = $3, rows_done = 0, rows_total = 0, rows_valid = 0,
-            rows_imported = 0, rows_skipped = 0, error = NULL, waiting_since = NULL, updated_at = $4
+            rows_queued = 0, rows_imported = 0, rows_skipped = 0, error = NULL, waiting_since = NULL, updated_at = $4
         WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, import_id, false, user_id, now)?;
@@ -126,8 +127,8 @@ pub async fn resume(tx: &mut Tx, import_id: i64) -> Result<()> {
 pub async fn progress(tx: &mut Tx, import: &PostImport) -> Result<()> {
     const SQL: &str = "
         UPDATE post_imports
-        SET status = 'running', rows_done = $2, rows_total = $3, rows_valid = $4, rows_imported = $5,
-            rows_skipped = $6, waiting_since = $7, updated_at = $8
+        SET status = 'running', rows_done = $2, rows_total = $3, rows_valid = $4, rows_queued = $5,
+            rows_imported = $6, rows_skipped = $7, waiting_since = $8, updated_at = $9
         WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -137,6 +138,7 @@ pub async fn progress(tx: &mut Tx, import: &PostImport) -> Result<()> {
         import.rows_done,
         import.rows_total,
         import.rows_valid,
+        import.rows_queued,
         import.rows_imported,
         import.rows_skipped,
         import.waiting_since,

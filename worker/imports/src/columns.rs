@@ -27,6 +27,8 @@ pub enum Source {
     /// A date, which may have a time.
     Date,
     Time,
+    /// Whether the post is a draft, has its time, or takes a slot of the queue.
+    Schedule,
     Accounts,
     MediaUrls,
     AltTexts,
@@ -51,6 +53,7 @@ impl Source {
             "scheduledat" | "postingtime" | "datetime" | "dateandtime" | "dateandtimeofpost" => Self::ScheduledAt,
             "date" => Self::Date,
             "time" => Self::Time,
+            "schedule" | "scheduletype" => Self::Schedule,
             "accounts" | "account" | "socialaccounts" => Self::Accounts,
             "mediaurls" | "mediaurl" | "imageurls" | "imageurl" | "pictureurl" | "videourl" => Self::MediaUrls,
             "alttexts" | "alttext" | "alttextpicture" => Self::AltTexts,
@@ -67,6 +70,7 @@ impl Source {
     const fn column(self) -> PostColumn {
         match self {
             Self::Content | Self::Link => PostColumn::Content,
+            Self::Schedule => PostColumn::Schedule,
             Self::ScheduledAt | Self::Date | Self::Time | Self::Draft => PostColumn::ScheduledAt,
             Self::Accounts | Self::Platform(_) => PostColumn::Accounts,
             Self::MediaUrls | Self::AltTexts => PostColumn::MediaUrls,

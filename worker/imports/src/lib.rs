@@ -49,7 +49,12 @@ pub struct PostFile {
 impl PostFile {
     /// Returns the file's own name of a column, or else Crier's.
     pub fn column_name(&self, column: PostColumn) -> &str {
-        self.headings.get(&column).map_or(column.as_str(), String::as_str)
+        match self.headings.get(&column) {
+            Some(heading) => heading,
+            // A time may have the word, too.
+            None if column == PostColumn::Schedule => self.column_name(PostColumn::ScheduledAt),
+            None => column.as_str(),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use crier_domain::platform::Platform;
 use crier_domain::post::{MAX_LABEL, MAX_LABELS};
-use crier_domain::post_import::MAX_EXTERNAL_REF;
+use crier_domain::post_import::{MAX_EXTERNAL_REF, PostSchedule};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::columns::{Columns, Source};
@@ -24,16 +24,40 @@ const MAX_LINKS: usize = 20;
 const MAX_ACCOUNTS: usize = 1_000;
 
 /// A post in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowPost {
     pub content: String,
-    /// The time when the post is published. `None` for a draft.
+    pub schedule: PostSchedule,
+    /// The time when the post is published, or that of a draft. `None` in the queue.
     pub scheduled_at: Option<DateTime<Utc>>,
     pub accounts: Vec<AccountName>,
     pub media: Vec<RowMedia>,
     pub labels: Vec<String>,
     pub first_comment: Option<String>,
     pub external_ref: Option<String>,
+}
+
+/// An empty draft.
+impl Default for RowPost {
+    fn default() -> Self {
+        Self {
+            content: String::new(),
+            schedule: PostSchedule::Draft,
+            scheduled_at: None,
+            accounts: Vec::new(),
+            media: Vec::new(),
+            labels: Vec::new(),
+            first_comment: None,
+            external_ref: None,
+        }
+    }
+}
+
+/// The time of a row.
+enum RowTime {
+    At(DateTime<Utc>),
+    /// The word `queue` instead of a time.
+    NextSlot,
 }
 
 /// An account in a file.
@@ -85,11 +109,11 @@ struct RowReader<'a> {
 
 impl RowReader<'_> {
     fn read(mut self, options: &ReadOptions) -> Result<RowPost, Vec<RowProblem>> {
-        let is_draft = self.cells(Source::Draft).iter().any(|(position, cell)| self.flag(*position, cell));
-        let scheduled_at = self.time(options);
+        let (schedule, scheduled_at) = self.schedule(options);
         let post = RowPost {
             content: self.content(),
-            scheduled_at: scheduled_at.filter(|_| !is_draft),
+            schedule,
+            scheduled_at,
             accounts: self.accounts(),
             media: self.media(),
             labels: self.labels(),
@@ -155,10 +179,43 @@ impl RowReader<'_> {
         content
     }
 
-    fn time(&mut self, options: &ReadOptions) -> Option<DateTime<Utc>> {
+    /// Returns when the post is published. Without a word for it, a post with a time is scheduled, and another one is a
+    /// draft: publishing it could not be undone.
+    fn schedule(&mut self, options: &ReadOptions) -> (PostSchedule, Option<DateTime<Utc>>) {
+        let is_draft = self.cells(Source::Draft).iter().any(|(position, cell)| self.flag(*position, cell));
+        let named = self.named_schedule();
+        match (named.map(|(_, schedule)| schedule), self.time(options)) {
+            _ if is_draft => (PostSchedule::Draft, None),
+            (Some(PostSchedule::Queue), _) | (None, Some(RowTime::NextSlot)) => (PostSchedule::Queue, None),
+            (Some(PostSchedule::Draft), Some(RowTime::At(at))) => (PostSchedule::Draft, Some(at)),
+            (Some(PostSchedule::Draft), _) | (None, None) => (PostSchedule::Draft, None),
+            (Some(PostSchedule::Scheduled) | None, Some(RowTime::At(at))) => (PostSchedule::Scheduled, Some(at)),
+            (Some(PostSchedule::Scheduled), Some(RowTime::NextSlot) | None) => {
+                if let (Some((position, _)), true) = (named, self.problems.is_empty()) {
+                    self.problem(position, "A scheduled post needs a time. Add one, or use `draft` or `queue`.");
+                }
+                (PostSchedule::Draft, None)
+            }
+        }
+    }
+
+    /// Returns the word in the column for it, and its position.
+    fn named_schedule(&mut self) -> Option<(usize, PostSchedule)> {
+        let (position, word) = self.cells(Source::Schedule).into_iter().next()?;
+        let schedule: Option<PostSchedule> = word.trim().to_lowercase().parse().ok();
+        if schedule.is_none() {
+            self.problem(position, "Must be `draft`, `scheduled` or `queue`.");
+        }
+        Some((position, schedule?))
+    }
+
+    fn time(&mut self, options: &ReadOptions) -> Option<RowTime> {
         let times = self.cells(Source::Time);
         let dates = self.cells(Source::Date);
         let (position, date, time) = match self.cells(Source::ScheduledAt).into_iter().next() {
+            Some((_, word)) if word.trim().eq_ignore_ascii_case(PostSchedule::Queue.as_str()) => {
+                return Some(RowTime::NextSlot);
+            }
             Some((position, both)) => (position, both, String::new()),
             None => match (dates.into_iter().next(), times.into_iter().next()) {
                 (None, None) => return None,
@@ -170,7 +227,7 @@ impl RowReader<'_> {
             },
         };
         match dates::parse(&date, &time, options.date_format, options.zone) {
-            Ok(at) => Some(at),
+            Ok(at) => Some(RowTime::At(at)),
             Err(message) => {
                 self.problem(position, message);
                 None

@@ -6,7 +6,7 @@ use std::io::{Cursor, Write as _};
 
 use chrono_tz::Tz;
 use crier_domain::platform::Platform;
-use crier_domain::post_import::DateFormat;
+use crier_domain::post_import::{DateFormat, PostSchedule};
 use crier_imports::{AccountName, FileError, MAX_INFLATED_BYTES, PostFile, ReadOptions, RowPost, read};
 use proptest::prelude::*;
 use rust_xlsxwriter::{ExcelDateTime, Format, Workbook};
@@ -36,6 +36,40 @@ fn time(post: &RowPost) -> String {
 
 fn urls(post: &RowPost) -> Vec<&str> {
     post.media.iter().map(|media| media.url.as_str()).collect()
+}
+
+#[test]
+fn a_row_says_when_its_post_is_published() {
+    let file = read_as(
+        "content,scheduled_at,schedule\n\
+         a,2026-05-31 09:00,\n\
+         b,,\n\
+         c,2026-05-31 09:00,draft\n\
+         d,2026-05-31 09:00, Queue \n\
+         e,QUEUE,\n\
+         f,2026-05-31 09:00,scheduled\n\
+         g,queue,draft\n",
+        DateFormat::Iso,
+    );
+    let found: Vec<(PostSchedule, bool)> =
+        posts(&file).iter().map(|post| (post.schedule, post.scheduled_at.is_some())).collect();
+    let expected = [
+        (PostSchedule::Scheduled, true),
+        (PostSchedule::Draft, false),
+        (PostSchedule::Draft, true),
+        (PostSchedule::Queue, false),
+        (PostSchedule::Queue, false),
+        (PostSchedule::Scheduled, true),
+        (PostSchedule::Draft, false),
+    ];
+    assert_eq!(found, expected);
+    let file = read_as("content,scheduled_at,When,schedule\na,,,scheduled\nb,,,soon\n", DateFormat::Iso);
+    let problem = |row: usize| file.rows[row].post.clone().unwrap_err().remove(0);
+    assert_eq!((problem(0).column.as_str(), problem(0).row), ("schedule", 2));
+    assert!(problem(0).message.contains("needs a time"), "{:?}", problem(0));
+    assert_eq!(problem(1).message, "Must be `draft`, `scheduled` or `queue`.");
+    let time_only = read_as("content,Posting Time\na,queue\n", DateFormat::Iso);
+    assert_eq!(time_only.column_name(crier_domain::post_import::PostColumn::Schedule), "Posting Time");
 }
 
 /// Each link is searched for in the text, so many of them would take hours.

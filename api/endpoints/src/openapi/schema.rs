@@ -180,6 +180,7 @@ text_enums! {
     PlanItemStatus in crier_domain::content_plan::ItemStatus,
     Platform in crier_domain::platform::Platform,
     PostExportFormat in crier_domain::post_import::PostExportFormat,
+    PostSchedule in crier_domain::post_import::PostSchedule,
     PostImportStatus in crier_domain::post_import::PostImportStatus,
     PostMetric in crier_domain::analytics::PostMetric,
     PostSort in crier_domain::post::PostSort,

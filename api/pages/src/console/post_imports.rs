@@ -40,16 +40,20 @@ pub struct ImportRow {
 impl ImportRow {
     pub fn new(visit: &Visit, import: PostImport) -> Self {
         let (total, kind) = (import.rows_total, if import.dry_run { "checked" } else { "processed" });
+        let queued = match import.rows_queued {
+            0 => String::new(),
+            queued => format!(", {queued} into the queue"),
+        };
         let facts = match import.status {
             PostImportStatus::Completed if import.dry_run => {
-                format!("{} of {total} rows can be imported", import.rows_valid)
+                format!("{} of {total} rows can be imported{queued}", import.rows_valid)
             }
             PostImportStatus::Completed | PostImportStatus::Failed => {
                 let skipped = match import.rows_skipped {
                     0 => String::new(),
                     skipped => format!(", {skipped} already existed"),
                 };
-                format!("{} of {total} rows imported{skipped}", import.rows_imported)
+                format!("{} of {total} rows imported{queued}{skipped}", import.rows_imported)
             }
             PostImportStatus::Pending | PostImportStatus::Running => {
                 format!("{} of {total} rows {kind}", import.rows_done)

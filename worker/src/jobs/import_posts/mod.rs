@@ -198,6 +198,9 @@ impl ImportPosts {
         for (outcome, row) in outcomes.into_iter().zip(batch) {
             // A row that ends the import is not done: if this run is not settled, the next one begins with it.
             import.rows_done += i32::from(!matches!(outcome, RowOutcome::Stopped(_)));
+            if matches!(outcome, RowOutcome::Valid | RowOutcome::Imported) {
+                import.rows_queued += i32::from(row::is_queued(row));
+            }
             match outcome {
                 RowOutcome::Valid => import.rows_valid += 1,
                 RowOutcome::Imported => {

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use crier_base::patch_field::PatchField;
 use crier_base::problems::{ProblemSet, Problems};
 use crier_domain::post::{FirstComment, Post, ScheduleType};
-use crier_domain::post_import::{MAX_IMPORT_MESSAGE, PostColumn, PostImport, PostImportError};
+use crier_domain::post_import::{MAX_IMPORT_MESSAGE, PostColumn, PostImport, PostImportError, PostSchedule};
 use crier_domain::words::MAX_INDEXED;
 use crier_http::{Guard, SchemePolicy};
 use crier_imports::{PostFile, Row, RowPost, RowProblem};
 use crier_posts::check::{self, LookupContext};
 use crier_posts::{DesiredPost, PostChange, PostContext, PostError, Result};
-use crier_store::{Conn, Tx, post_imports, post_media, posts};
+use crier_store::{Conn, Tx, post_imports, post_media, posts, queues};
 
 use super::MediaByUrl;
 use super::accounts::BrandAccounts;
@@ -66,6 +66,11 @@ fn error(row: u32, column: &str, message: &str) -> PostImportError {
     }
 }
 
+/// Returns whether the post of a row takes a slot of the queue.
+pub fn is_queued(row: &Row) -> bool {
+    row.post.as_ref().is_ok_and(|post| post.schedule == PostSchedule::Queue)
+}
+
 /// Splits the rows of the next transaction from the others. `None` if there are no more rows. `default_accounts`: the
 /// number of accounts of rows that name none.
 pub fn next_batch(rows: &[Row], default_accounts: usize) -> Option<(&[Row], &[Row])> {
@@ -89,12 +94,16 @@ pub async fn check_all(
     rows: &[Row],
 ) -> Result<Vec<RowOutcome>> {
     let used = used_names(conn, cx, rows).await?;
+    let slots = match rows.iter().any(is_queued) {
+        true => queues::find(conn, cx.import.brand_id).await?.map(|(slots, _)| slots).unwrap_or_default(),
+        false => Vec::new(),
+    };
     let mut outcomes = Vec::with_capacity(rows.len());
     for row in rows {
         outcomes.push(match cx.change(row) {
             Err(problems) => RowOutcome::Refused(problems),
             Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
-            Ok((change, _)) => match check(post_cx, conn, row, &change).await? {
+            Ok((change, _)) => match check(post_cx, conn, row, &change, !slots.is_empty()).await? {
                 None => RowOutcome::Valid,
                 Some(found) => RowOutcome::Refused(cx.problems(row.number, &found)),
             },
@@ -119,6 +128,10 @@ pub async fn create_all(
 ) -> Result<Vec<RowOutcome>> {
     // Before the first post is counted: a deletion of a file locks the file first and then the counts of the workspace.
     post_media::lock_media(tx, cx.import.brand_id, &media_of(&changes)).await?;
+    // After the files and before the counts, as for a single post.
+    if rows.iter().any(is_queued) {
+        queues::lock(tx, cx.import.brand_id).await?;
+    }
     if post_cx.posts_per_month.is_some() {
         post_imports::lock_texts(tx, post_cx.workspace_id).await?;
     }
@@ -183,12 +196,13 @@ async fn used_names(conn: &mut Conn, cx: &RowContext<'_>, rows: &[Row]) -> Resul
 }
 
 /// Checks a row as the creation of its post would. The files are not in the library yet, so what depends on them is not
-/// checked.
+/// checked. Nor is it checked whether the queue has enough free slots: `has_slots` is whether it has any slot.
 async fn check(
     post_cx: &PostContext<'_>,
     conn: &mut Conn,
     row: &Row,
     change: &PostChange,
+    has_slots: bool,
 ) -> Result<Option<ProblemSet>> {
     let draft = post_cx.empty_draft();
     let mut desired = DesiredPost::from_change(&draft, &[], change);
@@ -204,6 +218,16 @@ async fn check(
     if desired.schedule_type == Some(ScheduleType::Scheduled) && !post_cx.role.can_publish() {
         found.entry("scheduled_at".to_owned()).or_default().push(PostError::ForPublishers.to_string());
     }
+    if desired.schedule_type == Some(ScheduleType::Queue) {
+        let problem = match (post_cx.role.can_publish(), has_slots) {
+            (false, _) => Some(PostError::ForPublishers.to_string()),
+            (true, false) => Some("The queue has no slots. Add slots to the queue, or choose a time.".to_owned()),
+            (true, true) => None,
+        };
+        if let Some(problem) = problem {
+            found.entry("schedule_type".to_owned()).or_default().push(problem);
+        }
+    }
     Ok((!found.is_empty()).then(|| found.into()))
 }
 
@@ -218,7 +242,11 @@ impl RowContext<'_> {
             errors.truncate(MAX_PROBLEMS);
             return Err(errors);
         }
-        let schedule_type = if post.scheduled_at.is_some() { ScheduleType::Scheduled } else { ScheduleType::Draft };
+        let schedule_type = match post.schedule {
+            PostSchedule::Draft => ScheduleType::Draft,
+            PostSchedule::Scheduled => ScheduleType::Scheduled,
+            PostSchedule::Queue => ScheduleType::Queue,
+        };
         let comment = |content: &String| FirstComment { content: content.clone(), delay_seconds: 0 };
         let change = PostChange {
             content: PatchField::Value(post.content.clone()),

@@ -59,6 +59,9 @@ pub struct PostImport {
     /// The number of rows without errors.
     #[schemars(extend("examples" = [2]))]
     pub rows_valid: i32,
+    /// The number of rows without errors whose posts take slots of the queue.
+    #[schemars(extend("examples" = [0]))]
+    pub rows_queued: i32,
     /// The number of posts that were created.
     #[schemars(extend("examples" = [2]))]
     pub rows_imported: i32,
@@ -107,6 +110,7 @@ impl From<post_import::PostImport> for PostImport {
             rows_total: i.rows_total,
             rows_done: i.rows_done,
             rows_valid: i.rows_valid,
+            rows_queued: i.rows_queued,
             rows_imported: i.rows_imported,
             rows_skipped: i.rows_skipped,
             error: i.error,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use crier_domain::access::Scope;
 use crier_domain::post::{self, MAX_LABEL, PostStatus};
-use crier_domain::post_import::{PostColumn, PostExportFormat};
+use crier_domain::post_import::{PostColumn, PostExportFormat, PostSchedule};
 use crier_domain::spreadsheet::{BYTE_ORDER_MARK, csv_line};
 use crier_store::posts::{self, PostFilter};
 use crier_store::{Conn, media, targets};
@@ -28,7 +28,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::fields::Fields;
 use crate::file::FileStream;
-use crate::openapi::schema::Schemas;
+use crate::openapi::schema::{Schemas, TextEnum};
 use crate::request::{Parsed, Request};
 use crate::response::{File, ScheduledTimestamp};
 use crate::routes::conversations::list::MAX_SEARCH_CHARS;
@@ -88,6 +88,10 @@ pub struct ExportedPost {
     #[schemars(extend("examples" = ["Fresh bread!"]))]
     pub content: String,
     pub scheduled_at: Option<ScheduledTimestamp>,
+    /// Whether the post is a draft, is scheduled, or is in the queue, where an import gives it the next free slot. Null if
+    /// publishing has begun.
+    #[schemars(with = "Option<TextEnum<PostSchedule>>")]
+    pub schedule: Option<PostSchedule>,
     /// The ids of the post's accounts.
     pub accounts: Vec<i64>,
     /// The URLs of the post's images and videos.
@@ -249,6 +253,7 @@ async fn load(
     let exported = |post: post::Post| ExportedPost {
         accounts: accounts.remove(&post.id).unwrap_or_default(),
         media_urls: post.media.iter().filter_map(|id| urls.get(id).cloned()).collect(),
+        schedule: schedule_of(&post),
         content: post.content,
         scheduled_at: post.scheduled_at.map(Into::into),
         labels: post.labels,
@@ -258,12 +263,23 @@ async fn load(
     Ok(found.into_iter().map(exported).collect())
 }
 
+/// Returns what an import makes of a post. A post that awaits approval becomes a draft again.
+fn schedule_of(post: &post::Post) -> Option<PostSchedule> {
+    match post.status {
+        PostStatus::Draft | PostStatus::PendingApproval => Some(PostSchedule::Draft),
+        PostStatus::Scheduled if post.queued => Some(PostSchedule::Queue),
+        PostStatus::Scheduled => Some(PostSchedule::Scheduled),
+        PostStatus::Publishing | PostStatus::Published | PostStatus::PartiallyPublished | PostStatus::Failed => None,
+    }
+}
+
 fn to_line(post: &ExportedPost) -> String {
     let at = post.scheduled_at.map(|at| at.0.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
     let accounts: Vec<String> = post.accounts.iter().map(i64::to_string).collect();
     let cells = PostColumn::ALL.iter().map(|column| match column {
         PostColumn::Content => post.content.clone(),
         PostColumn::ScheduledAt => at.clone(),
+        PostColumn::Schedule => post.schedule.map(|schedule| schedule.to_string()).unwrap_or_default(),
         PostColumn::Accounts => list(&accounts),
         PostColumn::MediaUrls => post.media_urls.join("\n"),
         PostColumn::Labels => list(&post.labels),
