@@ -148,6 +148,24 @@ async fn publishing_is_previewed_and_set_up(t: Tenant<'_>, person: ConsoleUser<'
     preview.expect(200, "New: Fresh & <b>warm</b> https://8.8.8.8/a").expect(200, "excluded word “stale”");
     preview.expect(200, "Nothing was saved.").expect(200, "New: {title} {url}");
     assert_eq!(t.app.count_rows("feeds WHERE auto_post IS NOT NULL").await, 0);
+    // The script shows the same while the form is filled in.
+    let hidden = page.hidden_fields(&path);
+    let csrf = &hidden.iter().find(|(name, _)| name == "_csrf").expect("a token").1;
+    let fragment = async |template: &str| {
+        let mut fields = form;
+        fields[1].1 = template;
+        let fields = [("_csrf", csrf.as_str())].into_iter().chain(fields);
+        let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+        let request = t.app.visit("POST", &format!("{}{path}/preview", t.app.url)).header("cookie", &person.cookie);
+        let request = request.raw(body).header("content-type", "application/x-www-form-urlencoded");
+        let reply = request.header("x-requested-with", "fetch").send().await;
+        assert_eq!(reply.status, 200);
+        String::from_utf8_lossy(&reply.body).into_owned()
+    };
+    let shown = fragment("Fresh: {title}").await;
+    assert!(shown.starts_with("<p class=\"hint\">") && shown.contains("Fresh: Fresh"), "{shown}");
+    assert!(fragment("{headline}").await.contains("The variable {headline} does not exist."));
+    assert_eq!(t.app.count_rows("feeds WHERE auto_post IS NOT NULL").await, 0);
     let mut wrong = form;
     wrong[1].1 = "New: {headline}";
     for action in [path.clone(), format!("{path}/preview")] {

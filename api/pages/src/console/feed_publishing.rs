@@ -40,10 +40,19 @@ struct FeedPublishing {
     accounts: Vec<AccountPick>,
     destinations: Vec<Choice>,
     /// `None` unless a preview was requested.
-    previews: Option<Vec<ArticlePreview>>,
+    previews: Option<Previews>,
     /// A page of the articles that were posted or skipped.
     articles: Vec<FeedPostRow>,
     pages: Pages,
+}
+
+/// The posts that the last articles would become. The script receives it as an HTML fragment.
+#[derive(Template)]
+#[template(path = "console/article_previews.html")]
+struct Previews {
+    /// The problems of the settings, if these cannot be used.
+    problems: Vec<String>,
+    list: Vec<ArticlePreview>,
 }
 
 /// The values of the form: as submitted, else as stored.
@@ -97,14 +106,23 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     }
 }
 
-/// Shows the form as it was submitted, with the posts that the last articles would become. Saves nothing.
+/// Shows the form as it was submitted, with the posts that the last articles would become. Saves nothing. The script
+/// requests only the posts, while the form is filled in.
 async fn preview(visit: &Visit) -> Result<PageReply> {
     let values = Values::submitted(visit);
     let request = visit.parse(&values.to_request());
     match visit.call().read(feeds::preview::endpoint(), request).await {
-        Ok(previews) => {
+        Ok(list) => {
+            let previews = Previews { problems: Vec::new(), list };
+            if visit.is_fetch {
+                return visit.page(&previews);
+            }
             let stored = visit.call().read(feeds::show::endpoint(), ()).await?;
             render(visit, StatusCode::OK, stored, values, Some(previews), FieldErrors::default()).await
+        }
+        Err(error) if visit.is_fetch && error.code == ErrorCode::ValidationFailed => {
+            let problems = error.fields.values().flatten().cloned().collect();
+            visit.page(&Previews { problems, list: Vec::new() })
         }
         Err(error) => rejected(visit, values, preview_errors(error)?).await,
     }
@@ -130,7 +148,7 @@ async fn render(
     status: StatusCode,
     feed: Feed,
     values: Values,
-    previews: Option<Vec<ArticlePreview>>,
+    previews: Option<Previews>,
     errors: FieldErrors,
 ) -> Result<PageReply> {
     let all = visit.call().read(feeds::posts::endpoint(), ()).await?;

@@ -27,6 +27,23 @@
     return text;
   };
 
+  // Shows what the settings of a feed do while they are changed.
+  const settings = document.querySelector('form[data-preview]');
+  let pause;
+  let last;
+  settings?.addEventListener('input', () => {
+    clearTimeout(pause);
+    pause = setTimeout(async () => {
+      last?.abort();
+      last = new AbortController();
+      try {
+        const previews = document.getElementById('previews');
+        previews.innerHTML = await send(settings.dataset.preview, new URLSearchParams(new FormData(settings)), last.signal);
+        previews.closest('section').hidden = false;
+      } catch { /* The button of the preview shows what is wrong. */ }
+    }, 600);
+  });
+
   // While a post is being published, or posts are imported, reloads the page at increasing intervals.
   const watch = (seconds) => {
     if (!document.querySelector('[data-moving]')) return;
