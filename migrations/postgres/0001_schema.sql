@@ -56,6 +56,8 @@ create table users (
     -- The time of the last of these emails.
     notices_mailed_at timestamptz
 );
+-- notices::due.
+create index users_immediate_notices on users (id) where notice_frequency = 'immediately';
 -- invitations::count_people; fk.
 create index users_workspace on users (workspace_id);
 
@@ -1524,6 +1526,8 @@ create table notices (
     created_at timestamptz not null,
     primary key (user_id, kind, subject_id)
 );
+-- notices::due.
+create index notices_created on notices (created_at, user_id);
 
 -- Emails per UTC day that a workspace caused, for the limits of its plan and of each address. The counts remain when
 -- the reports are deleted.

@@ -23,7 +23,7 @@ use crier_store::db::Engine;
 use crier_store::nearby_posts::{self, NearbyQuery};
 use crier_store::posts::{self, PostFilter};
 use crier_store::report_metrics::{self, TopPostsQuery};
-use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, targets};
+use crier_store::{PageRequest, Result, Tx, accounts, inbox_syncs, notices, targets};
 
 use crate::support::store::{TestStore, World, on_both};
 
@@ -34,6 +34,7 @@ on_both![
     searches_of_posts_read_few_of_100_000_rows,
     exports_read_few_of_100_000_own_posts,
     due_accounts_are_found_among_100_000,
+    due_notices_are_found_among_100_000,
 ];
 
 /// After five runs Postgres may switch to a generic plan, which ignores the bound values.
@@ -57,7 +58,8 @@ async fn reads(tx: &mut Tx) -> (i64, i64) {
         LEFT JOIN pg_index i ON i.indexrelid = c.oid
         WHERE coalesce(i.indrelid, c.oid) = ANY (ARRAY[
             'conversations', 'conversation_words', 'conversation_tags', 'messages', 'inbox_syncs', 'social_accounts',
-            'posts', 'post_labels', 'post_words', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside'
+            'posts', 'post_labels', 'post_words', 'post_targets', 'target_analytics', 'target_metrics', 'account_metrics', 'metrics_set_aside',
+            'notices'
         ]::regclass[])";
     match tx.engine() {
         Engine::Pg(conn) => sqlx::query_as(SQL).fetch_one(conn).await.unwrap(),
@@ -539,6 +541,35 @@ async fn due_accounts_are_found_among_100_000(s: TestStore) {
     measurement.check("unavailable", async |tx| analytics::unavailable_metrics_of(tx, &[account], now).await).await;
     measurement
         .check("store what is set aside", async |tx| analytics::record_unavailable_metrics(tx, account, &names).await)
+        .await;
+    measurement.finish();
+}
+
+/// The problems of another user were added within the last half hour, so no email is due. Those of this user are due
+/// immediately.
+async fn due_notices_are_found_among_100_000(s: TestStore) {
+    let tables = LargeTables::new(s, OTHER_ROWS).await;
+    let (own, others) = (tables.own.user, tables.others.user);
+    tables.sql(format!("UPDATE users SET notice_frequency = 'immediately' WHERE id = {own}")).await;
+    let insert = format!(
+        "
+        INSERT INTO notices (user_id, kind, subject_id, brand_id, created_at)
+        SELECT {}, 'post_failed', n, {}, {}
+        FROM {}",
+        tables.own_or_other(own, others),
+        tables.own.brand,
+        tables.time_expression("-(n % 1800)"),
+        tables.numbers(OTHER_ROWS + OWN_ROWS),
+    );
+    tables.sql(insert).await;
+    let now = tables.s.now();
+    let mut measurement = tables.measure().await;
+    measurement
+        .check("due notices", async |tx| {
+            let due = notices::due(tx, now, 500).await?;
+            assert_eq!(due, [own]);
+            Ok(due)
+        })
         .await;
     measurement.finish();
 }

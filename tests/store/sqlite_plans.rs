@@ -25,6 +25,7 @@ const LARGE_TABLES: &[&str] = &[
     "mails",
     "media",
     "messages",
+    "notices",
     "post_labels",
     "post_media",
     "post_targets",
