@@ -158,4 +158,8 @@ async fn an_occurrence_has_a_mark(app: TestApp) {
     let mark = format!("href=\"{}\"", t.path(&format!("/recurring/{id}")));
     person.get(&t.path("/posts")).await.expect(200, &mark);
     person.get(&format!("{}?date=2026-06-12", t.path("/calendar"))).await.expect(200, "Recurring</span>");
+    t.delete(&t.path(&format!("/recurring-posts/{id}"))).await.expect(204);
+    let page = person.get(&t.path("/posts")).await;
+    page.expect(200, "Recurring, rule deleted");
+    assert!(!page.has(&mark), "the page of the rule does not exist");
 }

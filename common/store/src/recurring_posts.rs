@@ -8,7 +8,7 @@ use crier_domain::recurring_post::RecurringPost;
 use sqlx::types::Json;
 
 use super::db::{execute, run};
-use super::jobs::JobSubject;
+use super::jobs::{JobSubject, id_list, list_sql};
 use super::sql::{locking_sql, sql};
 use super::{Conn, Result, StoreError, Tx, brands, jobs};
 
@@ -45,6 +45,15 @@ pub async fn find(conn: &mut Conn, brand_id: i64, recurring_id: i64) -> Result<O
     let sql =
         sql!("SELECT {COLUMNS} FROM recurring_posts WHERE brand_id = $1 AND id = $2 AND deleted_at IS NULL", COLUMNS);
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(recurring_id).fetch_optional(c))?)
+}
+
+/// Returns which of these rules of a brand exist.
+pub async fn existing(conn: &mut Conn, brand_id: i64, ids: &[i64]) -> Result<Vec<i64>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sql = list_sql!(conn, "SELECT id FROM recurring_posts WHERE id", "AND brand_id = $2 AND deleted_at IS NULL");
+    Ok(run!(conn, c => sqlx::query_scalar(sql).bind(id_list(ids)).bind(brand_id).fetch_all(c))?)
 }
 
 /// Finds a rule and locks its row.

@@ -9,7 +9,7 @@ use crier_domain::post::{Post, PostStatus};
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::posts::list;
 use crier_store::targets::{self, TargetSummary};
-use crier_store::{Conn, accounts, media};
+use crier_store::{Conn, accounts, media, recurring_posts};
 
 use super::post_labels::label_links;
 use super::shared::{AccountChip, Badge, Image, Platform, PostRow};
@@ -112,6 +112,10 @@ pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Ve
     let ids: Vec<i64> = posts.iter().map(|post| post.id).collect();
     let images: Vec<i64> = posts.iter().filter_map(|post| post.first_image).collect();
     let related = Related::load(visit, conn, &ids, &images).await?;
+    let mut rules: Vec<i64> = posts.iter().filter_map(|post| post.recurring_id).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let rules = recurring_posts::existing(conn, brand, &rules).await?;
     let row = |post: ListedPost| {
         let (when_label, when) = match post.status {
             PostStatus::Published | PostStatus::PartiallyPublished => ("Published", post.published_at),
@@ -130,7 +134,11 @@ pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Ve
             accounts: related.chips(post.id),
             image: post.first_image.and_then(|id| related.images.get(&id).cloned()),
             labels: label_links(brand, &post.labels),
-            recurring: post.recurring_id.map(|id| format!("/brands/{brand}/recurring/{id}")),
+            is_recurring: post.recurring_id.is_some(),
+            recurring: post
+                .recurring_id
+                .filter(|id| rules.contains(id))
+                .map(|id| format!("/brands/{brand}/recurring/{id}")),
             error: related.error(&post),
             is_selected: false,
         }

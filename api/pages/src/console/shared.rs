@@ -205,7 +205,9 @@ pub struct PostRow {
     pub image: Option<Image>,
     /// Links to the posts with the same labels.
     pub labels: Vec<Link>,
-    /// The page of the recurring post of which it is an occurrence.
+    /// Whether it is an occurrence of a recurring post.
+    pub is_recurring: bool,
+    /// The page of that recurring post, unless it was deleted.
     pub recurring: Option<String>,
     /// The error of a failed post.
     pub error: Option<String>,
