@@ -23,6 +23,8 @@ use crate::feeds::{Format, diff};
 mod fetch;
 mod publishing;
 
+use publishing::Filtered;
+
 pub use fetch::{Conditions, Document, FetchError, FetchResult, Fetcher};
 
 /// The maximum length of a stored error, in characters.
@@ -40,6 +42,24 @@ impl FetchFeed {
     }
 }
 
+impl FetchFeed {
+    /// Applies the filters of a feed that publishes to its new articles.
+    async fn filter(&self, feed: &Feed, result: &std::result::Result<FetchResult, FetchError>) -> Result<Filtered> {
+        let (Ok(FetchResult::Feed(document)), Some(settings)) = (result, feed.active_auto_post()) else {
+            return Ok(Filtered::default());
+        };
+        let known = articles::known(&mut self.store.read().await?, feed.id).await?;
+        let (changes, _) = diff::compare(&known, document.parsed.articles.clone(), self.store.now());
+        if changes.insert.is_empty() {
+            return Ok(Filtered::default());
+        }
+        let settings = settings.clone();
+        let filtered = tokio::task::spawn_blocking(move || Filtered::new(settings, &changes.insert)).await;
+        // After a panic, the filters are applied in the transaction.
+        Ok(filtered.unwrap_or_default())
+    }
+}
+
 #[async_trait]
 impl Job for FetchFeed {
     type Result = FetchRunResult;
@@ -48,8 +68,9 @@ impl Job for FetchFeed {
         let found = feeds::find_any(&mut self.store.read().await?, run.job.subject_id).await?;
         let feed = found.ok_or_else(|| RunError::cancelled(FEED_DELETED))?;
         let result = run.wait_without_slot(self.fetcher.fetch(&feed, self.store.now())).await;
+        let filtered = self.filter(&feed, &result).await?;
         let (jitter, recorded_outcome) = (crier_base::random::unit(), AtomicUsize::new(usize::MAX));
-        Ok(FetchRunResult { feed_id: feed.id, version: feed.version, result, jitter, recorded_outcome })
+        Ok(FetchRunResult { feed_id: feed.id, version: feed.version, result, filtered, jitter, recorded_outcome })
     }
 
     async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, FetchRunResult>]) -> Result<Vec<Outcome>> {
@@ -62,6 +83,7 @@ pub struct FetchRunResult {
     feed_id: i64,
     version: i64,
     result: std::result::Result<FetchResult, FetchError>,
+    filtered: Filtered,
     jitter: f64,
     /// The outcome of the last write, for the metric: an index in [`FetchOutcome::ALL`].
     recorded_outcome: AtomicUsize,
@@ -79,6 +101,7 @@ impl RunResult for FetchRunResult {
             feed_id: self.feed_id,
             version: self.version,
             result: Err(FetchError { why, has_no_feed: false, retry_after }),
+            filtered: Filtered::default(),
             jitter: self.jitter,
             recorded_outcome: AtomicUsize::new(usize::MAX),
         })
@@ -135,14 +158,14 @@ impl FetchRunResult {
             FetchResult::Unchanged(Conditions { etag, last_modified }) => {
                 feeds::record_success(tx, feed.id, &feeds::FetchUpdate { changed: None, next_fetch_at }).await?;
                 feeds::replace_conditions(tx, feed.id, etag.as_deref(), last_modified.as_deref()).await?;
-                publishing::publish(tx, feed, &[], &Changes::default(), job.trace.as_deref()).await?;
+                publishing::publish(tx, feed, &[], &Changes::default(), &self.filtered, job.trace.as_deref()).await?;
                 return Ok(FetchOutcome::Unchanged);
             }
         };
         let known = articles::known(tx, feed.id).await?;
         let (changes, count) = diff::compare(&known, document.parsed.articles.clone(), tx.now);
         articles::write(tx, feed.id, &changes).await?;
-        publishing::publish(tx, feed, &known, &changes, job.trace.as_deref()).await?;
+        publishing::publish(tx, feed, &known, &changes, &self.filtered, job.trace.as_deref()).await?;
         let changed = feeds::FeedUpdate {
             title: document.parsed.title.clone(),
             kind: kind_of(feed.kind, document.parsed.format),

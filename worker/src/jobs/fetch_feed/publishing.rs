@@ -1,15 +1,17 @@
 //! Decides which new articles of a feed become posts, in the transaction that stores the articles.
 //!
+//! The filters search the whole texts of the articles, so [`Filtered`] applies them before the transaction.
+//!
 //! The row of an article in `feed_posts` has unique keys, so an article is decided on once, whatever the feed does
 //! later. A `post_article` job creates each post, because a post may be refused, and its checks would keep this
 //! transaction open.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use crier_domain::analytics::{day_start, zone};
 use crier_domain::auto_post::{ArticleKeys, ArticleText, AutoPost, FeedPostStatus, MAX_ARTICLE_AGE};
-use crier_domain::feed::{Feed, KnownArticle};
+use crier_domain::feed::{Feed, FoundArticle, KnownArticle};
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_html::plain_text;
 use crier_store::articles::{ArticleRow, Changes};
@@ -18,6 +20,42 @@ use crier_store::{Result, Tx, articles, brands, feeds, jobs};
 
 const TOO_OLD: &str = "The article is dated more than 7 days before it appeared in the feed.";
 
+/// Why the filters exclude articles, found before the transaction.
+#[derive(Debug, Default)]
+pub struct Filtered {
+    /// `None` if no article was filtered.
+    settings: Option<AutoPost>,
+    reasons: HashMap<FilteredTexts, Option<String>>,
+}
+
+/// What the filters search: the title and the summary.
+type FilteredTexts = (Option<String>, Option<String>);
+
+fn texts(found: &FoundArticle) -> FilteredTexts {
+    (found.title.clone(), found.summary.clone())
+}
+
+impl Filtered {
+    /// Applies filters to articles. Takes time: call it on a thread for such work.
+    pub fn new(settings: AutoPost, articles: &[ArticleRow]) -> Self {
+        let reason = |row: &ArticleRow| (texts(&row.found), excluded(&settings, &row.found));
+        let reasons = articles.iter().map(reason).collect();
+        Self { settings: Some(settings), reasons }
+    }
+
+    /// Returns why the filters exclude an article. They are applied again if they or the article are not those from before
+    /// the transaction, which is rare.
+    fn reason(&self, settings: &AutoPost, found: &FoundArticle) -> Option<String> {
+        let known = self.reasons.get(&texts(found)).filter(|_| self.settings.as_ref() == Some(settings));
+        known.cloned().unwrap_or_else(|| excluded(settings, found))
+    }
+}
+
+fn excluded(settings: &AutoPost, found: &FoundArticle) -> Option<String> {
+    let summary = found.summary.as_deref().map(plain_text).unwrap_or_default();
+    settings.excluded(&ArticleText::new(found.title.as_deref(), found.url.as_deref(), summary, found.author.as_deref()))
+}
+
 /// Enqueues the posts of new articles, if the feed publishes. `known`: the articles that were stored before the fetch.
 /// The caller has locked the feed, and has written `changes`.
 pub async fn publish(
@@ -25,6 +63,7 @@ pub async fn publish(
     feed: &Feed,
     known: &[KnownArticle],
     changes: &Changes,
+    filtered: &Filtered,
     trace: Option<&str>,
 ) -> Result<()> {
     let Some(settings) = feed.active_auto_post() else { return Ok(()) };
@@ -37,7 +76,8 @@ pub async fn publish(
     // An article whose guid changes has the link of a stored article.
     let links: HashSet<String> = known.iter().filter_map(|article| link_of(article.url.as_deref())).collect();
     let is_new = |row: &&ArticleRow| link_of(row.found.url.as_deref()).is_none_or(|link| !links.contains(&link));
-    let decided: Vec<_> = changes.insert.iter().filter(is_new).map(|row| decide(settings, row, tx.now)).collect();
+    let decided: Vec<_> =
+        changes.insert.iter().filter(is_new).map(|row| decide(settings, row, filtered, tx.now)).collect();
     let stored = feed_posts::remember(tx, feed.id, &decided).await?;
     let waiting: HashSet<&str> =
         decided.iter().filter(|one| one.status == Some(FeedPostStatus::Waiting)).map(|one| one.guid).collect();
@@ -64,13 +104,11 @@ fn link_of(url: Option<&str>) -> Option<String> {
 }
 
 /// Decides on an article by its date and the filters.
-fn decide<'a>(settings: &AutoPost, row: &'a ArticleRow, now: DateTime<Utc>) -> NewFeedPost<'a> {
+fn decide<'a>(settings: &AutoPost, row: &'a ArticleRow, filtered: &Filtered, now: DateTime<Utc>) -> NewFeedPost<'a> {
     let found = &row.found;
     let (title, url) = (found.title.as_deref(), found.url.as_deref());
-    let summary = found.summary.as_deref().map(plain_text).unwrap_or_default();
-    let text = ArticleText::new(title, url, summary, found.author.as_deref());
     let is_old = now - row.published_at > MAX_ARTICLE_AGE;
-    let reason = if is_old { Some(TOO_OLD.to_owned()) } else { settings.excluded(&text) };
+    let reason = if is_old { Some(TOO_OLD.to_owned()) } else { filtered.reason(settings, found) };
     NewFeedPost {
         status: Some(if reason.is_some() { FeedPostStatus::Skipped } else { FeedPostStatus::Waiting }),
         guid: &found.guid,
@@ -114,4 +152,42 @@ async fn enqueue(tx: &mut Tx, feed: &Feed, settings: &AutoPost, ids: Vec<i64>, t
         jobs::enqueue(tx, &job).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_domain::auto_post::FeedDestination;
+
+    use super::*;
+
+    fn settings(exclude: &str) -> AutoPost {
+        AutoPost {
+            is_active: true,
+            template: "{title}".to_owned(),
+            accounts: Vec::new(),
+            destination: FeedDestination::Draft,
+            include: Vec::new(),
+            exclude: vec![exclude.to_owned()],
+            max_per_day: 1,
+        }
+    }
+
+    fn row(title: &str) -> ArticleRow {
+        let found = FoundArticle { title: Some(title.to_owned()), ..FoundArticle::default() };
+        ArticleRow { found, published_at: DateTime::UNIX_EPOCH, digest: String::new() }
+    }
+
+    #[test]
+    fn other_filters_and_other_articles_are_decided_anew() {
+        let (bread, rolls) = (row("Bread"), row("Rolls"));
+        let mut filtered = Filtered::new(settings("bread"), std::slice::from_ref(&bread));
+        assert!(filtered.reason(&settings("bread"), &bread.found).is_some());
+        assert_eq!(filtered.reason(&settings("rolls"), &bread.found), None);
+        assert!(filtered.reason(&settings("rolls"), &rolls.found).is_some());
+        assert!(Filtered::default().reason(&settings("bread"), &bread.found).is_some());
+        // The transaction uses what was found before it.
+        let found = filtered.reasons.values_mut().next().expect("a reason");
+        *found = Some("stored".to_owned());
+        assert_eq!(filtered.reason(&settings("bread"), &bread.found).as_deref(), Some("stored"));
+    }
 }
