@@ -101,6 +101,8 @@ async fn each_frequency_has_its_fields(app: TestApp) {
         (json!({ "frequency": "cron", "weekdays": null }), &["cron"]),
         (json!({ "frequency": "cron", "weekdays": null, "cron": "61 * * * *" }), &["cron"]),
         (json!({ "frequency": "cron", "weekdays": null, "cron": "0 9 30 2 *" }), &["cron"]),
+        // The dates of an expression are searched before the transaction, in which the texts are checked.
+        (json!({ "frequency": "cron", "weekdays": null, "cron": "0 9 30 2 *", "variations": [] }), &["cron"]),
         (json!({ "frequency": "monthly", "weekdays": null, "day": 32 }), &["day"]),
         (json!({ "weekdays": [0, 8] }), &["weekdays.0", "weekdays.1"]),
         (json!({ "time": "24:00" }), &["time"]),

@@ -14,7 +14,7 @@ use crier_posts::{DesiredPost, PostChange, PostOverride};
 use crier_store::{Tx, brands, recurring_posts};
 
 use super::check_role;
-use super::request::{RecurringPostChange, VariationRequest};
+use super::request::{NO_DATE, RecurringPostChange, VariationRequest};
 use crate::context::Context;
 use crate::error::{ApiError, Result};
 use crate::fields::{PatchField, Problems};
@@ -173,7 +173,7 @@ fn check_times(cx: &Context, rule: &RecurringPost, now: DateTime<Utc>, problems:
         Err(message) => return problems.add("cron", message),
     };
     if recurrence.next_after(now).is_none() {
-        problems.add("cron", "Must match at least one date that exists.");
+        problems.add("cron", NO_DATE);
     } else if is_too_frequent(&recurrence, &rule.days(), now) {
         problems.add("cron", format!("Must match at most {MAX_OCCURRENCES} times in 30 days. Choose fewer times."));
     }

@@ -3,9 +3,10 @@
 use std::ops::RangeInclusive;
 
 use chrono::NaiveDate;
+use crier_domain::analytics::zone;
 use crier_domain::content_plan::Destination;
 use crier_domain::post::{MAX_LABEL, MAX_LABELS};
-use crier_domain::recurrence::Frequency;
+use crier_domain::recurrence::{Frequency, parse_cron};
 use crier_domain::recurring_post::{MAX_COUNT, MAX_NAME, MAX_VARIATIONS, Variation};
 use crier_posts::change::{MAX_ACCOUNTS, MAX_CONTENT_CHARS, MAX_MEDIA};
 use schemars::{Schema, SchemaGenerator, json_schema};
@@ -16,6 +17,8 @@ use crate::routes::posts::request::OverrideRequest;
 
 /// The maximum length of a cron expression, in characters.
 const MAX_CRON: usize = 120;
+/// The problem of a cron expression that matches no date.
+pub const NO_DATE: &str = "Must match at least one date that exists.";
 const WEEKDAYS: RangeInclusive<i64> = 1..=7;
 
 /// One of the texts that the posts use in turn. Text, an image or a video is required.
@@ -31,7 +34,7 @@ pub struct VariationRequest {
 
 /// The recurring post to create.
 #[derive(Clone, Debug, Request)]
-#[request(name = "NewRecurringPost")]
+#[request(name = "NewRecurringPost", check = check_new)]
 pub struct CreateRecurringPostRequest {
     #[field(text(1..=MAX_NAME), example = "Menu of the week")]
     pub name: String,
@@ -81,6 +84,7 @@ pub struct CreateRecurringPostRequest {
 
 /// The changes to a recurring post. Omitted fields keep their values. Null sets a field to its default.
 #[derive(Clone, Debug, Default, Request)]
+#[request(check = check_change)]
 pub struct RecurringPostChange {
     #[field(text(1..=MAX_NAME), example = "Menu of the day")]
     pub name: PatchField<String>,
@@ -159,6 +163,37 @@ impl Format for Weekdays {
 
 /// The maximum number of weekdays in a list.
 const MAX_WEEKDAYS: usize = 7;
+
+fn check_new(request: &CreateRecurringPostRequest, fields: &Fields<'_>) {
+    if request.frequency == Frequency::Cron {
+        check_cron(request.cron.as_deref(), fields);
+    }
+}
+
+fn check_change(change: &RecurringPostChange, fields: &Fields<'_>) {
+    let is_cron = match &change.frequency {
+        PatchField::Value(frequency) => *frequency == Frequency::Cron,
+        PatchField::Omitted | PatchField::Null => true,
+    };
+    if let (true, PatchField::Value(expression)) = (is_cron, &change.cron) {
+        check_cron(Some(expression), fields);
+    }
+}
+
+/// Adds the problem of a cron expression. That it matches no date is found by a search of all years, which is too slow
+/// for the transaction that stores the rule.
+fn check_cron(expression: Option<&str>, fields: &Fields<'_>) {
+    let Some(expression) = expression.filter(|text| !text.is_empty()) else { return };
+    if fields.problems.has(&fields.path("cron")) {
+        return;
+    }
+    let cx = fields.context();
+    match parse_cron(expression) {
+        Ok(schedule) if schedule.next_after(&cx.now.with_timezone(&zone(Some(cx.zone)))).is_some() => {}
+        Ok(_) => fields.problem("cron", NO_DATE),
+        Err(message) => fields.problem("cron", message),
+    }
+}
 
 fn check_variation(variation: &VariationRequest, fields: &Fields<'_>) {
     let has_text = variation.content.as_ref().is_some_and(|content| !content.is_empty());
