@@ -382,7 +382,7 @@ impl Format for LocalTime {
     }
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
+        json_schema!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
     }
 }
 

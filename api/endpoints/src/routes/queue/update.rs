@@ -3,21 +3,19 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use chrono::NaiveTime;
 use crier_domain::access::Scope;
 use crier_domain::queue::{MAX_SLOT_ACCOUNTS, MAX_SLOTS, Slot};
 use crier_domain::recurrence::parse_time;
 use crier_posts::check::missing_account;
 use crier_posts::queue::{self, QueueChange};
 use crier_store::{Conn, Tx, accounts, queues};
-use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::{Queue, TAG, show};
 use crate::context::Context;
 use crate::endpoint::{Endpoint, Growth};
 use crate::error::Result;
-use crate::fields::{Fields, PatchField, Problems};
-use crate::request::{Format, Parsed, Request};
+use crate::fields::{Fields, Problems};
+use crate::request::{Parsed, Request};
 use crate::response::{One, Reply};
 
 /// A slot of the queue.
@@ -29,8 +27,8 @@ pub struct SlotRequest {
     pub weekday: i64,
     /// The time of day, `HH:MM`, in the brand's time zone. A time that daylight saving skips becomes the next time that
     /// exists. A repeated time is used once.
-    #[field(time_of_day(), example = "09:00")]
-    pub time: NaiveTime,
+    #[field(local_time(), example = "09:00")]
+    pub time: String,
     /// The ids of the accounts that can use the slot. Omit it for every account.
     #[field(ids(MAX_SLOT_ACCOUNTS))]
     pub account_ids: Option<Vec<i64>>,
@@ -48,27 +46,6 @@ pub struct QueueUpdate {
     /// All slots of the week. At most 200.
     #[field(objects(MAX_SLOTS), example)]
     pub slots: Vec<SlotRequest>,
-}
-
-/// A time of day, `HH:MM`.
-fn time_of_day() -> TimeOfDay {
-    TimeOfDay
-}
-
-struct TimeOfDay;
-
-impl Format for TimeOfDay {
-    type Value = NaiveTime;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<NaiveTime> {
-        fields.read(name, |value| {
-            value.as_str().and_then(parse_time).ok_or_else(|| "Must be a time of day such as 09:30.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
-    }
 }
 
 pub fn endpoint() -> Endpoint<QueueUpdate, One<Queue>> {
@@ -99,7 +76,7 @@ impl SlotRequest {
     fn slot(&self) -> Slot {
         Slot {
             weekday: u32::try_from(self.weekday).unwrap_or_default(),
-            time: self.time,
+            time: parse_time(&self.time).unwrap_or_default(),
             account_ids: self.account_ids.clone().unwrap_or_default(),
         }
     }
