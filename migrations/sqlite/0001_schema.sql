@@ -1171,7 +1171,8 @@ create unique index feed_posts_guid on feed_posts (feed_id, guid);
 create unique index feed_posts_link on feed_posts (feed_id, link_key);
 -- feed_posts::remember (on conflict).
 create unique index feed_posts_page on feed_posts (feed_id, page_key);
--- feed_posts::list, feed_posts::count_since, feed_posts::forget_oldest, feed_posts::skip_waiting; fk.
+-- feed_posts::list, feed_posts::count_since, feed_posts::has_skipped_since, feed_posts::forget_oldest,
+-- feed_posts::skip_waiting; fk.
 create index feed_posts_newest on feed_posts (feed_id, id, status, created_at);
 -- fk: posts::purge.
 create index feed_posts_post on feed_posts (post_id) where post_id is not null;

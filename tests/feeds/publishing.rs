@@ -205,14 +205,22 @@ async fn two_hundred_new_articles_stop_at_the_maximum(w: TestWorker) {
         problem.as_deref(),
         Some("The feed reached its maximum of 5 posts per day. 195 articles were not posted.")
     );
-    // Another one on the same day.
+    let notices = async || w.count_rows("notices WHERE kind = 'feed_not_posted'").await;
+    assert_eq!(notices().await, 1);
+    w.sql("DELETE FROM notices").await;
+    // Another one on the same day, of which no second email tells.
     let with = |name: &str| std::iter::once(article(name)).chain((0..50).map(|n| article(&format!("n{n:03}"))));
     fetch(&w, &server, id, &with("late").collect::<Vec<_>>()).await;
-    assert_eq!(posted(&w).await.len(), 5);
+    assert_eq!((posted(&w).await.len(), notices().await), (5, 0));
+    let problem = feed(&w, id).await.auto_post_problem;
+    assert_eq!(problem.as_deref(), Some("The feed reached its maximum of 5 posts per day. 1 article was not posted."));
     w.clock.advance(TimeDelta::days(1));
     fetch(&w, &server, id, &with("next").collect::<Vec<_>>()).await;
     assert_eq!(texts(&w).await[0], "Title next\n\nhttps://blog.example/posts/next");
     assert_eq!((posted(&w).await.len(), feed(&w, id).await.auto_post_problem), (6, None));
+    let more: Vec<Item> = (0..6).map(|n| article(&format!("more{n}"))).collect();
+    fetch(&w, &server, id, &more).await;
+    assert_eq!((posted(&w).await.len(), notices().await), (10, 1), "the maximum of the next day");
 }
 
 async fn a_flood_of_articles_does_not_reset_the_maximum(w: TestWorker) {

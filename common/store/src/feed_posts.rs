@@ -132,6 +132,17 @@ pub async fn count_since(conn: &mut Conn, feed_id: i64, since: DateTime<Utc>) ->
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(feed_id).bind(since).fetch_one(c))?)
 }
 
+/// Returns whether an article that appeared since a time was skipped for this reason.
+pub async fn has_skipped_since(conn: &mut Conn, feed_id: i64, since: DateTime<Utc>, reason: &str) -> Result<bool> {
+    const SQL: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM feed_posts
+            WHERE feed_id = $1 AND status = 'skipped' AND created_at >= $2 AND reason = $3
+        )";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(feed_id).bind(since).bind(reason).fetch_one(c))?)
+}
+
 /// Lists the articles that appeared since the feed began to publish, newest first.
 pub async fn list(conn: &mut Conn, feed_id: i64, limit: i64) -> Result<Vec<FeedPost>> {
     let sql = sql!(

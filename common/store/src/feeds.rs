@@ -157,18 +157,22 @@ pub async fn set_auto_post_since(tx: &mut Tx, feed_id: i64, since: Option<DateTi
 
 /// Records why articles were not posted, and notifies the members. The caller has locked the row.
 pub async fn set_auto_post_problem(tx: &mut Tx, feed_id: i64, problem: &str) -> Result<()> {
+    match record_auto_post_problem(tx, feed_id, problem).await? {
+        Some(brand_id) => notices::add(tx, NoticeKind::FeedNotPosted, brand_id, feed_id).await,
+        None => Ok(()),
+    }
+}
+
+/// Records why articles were not posted, without notifying the members again. The caller has locked the row. Returns the
+/// brand; `None` if the feed does not exist.
+pub async fn record_auto_post_problem(tx: &mut Tx, feed_id: i64, problem: &str) -> Result<Option<i64>> {
     const SQL: &str = "
         UPDATE feeds
         SET auto_post_problem = $2, auto_post_problem_at = $3
         WHERE id = $1
         RETURNING brand_id";
     let now = tx.now;
-    let brand: Option<i64> =
-        run!(tx, c => sqlx::query_scalar(SQL).bind(feed_id).bind(problem).bind(now).fetch_optional(c))?;
-    match brand {
-        Some(brand_id) => notices::add(tx, NoticeKind::FeedNotPosted, brand_id, feed_id).await,
-        None => Ok(()),
-    }
+    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(feed_id).bind(problem).bind(now).fetch_optional(c))?)
 }
 
 /// Clears a problem that occurred before an article appeared, because the article was posted. The caller has locked the

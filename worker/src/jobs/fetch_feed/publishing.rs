@@ -137,12 +137,17 @@ async fn enqueue(tx: &mut Tx, feed: &Feed, settings: &AutoPost, ids: Vec<i64>, t
         let max = settings.max_per_day;
         let noun = if max == 1 { "post" } else { "posts" };
         let reason = format!("The feed reached its maximum of {max} {noun} per day.");
+        // A feed may be at its maximum at each fetch of the day. One notice per day is enough.
+        let is_known = feed_posts::has_skipped_since(tx, feed.id, today, &reason).await?;
         feed_posts::skip(tx, skipped, &reason).await?;
         let problem = match skipped.len() {
             1 => format!("{reason} 1 article was not posted."),
             count => format!("{reason} {count} articles were not posted."),
         };
-        feeds::set_auto_post_problem(tx, feed.id, &problem).await?;
+        match is_known {
+            true => feeds::record_auto_post_problem(tx, feed.id, &problem).await.map(drop)?,
+            false => feeds::set_auto_post_problem(tx, feed.id, &problem).await?,
+        }
     }
     for id in posted {
         let job = NewJob::new(JobKind::PostArticle, *id, tx.now)
