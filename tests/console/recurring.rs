@@ -55,7 +55,12 @@ async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
     assert_eq!(stored["variations"][1]["content"], "Rolls");
     assert_eq!((&stored["labels"], &stored["day"]), (&json!(["menu", "bread"]), &json!(null)));
     let path = t.path(&format!("/recurring/{id}"));
-    person.get(&path).await.expect(200, "value=\"Menu\"").expect(200, "12 Jun, 08:30");
+    let page = person.get(&path).await;
+    page.expect(200, "value=\"Menu\"").expect(200, "12 Jun, 08:30");
+    let (_, mut next) = page.text.split_once("Next posts").expect("the list");
+    for words in ["12 Jun, 08:30", "Bread", "15 Jun, 08:30", "Rolls", "19 Jun, 08:30", "Bread"] {
+        (_, next) = next.split_once(words).unwrap_or_else(|| panic!("{words} in {next}"));
+    }
     let form = [
         ("name", "Menu"),
         ("text", "Bread"),

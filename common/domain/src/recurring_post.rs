@@ -152,6 +152,24 @@ impl RecurringPost {
         recurrence.next_times(after, &self.days(), SHOWN_TIMES)
     }
 
+    /// Returns the places of the next times among the occurrences of the rule, which determine their variations
+    /// ([`Self::variation`]), as the next run plans them. `stored` has the rule's occurrences after [`Plan::since`].
+    pub fn numbers(
+        &self,
+        zone: Tz,
+        stored: &[StoredOccurrence],
+        now: DateTime<Utc>,
+        times: &[DateTime<Utc>],
+    ) -> Vec<i64> {
+        let plan = Plan::new(self, zone, stored, now);
+        let mut numbers: HashMap<DateTime<Utc>, i64> = stored.iter().map(|one| (one.occurs_at, one.number)).collect();
+        numbers.extend(plan.moved.iter().map(|one| (one.occurrence.occurs_at, one.number)));
+        numbers.extend(plan.add.iter().map(|(one, number)| (one.occurs_at, *number)));
+        // Times beyond the horizon follow those that are planned.
+        let mut following = plan.planned..;
+        times.iter().filter_map(|at| numbers.get(at).copied().or_else(|| following.next())).collect()
+    }
+
     fn slot(&self, recurrence: &Recurrence, at: DateTime<Utc>) -> String {
         let format = if self.frequency == Frequency::Cron { "%Y-%m-%dT%H:%M" } else { "%Y-%m-%d" };
         recurrence.local(at).format(format).to_string()

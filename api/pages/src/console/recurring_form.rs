@@ -1,21 +1,23 @@
 //! `/brands/{brand}/recurring/new` and `/brands/{brand}/recurring/{recurring}`: the form of a rule for recurring posts.
 
 use askama::Template;
+use chrono::{DateTime, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::content_plan::Destination;
 use crier_domain::plan::Feature;
 use crier_domain::recurrence::Frequency;
-use crier_domain::recurring_post::MAX_VARIATIONS;
+use crier_domain::recurring_post::{MAX_VARIATIONS, Plan};
 use crier_domain::report_schedule::local_day;
 use crier_endpoints::admission;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::recurring_posts::{self, RecurringPost};
+use crier_store::{Conn, recurring_occurrences, recurring_posts as rules};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::account_choices;
 use super::form::Form;
-use super::post_rows::chip;
+use super::post_rows::{beginning, chip};
 use super::recurring::WEEKDAYS;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Time};
@@ -24,6 +26,8 @@ use super::visit::{PageReply, Visit, form_errors};
 
 /// The minimum number of texts that the form has room for.
 const MIN_TEXTS: usize = 3;
+/// The maximum length of the text of a next post, in characters.
+const MAX_TEXT_SHOWN: usize = 60;
 
 #[derive(Template)]
 #[template(path = "console/recurring_form.html")]
@@ -37,9 +41,15 @@ struct RecurringForm {
     weekdays: Vec<Choice>,
     destinations: Vec<Choice>,
     accounts: Vec<Choice>,
-    /// The times of the next posts.
-    next: Vec<Time>,
+    next: Vec<NextPost>,
     problem: Option<String>,
+}
+
+/// A post that the rule creates, or has created ahead.
+struct NextPost {
+    at: Time,
+    /// The beginning of the text that it gets.
+    text: String,
 }
 
 /// The values of the form: as submitted, else as stored.
@@ -117,9 +127,12 @@ async fn render(
     let title = rule.as_ref().map_or_else(|| "New recurring post".to_owned(), |rule| rule.name.clone());
     let mut conn = visit.app.store.read().await?;
     let found = account_choices::load(visit, &mut conn, &values.accounts).await?;
-    drop(conn);
     let accounts = found.iter().map(|account| choice(account, &values.accounts)).collect();
-    let next = rule.iter().flat_map(|rule| &rule.next_occurrences).map(|at| visit.time(at.0)).collect();
+    let next = match &rule {
+        Some(rule) => next_posts(visit, &mut conn, rule).await?,
+        None => Vec::new(),
+    };
+    drop(conn);
     let view = RecurringForm {
         shell: visit.shell(Section::Posts, title),
         errors,
@@ -133,6 +146,20 @@ async fn render(
         values,
     };
     visit.page_with(status, &view)
+}
+
+/// Returns the next posts of a rule, each with its text.
+async fn next_posts(visit: &Visit, conn: &mut Conn, rule: &RecurringPost) -> Result<Vec<NextPost>> {
+    let times: Vec<DateTime<Utc>> = rule.next_occurrences.iter().map(|at| at.0).collect();
+    let Some(stored) = rules::find(conn, visit.brand()?.0.id, rule.id).await? else { return Ok(Vec::new()) };
+    let occurrences = recurring_occurrences::since(conn, rule.id, Plan::since(visit.now)).await?;
+    let numbers = stored.numbers(visit.zone(), &occurrences, visit.now, &times);
+    let next = |(at, number): (DateTime<Utc>, i64)| {
+        let text = stored.variation(number).map(|variation| beginning(&variation.content, MAX_TEXT_SHOWN));
+        let text = text.filter(|text| !text.is_empty()).unwrap_or_else(|| "Without text".to_owned());
+        NextPost { at: visit.time(at), text }
+    };
+    Ok(times.into_iter().zip(numbers).map(next).collect())
 }
 
 fn frequencies(chosen: &str) -> Vec<Choice> {

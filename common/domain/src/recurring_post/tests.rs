@@ -402,3 +402,31 @@ fn a_repeated_hour_has_one_occurrence() {
         assert_eq!(of_day, 48, "{zone}");
     }
 }
+
+#[test]
+fn the_next_times_have_the_numbers_that_a_run_gives_them() {
+    let mut rule = RecurringPost { frequency: Frequency::Weekly, weekdays: vec![1], ..rule() };
+    let (zone, now) = (chrono_tz::Europe::Berlin, at("2026-11-01T00:00:00Z"));
+    let times = rule.next_times(zone, now);
+    assert_eq!(rule.numbers(zone, &[], now, &times), [0, 1, 2, 3, 4]);
+    let monthly = RecurringPost { frequency: Frequency::Monthly, day: Some(1), ..rule.clone() };
+    let months = monthly.next_times(zone, now);
+    assert_eq!(monthly.numbers(zone, &[], now, &months), [0, 1, 2, 3, 4], "only the first one is planned");
+    let occurrence = |id: i64, at: DateTime<Utc>, number: i64| StoredOccurrence {
+        id,
+        slot: at.with_timezone(&zone).format("%Y-%m-%d").to_string(),
+        occurs_at: at,
+        number,
+        version: 1,
+        is_removed: false,
+        written_at: None,
+        post_id: None,
+        post_status: None,
+        post_updated_at: None,
+    };
+    // Seven occurrences were planned before, of which two are in the future.
+    let stored = [occurrence(1, times[0], 5), occurrence(2, times[1], 6)];
+    (rule.planned, rule.planned_version) = (7, 1);
+    assert_eq!(rule.numbers(zone, &stored, now, &times), [5, 6, 7, 8, 9]);
+    assert_eq!(rule.variation(5).map(|variation| variation.content.as_str()), Some("c"));
+}
