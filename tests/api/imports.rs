@@ -12,6 +12,7 @@ on_both_apps!(
     an_import_is_accepted_and_listed,
     a_brand_imports_one_file_at_a_time,
     only_the_newest_imports_and_files_are_kept,
+    an_import_is_canceled,
 );
 on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
 on_both!(
@@ -79,6 +80,25 @@ async fn only_the_newest_imports_and_files_are_kept(app: TestApp) {
     assert_eq!(t.get(&t.path("/posts/imports")).await.data(200).as_array().unwrap().len(), 100);
     t.get(&path_of(&t, first)).await.expect_error(404, "not_found");
     assert_eq!(app.count_rows("post_import_files").await, 1, "only that of the newest import");
+}
+
+async fn an_import_is_canceled(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let id = dry_run(&t, "content\na\n").await;
+    for _ in 0..2 {
+        let import = t.post(&format!("{}/cancel", path_of(&t, id)), json!({})).await.data(200);
+        assert_eq!((&import["status"], &import["error"]), (&json!("failed"), &json!("A member canceled this check.")));
+    }
+    assert_eq!(app.count_rows("jobs WHERE kind = 'import_posts' AND state = 'cancelled'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'import_posts'").await, 1);
+    assert_eq!(app.count_rows("post_import_files").await, 0);
+    // The brand can import another file. An import that has ended stays as it is.
+    let id = dry_run(&t, "content\na\n").await;
+    end_all(&app).await;
+    let import = t.post(&format!("{}/cancel", path_of(&t, id)), json!({})).await.data(200);
+    assert_eq!((&import["status"], &import["error"]), (&json!("completed"), &json!(null)));
+    assert_eq!(app.count_rows("post_import_files").await, 1);
+    t.post(&format!("{}/cancel", path_of(&t, MISSING_ID)), json!({})).await.expect_error(404, "not_found");
 }
 
 async fn invalid_requests_are_rejected(app: TestApp) {

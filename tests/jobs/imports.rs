@@ -23,6 +23,7 @@ worker_on_both!(
     a_heading_is_stored_without_control_characters,
     a_former_member_imports_nothing,
     a_canceled_import_can_be_continued,
+    a_member_cancels_an_import_during_its_run,
     old_imports_are_deleted,
 );
 
@@ -233,6 +234,35 @@ async fn a_canceled_import_can_be_continued(w: TestWorker) {
     assert!(w.write(async |tx| crier_jobs::on_retry(tx, JobKind::ImportPosts, id).await).await);
     w.run_jobs().await;
     assert_imported(&w, id, 2).await;
+}
+
+/// Cancels an import as the API does.
+async fn cancel(w: &TestWorker, id: i64) {
+    w.write(async |tx| {
+        let import = post_imports::lock(tx, id).await?.expect("the import exists");
+        crier_jobs::import_posts::cancel(tx, &import).await
+    })
+    .await;
+}
+
+/// The posts that exist remain. The run that is in progress creates no more.
+async fn a_member_cancels_an_import_during_its_run(w: TestWorker) {
+    let id = start(&w, false, drafts(600).as_bytes()).await;
+    let job = w.claim(&w.s.notifier.take(), "first").await.remove(0);
+    assert!(w.run_claimed(&job).await.is_ok());
+    assert_eq!(w.count_rows("posts").await, 500);
+    cancel(&w, id).await;
+    assert_eq!(w.state(job.id).await, JobState::Running, "its worker ends it");
+    assert!(w.run_claimed(&job).await.is_err(), "the next transaction finds the import ended");
+    w.advance(LEASE_EXPIRY_SECONDS);
+    w.run_jobs().await;
+    let import = find(&w, id).await;
+    assert_eq!((import.status, import.rows_imported), (Status::Failed, 500));
+    assert_eq!(import.error.as_deref(), Some("A member canceled this import. The posts that were imported remain."));
+    assert_eq!((w.count_rows("posts").await, w.count_rows("post_import_files").await), (500, 0));
+    assert_eq!(w.state(job.id).await, JobState::Cancelled);
+    // The operator cannot continue it.
+    assert!(!w.write(async |tx| crier_jobs::on_retry(tx, JobKind::ImportPosts, id).await).await);
 }
 
 async fn old_imports_are_deleted(w: TestWorker) {

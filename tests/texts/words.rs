@@ -5,10 +5,11 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// The verbs that begin the summary of an endpoint.
-pub const IMPERATIVES: [&str; 29] = [
+pub const IMPERATIVES: [&str; 30] = [
     "Add",
     "Approve",
     "Assign",
+    "Cancel",
     "Connect",
     "Create",
     "Delete",

@@ -1,7 +1,8 @@
 //! `import_posts`: imports the posts of a file, or checks them.
 
-use crier_domain::post_import::PostImportStatus;
-use crier_store::{Conn, Result, Tx, post_imports};
+use crier_domain::job::JobKind;
+use crier_domain::post_import::{PostImport, PostImportStatus};
+use crier_store::{Conn, Result, Tx, jobs, post_imports};
 
 use super::{JobDefinition, SubjectDescription};
 
@@ -42,6 +43,21 @@ impl JobDefinition for ImportPosts {
         post_imports::resume(tx, import.id).await?;
         Ok(true)
     }
+}
+
+/// Ends an import whose row is locked, at a member's request, and deletes its file. A worker that processes it finds out
+/// in the transaction of its next rows. An import that has ended stays as it is.
+pub async fn cancel(tx: &mut Tx, import: &PostImport) -> Result<()> {
+    if import.status.is_terminal() {
+        return Ok(());
+    }
+    let message = match import.dry_run {
+        true => "A member canceled this check.",
+        false => "A member canceled this import. The posts that were imported remain.",
+    };
+    post_imports::end(tx, import.id, PostImportStatus::Failed, Some(message)).await?;
+    post_imports::delete_file(tx, import.id).await?;
+    jobs::cancel_subject(tx, JobKind::ImportPosts, import.id).await.map(drop)
 }
 
 /// Fails an import that has not ended, and keeps its file.

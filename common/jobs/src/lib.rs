@@ -21,7 +21,7 @@ mod deliver_webhook;
 mod export_report;
 mod fetch_feed;
 mod import_media;
-mod import_posts;
+pub mod import_posts;
 mod make_occurrences;
 mod noop;
 mod post_article;

@@ -20,6 +20,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("post-unpublishing", "Deleting the post from the platforms."),
     ("post-unscheduled", "The post returned to draft."),
     ("post-moved", "Post rescheduled."),
+    ("import-canceled", "Import canceled."),
     ("posts-checking", "The file is being checked."),
     ("posts-importing", "The posts are being imported."),
     ("posts-deleted", "Posts deleted."),

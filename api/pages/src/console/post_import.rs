@@ -33,6 +33,7 @@ pub fn routes() -> Vec<PageRoute> {
     vec![
         PageRoute::get("/brands/{brand}/posts/imports/{import}", read),
         PageRoute::post("/brands/{brand}/posts/imports/{import}/start", start),
+        PageRoute::post("/brands/{brand}/posts/imports/{import}/cancel", cancel),
         PageRoute::get("/brands/{brand}/posts/imports/{import}/errors", download),
     ]
 }
@@ -54,6 +55,11 @@ async fn read(visit: &Visit) -> Result<PageReply> {
 async fn start(visit: &Visit) -> Result<PageReply> {
     visit.call().write(post_imports::start::endpoint(), ()).await?;
     visit.to(&format!("posts/imports/{}", visit.id("import").unwrap_or_default()), "posts-importing")
+}
+
+async fn cancel(visit: &Visit) -> Result<PageReply> {
+    visit.call().write(post_imports::cancel::endpoint(), ()).await?;
+    visit.to(&format!("posts/imports/{}", visit.id("import").unwrap_or_default()), "import-canceled")
 }
 
 async fn download(visit: &Visit) -> Result<PageReply> {

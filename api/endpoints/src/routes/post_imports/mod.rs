@@ -12,6 +12,7 @@ use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::Timestamp;
 
+pub mod cancel;
 pub mod create;
 pub mod errors;
 pub mod list;
@@ -26,6 +27,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
         create::endpoint().erase(),
         show::endpoint().erase(),
         start::endpoint().erase(),
+        cancel::endpoint().erase(),
         errors::endpoint().erase(),
     ]
 }

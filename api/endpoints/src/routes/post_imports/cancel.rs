@@ -1,0 +1,31 @@
+//! `POST /brands/{brand}/posts/imports/{import}/cancel`
+
+use crier_domain::access::Scope;
+use crier_jobs::import_posts;
+use crier_store::{Tx, post_imports};
+
+use super::{PostImport, TAG, find};
+use crate::context::Context;
+use crate::endpoint::Endpoint;
+use crate::error::{ApiError, Result};
+use crate::response::{One, Reply};
+
+pub fn endpoint() -> Endpoint<(), One<PostImport>> {
+    Endpoint::post("/brands/{brand}/posts/imports/{import}/cancel", "cancelPostImport", Scope::PostsWrite)
+        .tag(TAG)
+        .summary("Cancel an import of posts")
+        .description(
+            "Posts that were created remain, and no others are created. The import is then `failed`, and its file is \
+             deleted. Files of posts that are being downloaded remain in the library. An import that has already ended \
+             does not change.",
+        )
+        .extension()
+        .writes(cancel)
+}
+
+async fn cancel(cx: &Context, tx: &mut Tx) -> Result<Reply<PostImport>> {
+    let found = find(cx, tx).await?;
+    let import = post_imports::lock(tx, found.id).await?.ok_or_else(|| ApiError::not_found("import"))?;
+    import_posts::cancel(tx, &import).await?;
+    Ok(Reply::from(PostImport::from(find(cx, tx).await?)))
+}
