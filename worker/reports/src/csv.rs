@@ -1,5 +1,6 @@
 //! CSV: all widgets in one table, for spreadsheets and for programs. It follows
-//! [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180), with CRLF, in UTF-8. The caller writes a byte order mark before it, if it wants one.
+//! [RFC 4180](https://www.rfc-editor.org/rfc/rfc4180), with CRLF, in UTF-8. The caller writes a byte order
+//! mark before it, if it wants one.
 //!
 //! The first line names the columns: `widget` (the type: `posts_table`), `title`, the keys of all widgets' columns in
 //! the order of their first appearance, and `remark`. Every row of a widget is one line, with values in the columns of

@@ -15,6 +15,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("before", &["before_id", "before_post_id", "next"]),
     ("bio", &["about", "description"]),
     ("body", &["content", "message", "text", "reply"]),
+    ("bom", &["byte_order_mark", "has_bom", "utf8_bom"]),
     ("content", &["body", "caption", "message", "text"]),
     ("count", &["limit", "number"]),
     ("cron", &["cron_expression", "expression"]),
