@@ -60,8 +60,8 @@ pub async fn add(tx: &mut Tx, kind: NoticeKind, brand_id: i64, subject_id: i64) 
 /// Returns the users for whom an email is due, at most `limit`. Ignores times in the future: those of a process whose
 /// clock was ahead would postpone emails by as much.
 pub async fn due(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<i64>> {
-    // Reads only what may be due. `ORDER BY` with a hidden limit and `CROSS JOIN` make both engines start with the
-    // indexes, also without statistics.
+    // Reads only what may be due. For users who get emails immediately, any of their problems is enough. `ORDER BY` with a
+    // limit, which may be hidden, makes both engines use the indexes, also without statistics.
     const SQL: &str = "
         SELECT DISTINCT found.user_id
         FROM (
@@ -81,10 +81,15 @@ pub async fn due(conn: &mut Conn, now: DateTime<Utc>, limit: i64) -> Result<Vec<
                 LIMIT (SELECT $7)
             ) AS misdated
             UNION ALL
-            SELECT n.user_id, n.created_at
+            SELECT i.id, (
+                SELECT n.created_at
+                FROM notices n
+                WHERE n.user_id = i.id
+                ORDER BY n.kind, n.subject_id
+                LIMIT 1
+            )
             FROM users i
-            CROSS JOIN notices n
-            WHERE i.notice_frequency = 'immediately' AND n.user_id = i.id
+            WHERE i.notice_frequency = 'immediately'
         ) AS found
         JOIN users u ON u.id = found.user_id
         WHERE (u.notices_mailed_at IS NULL OR u.notices_mailed_at <= $1 OR u.notices_mailed_at > $6)
