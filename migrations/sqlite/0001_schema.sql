@@ -153,7 +153,9 @@ create table api_keys (
     prefix       text not null,
     last4        text not null,
     last_used_at timestamptz,
-    created_at   timestamptz not null
+    created_at   timestamptz not null,
+    -- The role that the key has at most, in every brand. Null: that of its user.
+    role_limit   text check (role_limit in ('owner', 'admin', 'editor', 'contributor'))
 );
 -- keys::count, keys::list, sessions::list, sessions::revoke_others, idempotency::list; fk.
 create index api_keys_user on api_keys (user_id);

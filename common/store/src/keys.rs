@@ -32,6 +32,8 @@ pub struct Caller {
     pub last_used_at: Option<DateTime<Utc>>,
     /// The storage usage of the workspace.
     pub stored: StorageUsage,
+    /// The role that the key has at most, in every brand.
+    pub role_limit: Option<Role>,
 }
 
 /// A key as listed.
@@ -46,6 +48,7 @@ pub struct KeyRow {
     pub last4: String,
     pub last_used_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
+    pub role_limit: Option<Role>,
 }
 
 /// Returns the SHA-256 hash by which a key is found. Returns `None` if the text does not have the form of a key.
@@ -93,6 +96,13 @@ async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
     let new = NewRow { mode, scopes, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
+}
+
+/// Limits the role that a new key has, in every brand: the key has this role if its user has a higher one.
+pub async fn limit_role(tx: &mut Tx, key: &SecretString, role: Role) -> Result<()> {
+    let hash = hash(key.expose_secret()).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    execute!(tx, "UPDATE api_keys SET role_limit = $2 WHERE hash = $1", &hash, role)?;
+    Ok(())
 }
 
 /// A row to insert.
@@ -145,7 +155,7 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub caller: Caller,
-    /// `None` if the caller is not a member, or if the brand does not exist.
+    /// `None` if the caller is not a member, or if the brand does not exist. The role is at most that of the key.
     pub membership: Option<(Brand, Role)>,
 }
 
@@ -154,7 +164,8 @@ pub(super) const CALLER_COLUMNS: &str = "
     k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, u.email AS user_email,
     w.id AS caller_workspace_id, w.plan, b.*, m.role,
     coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
-    coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts";
+    coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts,
+    k.role_limit";
 
 /// An API key, its user and workspace, and the membership in the brand `$2`, if any.
 pub(super) const CALLER_TABLES: &str = "
@@ -207,8 +218,9 @@ where
     &'static str: sqlx::ColumnIndex<R>,
 {
     fn from_row(row: &'r R) -> sqlx::Result<Self> {
-        let caller = CallerRow::from_row(row)?.try_into()?;
+        let caller: Caller = CallerRow::from_row(row)?.try_into()?;
         let role: Option<Role> = row.try_get("role")?;
+        let role = role.map(|role| role.limited_to(caller.role_limit));
         let membership = role.map(|role| Brand::from_row(row).map(|brand| (brand, role))).transpose()?;
         Ok(Self { caller, membership })
     }
@@ -227,6 +239,7 @@ struct CallerRow {
     plan: String,
     stored_files: i64,
     stored_texts: i64,
+    role_limit: Option<Role>,
 }
 
 impl TryFrom<CallerRow> for Caller {
@@ -248,6 +261,7 @@ impl TryFrom<CallerRow> for Caller {
             plan: row.plan,
             last_used_at: row.last_used_at,
             stored: StorageUsage { files: row.stored_files, texts: row.stored_texts },
+            role_limit: row.role_limit,
         })
     }
 }
@@ -275,7 +289,8 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
 /// Returns the keys of a user, or of all users, without those of sessions.
 pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
     const SQL: &str = "
-        SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at
+        SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at,
+            k.role_limit
         FROM api_keys k
         JOIN users u ON u.id = k.user_id
         WHERE ($1 IS NULL OR k.user_id = $1)
