@@ -184,7 +184,9 @@ create table api_keys (
     last_used_at timestamptz,
     created_at   timestamptz not null,
     -- Whether the key can use all brands of its user, also future ones. Otherwise only those in `key_brands`.
-    all_brands   boolean not null default true
+    all_brands   boolean not null default true,
+    -- The role that the key has at most, in every brand. Null: that of its user.
+    role_limit   text check (role_limit in ('owner', 'admin', 'editor', 'contributor'))
 );
 -- keys::count, keys::list, sessions::list, sessions::revoke_others, grants::list, grants::create, grants::revoke_all,
 -- idempotency::list; fk.
@@ -273,6 +275,8 @@ create table oauth_codes (
     redirect_host  text not null,
     code_challenge text not null,
     scopes         text not null,
+    -- The role that the grant has at most. Null: that of its user.
+    role_limit     text,
     -- A JSON array of the IDs of the brands. Null for all brands, also future ones.
     brands         text
 );

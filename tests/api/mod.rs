@@ -43,6 +43,7 @@ mod queue;
 mod records;
 mod recurring_posts;
 mod rejections;
+mod role_limits;
 mod sandbox;
 mod snippets;
 mod storage;

@@ -246,6 +246,12 @@ impl ApiError {
         Self::new(ErrorCode::InsufficientScope, message)
     }
 
+    /// Returns the error for a key with a role limit, for what later runs in the name of its user.
+    pub fn limited_key() -> Self {
+        let message = "This API key can only write drafts. Use a key without this limit, or do this in the console.";
+        Self::new(ErrorCode::InsufficientScope, message)
+    }
+
     pub fn test_mode() -> Self {
         Self::new(ErrorCode::TestModeWriteForbidden, "A test key can only read. Use a live key (svc_live_…) to write.")
     }

@@ -34,6 +34,8 @@ pub struct Caller {
     pub all_brands: bool,
     /// The storage usage of the workspace.
     pub stored: StorageUsage,
+    /// The role that the key has at most, in every brand.
+    pub role_limit: Option<Role>,
 }
 
 /// A key as listed.
@@ -50,6 +52,7 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
     /// Whether the key can use all brands of its user.
     pub all_brands: bool,
+    pub role_limit: Option<Role>,
 }
 
 /// Returns the SHA-256 hash by which a key is found. Returns `None` if the text does not have the form of a key.
@@ -110,8 +113,23 @@ async fn create_row(
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    let new = NewRow { mode, scopes, brands, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
+    let new = NewRow {
+        mode,
+        scopes,
+        brands,
+        role_limit: None,
+        hash: &hashed,
+        prefix: mode.prefix(),
+        last4: &key[key.len() - 4..],
+    };
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
+}
+
+/// Limits the role that a new key has, in every brand: the key has this role if its user has a higher one.
+pub async fn limit_role(tx: &mut Tx, key: &SecretString, role: Role) -> Result<()> {
+    let hash = hash(key.expose_secret()).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    execute!(tx, "UPDATE api_keys SET role_limit = $2 WHERE hash = $1", &hash, role)?;
+    Ok(())
 }
 
 /// A row to insert.
@@ -120,6 +138,7 @@ pub(super) struct NewRow<'a> {
     pub scopes: &'a Scopes,
     /// `None` for all brands of the user.
     pub brands: Option<&'a [i64]>,
+    pub role_limit: Option<Role>,
     pub hash: &'a [u8],
     pub prefix: &'a str,
     pub last4: &'a str,
@@ -127,12 +146,13 @@ pub(super) struct NewRow<'a> {
 
 pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
     const SQL: &str = "
-        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands, role_limit)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         RETURNING id";
     let (scopes, now, all_brands) = (new.scopes.to_string(), tx.now, new.brands.is_none());
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
-        .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands).fetch_one(c))?;
+        .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands)
+        .bind(new.role_limit).fetch_one(c))?;
     for brand in new.brands.unwrap_or_default() {
         allow_brand(tx, id, *brand).await?;
     }
@@ -183,13 +203,15 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub caller: Caller,
-    /// `None` if the caller is not a member, if the key cannot use the brand, or if the brand does not exist.
+    /// `None` if the caller is not a member, if the key cannot use the brand, or if the brand does not exist. The role is
+    /// at most that of the key.
     pub membership: Option<(Brand, Role)>,
 }
 
 /// The columns of an [`Authenticated`], of [`CALLER_TABLES`].
 pub(super) const CALLER_COLUMNS: &str = "
-    k.id AS key_id, k.mode, k.scopes, k.last_used_at, k.all_brands, u.id AS user_id, u.name AS user_name, u.email AS user_email,
+    k.id AS key_id, k.mode, k.scopes, k.last_used_at, k.all_brands, k.role_limit, u.id AS user_id, u.name AS user_name,
+    u.email AS user_email,
     w.id AS caller_workspace_id, w.plan, b.*, m.role,
     coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
     coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts";
@@ -246,8 +268,9 @@ where
     &'static str: sqlx::ColumnIndex<R>,
 {
     fn from_row(row: &'r R) -> sqlx::Result<Self> {
-        let caller = CallerRow::from_row(row)?.try_into()?;
+        let caller: Caller = CallerRow::from_row(row)?.try_into()?;
         let role: Option<Role> = row.try_get("role")?;
+        let role = role.map(|role| role.limited_to(caller.role_limit));
         let membership = role.map(|role| Brand::from_row(row).map(|brand| (brand, role))).transpose()?;
         Ok(Self { caller, membership })
     }
@@ -267,6 +290,7 @@ struct CallerRow {
     plan: String,
     stored_files: i64,
     stored_texts: i64,
+    role_limit: Option<Role>,
 }
 
 impl TryFrom<CallerRow> for Caller {
@@ -289,6 +313,7 @@ impl TryFrom<CallerRow> for Caller {
             last_used_at: row.last_used_at,
             all_brands: row.all_brands,
             stored: StorageUsage { files: row.stored_files, texts: row.stored_texts },
+            role_limit: row.role_limit,
         })
     }
 }
@@ -318,7 +343,8 @@ pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> 
     const SQL: &str = sql!(
         "
         SELECT api_keys.id, api_keys.user_id, u.email, api_keys.mode, api_keys.scopes, api_keys.prefix, api_keys.last4,
-            api_keys.last_used_at, api_keys.created_at, api_keys.all_brands
+            api_keys.last_used_at, api_keys.created_at, api_keys.all_brands,
+            api_keys.role_limit
         FROM api_keys
         JOIN users u ON u.id = api_keys.user_id
         WHERE ($1 IS NULL OR api_keys.user_id = $1) AND {IS_PLAIN}
