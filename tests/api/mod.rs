@@ -24,6 +24,7 @@ mod idempotency;
 mod imports;
 mod large_responses;
 mod leftovers;
+mod limited_keys;
 mod limits;
 mod link_cards;
 mod link_in_bio;

@@ -25,6 +25,8 @@ const LARGE_TABLES: &[&str] = &[
     "mails",
     "media",
     "messages",
+    "oauth_codes",
+    "oauth_tokens",
     "post_labels",
     "post_media",
     "post_targets",
