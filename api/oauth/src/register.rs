@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crier_endpoints::admission;
 use crier_endpoints::app::App;
+use crier_endpoints::error::{ApiError, ErrorCode};
 use crier_endpoints::limits::RateLimitSubject;
 use crier_endpoints::runner::body;
 use crier_store::oauth::clients::{self, NewClient, Registration};
@@ -44,6 +45,10 @@ async fn register(app: &Arc<App>, req: &mut Request) -> Result<Option<Value>> {
     let metadata = body::parse(req.headers(), &raw, false).map_err(|error| invalid_metadata(error.message))?;
     check_methods(&metadata)?;
     let redirect_uris = redirect_uris(&metadata)?;
+    if app.library.disk().is_low() {
+        let message = "The server has too little free disk space to register an application. Retry later.";
+        return Err(ApiError::new(ErrorCode::ServiceUnavailable, message).retry_after(60).into());
+    }
     let name = client::name(metadata.get("client_name").and_then(Value::as_str));
     // The address by which requests are limited: networks of IPv6 count as one client.
     let network = RateLimitSubject::address(admission::address_of(app, req)).to_string();

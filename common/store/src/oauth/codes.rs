@@ -97,8 +97,8 @@ pub async fn find_and_lock(tx: &mut Tx, code: &str) -> Result<Option<Code>> {
 
 /// Exchanges a code for the tokens of a new grant. The code must be locked and unused.
 pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Tokens> {
-    let scopes: Scopes =
-        code.scopes.parse().map_err(|error| StoreError::Decode(format!("scopes of a code: {error}")))?;
+    let scopes =
+        code.scopes.parse::<Scopes>().map_err(|error| StoreError::Decode(format!("scopes of a code: {error}")))?;
     let brands = code.brands.as_deref().map(serde_json::from_str::<Vec<i64>>).transpose();
     let brands = brands.map_err(|error| StoreError::Decode(format!("brands of a code: {error}")))?;
     let new = NewGrant {

@@ -136,7 +136,10 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<GrantRow>> {
             client_id: grant.client_id,
             client_name: grant.client_name,
             redirect_host: grant.redirect_host,
-            scopes: grant.scopes.parse().map_err(|error| StoreError::Decode(format!("scopes of a grant: {error}")))?,
+            scopes: grant
+                .scopes
+                .parse::<Scopes>()
+                .map_err(|error| StoreError::Decode(format!("scopes of a grant: {error}")))?,
             role_limit: grant.role_limit,
             brands,
             created_at: grant.created_at,

@@ -192,7 +192,7 @@ pub async fn authenticate(
 }
 
 fn parse_scopes(list: &str) -> Result<Scopes> {
-    list.parse().map_err(|error| StoreError::Decode(format!("scopes of a token: {error}")))
+    list.parse::<Scopes>().map_err(|error| StoreError::Decode(format!("scopes of a token: {error}")))
 }
 
 /// Deletes expired tokens, at most `limit`. Returns how many.
