@@ -10,7 +10,7 @@ use super::{
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(unused_registrations_expire_and_used_ones_stay, registrations_are_limited_in_number);
-on_one_app!(an_application_is_registered, wrong_metadata_is_rejected);
+on_one_app!(an_application_is_registered, wrong_metadata_is_rejected, nothing_is_registered_on_a_full_disk);
 
 async fn an_application_is_registered(app: TestApp) {
     let metadata = json!({
@@ -63,6 +63,16 @@ async fn wrong_metadata_is_rejected(app: TestApp) {
         assert_error(&reply, "invalid_client_metadata");
     }
     assert_eq!(app.count_rows("oauth_clients").await, 0);
+}
+
+async fn nothing_is_registered_on_a_full_disk(app: TestApp) {
+    let disk = app.api.library.disk();
+    disk.set_low(true);
+    let reply = register_with(&app, &json!({ "redirect_uris": [REDIRECT] })).await;
+    reply.assert_status(503);
+    assert_eq!(reply.json()["error"], "temporarily_unavailable");
+    disk.set_low(false);
+    register(&app, REDIRECT).await;
 }
 
 async fn unused_registrations_expire_and_used_ones_stay(app: TestApp) {
