@@ -20,6 +20,7 @@ mod mcp;
 mod media;
 mod metrics;
 mod module_circles;
+mod oauth;
 mod platforms;
 mod readme;
 mod reports;

@@ -1,5 +1,5 @@
 //! The HTTP API as a server: connections, middleware, and the router of the endpoints (`endpoints/`), the pages
-//! (`pages/`), the tools of agents (`mcp/`) and the OpenAPI document.
+//! (`pages/`), the tools of agents (`mcp/`), their authorization (`oauth/`) and the OpenAPI document.
 //!
 //! A request passes the [`middleware`] (id, span, metrics), salvo's router, and the runner of its endpoint, which makes
 //! the checks common to all endpoints and then calls the endpoint's handler.
@@ -41,7 +41,7 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
     }
     let mut router = Router::new().push(api).push(crier_pages::router(&app));
     if app.has_mcp {
-        router = router.push(crier_mcp::router(&app));
+        router = router.push(crier_mcp::router(&app)).push(crier_oauth::router(&app));
     }
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }

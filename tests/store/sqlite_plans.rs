@@ -26,6 +26,8 @@ const LARGE_TABLES: &[&str] = &[
     "media",
     "messages",
     "notices",
+    "oauth_codes",
+    "oauth_tokens",
     "post_labels",
     "post_media",
     "post_targets",

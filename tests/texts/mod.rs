@@ -35,6 +35,7 @@ const SURFACES: [(&str, &[&str]); 6] = [
         "Errors, messages and logs",
         &[
             "api/endpoints/src",
+            "api/oauth/src",
             "api/src",
             "common/base/src",
             "common/domain/src",

@@ -53,6 +53,12 @@ impl Context {
         self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path has no brand"))
     }
 
+    /// Fails if the role of the caller's key is limited. Work after the response has the role of the user, so such a key
+    /// could do more by starting it.
+    pub fn check_has_no_role_limit(&self) -> Result<()> {
+        if self.caller.role_limit.is_some() { Err(ApiError::limited_key()) } else { Ok(()) }
+    }
+
     /// Returns what a change of a post in that brand needs. `now`: the time of the transaction.
     pub fn post_context(&self, now: DateTime<Utc>) -> Result<PostContext<'_>> {
         Ok(PostContext {

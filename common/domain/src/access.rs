@@ -19,6 +19,12 @@ impl Role {
     pub const fn can_publish(self) -> bool {
         !matches!(self, Self::Contributor)
     }
+
+    /// Returns this role, or the limit of a key if that allows less.
+    pub fn limited_to(self, limit: Option<Self>) -> Self {
+        // The roles are declared in descending order of what they allow.
+        limit.map_or(self, |limit| self.max(limit))
+    }
 }
 
 /// The maximum number of API keys of a user.
@@ -77,6 +83,26 @@ impl Scopes {
     pub fn has(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the scopes in the order of their declaration.
+    pub fn iter(&self) -> impl Iterator<Item = Scope> {
+        self.0.iter().copied()
+    }
+
+    /// Returns the scopes that are in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.0.intersection(&other.0).copied().collect()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Self {
+        Self(scopes.into_iter().collect())
+    }
 }
 
 impl FromStr for Scopes {
@@ -92,5 +118,95 @@ impl FromStr for Scopes {
 impl std::fmt::Display for Scopes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(","))
+    }
+}
+
+crier_base::text_enum! {
+    /// What a key or an OAuth grant of an agent allows.
+    pub enum AgentPreset { ReadOnly = "read_only", Drafts = "drafts", Publish = "publish" }
+}
+
+impl AgentPreset {
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "Read only",
+            Self::Drafts => "Drafts only",
+            Self::Publish => "Publish",
+        }
+    }
+
+    pub fn scopes(self) -> Scopes {
+        Scope::ALL.iter().copied().filter(|scope| self.includes(*scope)).collect()
+    }
+
+    /// Returns the role to which a key is limited. No scope forbids publishing, but a contributor cannot publish.
+    pub const fn role_limit(self) -> Option<Role> {
+        match self {
+            Self::Drafts => Some(Role::Contributor),
+            Self::ReadOnly | Self::Publish => None,
+        }
+    }
+
+    /// Returns the preset with exactly these scopes and this limit.
+    pub fn of(scopes: &Scopes, role_limit: Option<Role>) -> Option<Self> {
+        Self::ALL.iter().copied().find(|preset| preset.role_limit() == role_limit && preset.scopes() == *scopes)
+    }
+
+    const fn includes(self, scope: Scope) -> bool {
+        match scope {
+            Scope::BrandsRead
+            | Scope::AccountsRead
+            | Scope::PostsRead
+            | Scope::MediaRead
+            | Scope::AnalyticsRead
+            | Scope::LinkinbioRead
+            | Scope::ContentRead
+            | Scope::ReportsRead => true,
+            // Texts of strangers may contain instructions, so an agent that reads them must not publish.
+            Scope::FeedsRead | Scope::InboxRead => !matches!(self, Self::Publish),
+            Scope::PostsWrite | Scope::MediaWrite | Scope::AiWrite => !matches!(self, Self::ReadOnly),
+            // Webhooks and schedules of reports send data to other people.
+            Scope::WebhooksRead
+            | Scope::WebhooksWrite
+            | Scope::ReportsWrite
+            | Scope::BrandsWrite
+            | Scope::AccountsWrite
+            | Scope::LinkinbioWrite
+            | Scope::ContentWrite
+            | Scope::FeedsWrite
+            | Scope::InboxWrite => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_never_raises_a_role() {
+        assert_eq!(Role::Owner.limited_to(None), Role::Owner);
+        assert_eq!(Role::Owner.limited_to(Some(Role::Contributor)), Role::Contributor);
+        assert_eq!(Role::Editor.limited_to(Some(Role::Contributor)), Role::Contributor);
+        assert_eq!(Role::Contributor.limited_to(Some(Role::Admin)), Role::Contributor);
+        assert_eq!(Role::Owner.limited_to(Some(Role::Editor)), Role::Editor);
+    }
+
+    #[test]
+    fn presets_allow_what_their_names_say() {
+        let read_only = AgentPreset::ReadOnly.scopes();
+        let is_read = |scope: &Scope| scope.as_str().ends_with(":read");
+        let reads = Scope::ALL.iter().copied().filter(|scope| is_read(scope) && *scope != Scope::WebhooksRead);
+        assert_eq!(read_only, reads.collect::<Scopes>());
+        let drafts = AgentPreset::Drafts.scopes();
+        assert_eq!(drafts.intersection(&read_only), read_only);
+        assert!(drafts.has(Scope::PostsWrite) && AgentPreset::Drafts.role_limit() == Some(Role::Contributor));
+        let publish = AgentPreset::Publish.scopes();
+        assert!(publish.has(Scope::PostsWrite) && AgentPreset::Publish.role_limit().is_none());
+        assert!(!publish.has(Scope::InboxRead) && !publish.has(Scope::FeedsRead));
+        for preset in AgentPreset::ALL {
+            assert_eq!(AgentPreset::of(&preset.scopes(), preset.role_limit()), Some(*preset));
+        }
+        assert_eq!(AgentPreset::of(&drafts, None), None);
     }
 }

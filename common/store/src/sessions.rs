@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
 use super::keys::{self, Authenticated, CALLER_COLUMNS, CALLER_TABLES, NewRow};
+use super::oauth::grants;
 use super::sql::sql;
 use super::{Conn, Result, Tx};
 
@@ -121,7 +122,15 @@ pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Resul
 /// Begins a session of a user.
 pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Session)?;
-    let new = NewRow { mode: KeyMode::Live, scopes: &Scopes::all(), hash: &hash, prefix: "session", last4: "" };
+    let new = NewRow {
+        mode: KeyMode::Live,
+        scopes: &Scopes::all(),
+        brands: None,
+        role_limit: None,
+        hash: &hash,
+        prefix: "session",
+        last4: "",
+    };
     let id = keys::insert(tx, user_id, &new).await?;
     let user_agent: String = device.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT).collect();
     const SQL: &str = "INSERT INTO sessions (api_key_id, user_agent, address) VALUES ($1, $2, $3)";
@@ -181,13 +190,15 @@ pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> 
     Ok(execute!(tx, SQL, session_id, user_id)? > 0)
 }
 
-/// Ends all sessions of a user except one. Returns how many.
+/// Ends all sessions of a user except one, and the access of all applications that the user connected: whoever used
+/// another session may have connected one. Returns how many sessions.
 pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM api_keys
         WHERE user_id = $1
             AND id <> $2
             AND EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    grants::revoke_all(tx, user_id).await?;
     Ok(execute!(tx, SQL, user_id, kept_id)?)
 }
 

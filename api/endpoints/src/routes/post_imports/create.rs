@@ -133,6 +133,9 @@ async fn read(file: &UploadedFile) -> Result<Bytes> {
 
 async fn accept(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Reply<PostImport>> {
     let (brand, request) = (cx.brand()?, &upload.request);
+    if !request.dry_run {
+        cx.check_has_no_role_limit()?;
+    }
     brands::lock(tx, brand.id).await?;
     let chosen = request.accounts.as_deref().unwrap_or_default();
     let known = accounts::summaries(tx, brand.id, chosen).await?;

@@ -25,6 +25,7 @@ pub fn endpoint() -> Endpoint<(), One<PostImport>> {
 }
 
 async fn start(cx: &Context, tx: &mut Tx) -> Result<Reply<PostImport>> {
+    cx.check_has_no_role_limit()?;
     let brand_id = cx.brand()?.id;
     brands::lock(tx, brand_id).await?;
     let found = find(cx, tx).await?;

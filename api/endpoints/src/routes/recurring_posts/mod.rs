@@ -232,5 +232,6 @@ fn check_role(cx: &Context, destination: Destination) -> Result<()> {
     if destination == Destination::Calendar && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
     }
-    Ok(())
+    // A changed rule also changes its posts that are pending approval, unless its author is a contributor.
+    if destination == Destination::Draft { Ok(()) } else { cx.check_has_no_role_limit() }
 }
