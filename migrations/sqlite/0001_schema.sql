@@ -143,7 +143,8 @@ create table ai_brand_usage (
 
 -- # Keys and sessions
 
--- API keys. Only the hash of a key is stored. A console session has a key of its own (`sessions`).
+-- API keys. Only the hash of a key is stored. A console session and a connected application have keys of their own
+-- (`sessions`, `oauth_grants`).
 create table api_keys (
     id           integer primary key autoincrement,
     user_id      bigint not null references users (id) on delete cascade,
@@ -154,11 +155,24 @@ create table api_keys (
     last4        text not null,
     last_used_at timestamptz,
     created_at   timestamptz not null,
+    -- Whether the key can use all brands of its user, also future ones. Otherwise only those in `key_brands`.
+    all_brands   boolean not null default true,
     -- The role that the key has at most, in every brand. Null: that of its user.
     role_limit   text check (role_limit in ('owner', 'admin', 'editor', 'contributor'))
 );
--- keys::count, keys::list, sessions::list, sessions::revoke_others, idempotency::list; fk.
+-- keys::count, keys::list, sessions::list, sessions::revoke_others, grants::list, grants::create, grants::revoke_all,
+-- idempotency::list; fk.
 create index api_keys_user on api_keys (user_id);
+
+-- The brands that an API key can use, if it cannot use all brands of its user. The user must also be a member.
+create table key_brands (
+    api_key_id bigint not null references api_keys (id) on delete cascade,
+    brand_id   bigint not null references brands (id) on delete cascade,
+    -- keys::authenticate, brands::list_of_key, grants::list; fk.
+    primary key (api_key_id, brand_id)
+);
+-- fk.
+create index key_brands_brand on key_brands (brand_id);
 
 -- Console sessions. No client can present the hash of a session's key as an API key. The session was last used when
 -- its key was.
@@ -180,6 +194,85 @@ create table sign_in_links (
 create index sign_in_links_user on sign_in_links (user_id);
 -- sessions::purge.
 create index sign_in_links_expiry on sign_in_links (expires_at);
+
+
+-- # Connected applications (OAuth)
+
+-- Applications that registered themselves (RFC 7591). Applications with a metadata document have no row. A registration
+-- is deleted a day after it was made if no user allowed it, and otherwise 90 days after its last use.
+create table oauth_clients (
+    -- Random.
+    id            text not null primary key,
+    created_at    timestamptz not null,
+    -- The last time at which the application got a token. Null if it never did.
+    last_used_at  timestamptz,
+    -- The network from which it was registered: an IPv4 address or an IPv6 /64.
+    network       text not null,
+    name          text not null,
+    -- A JSON array of texts.
+    redirect_uris text not null
+);
+-- clients::count_unused.
+create index oauth_clients_network on oauth_clients (network) where last_used_at is null;
+-- clients::purge, clients::drop_oldest_unused.
+create index oauth_clients_unused on oauth_clients (created_at) where last_used_at is null;
+-- clients::purge.
+create index oauth_clients_used on oauth_clients (last_used_at) where last_used_at is not null;
+
+-- The access that users granted to applications. The grant has an API key with its user, scopes and brands, and was
+-- created and last used when its key was. No client can present the hash of a grant's key as an API key. Deleting the
+-- key ends the grant.
+create table oauth_grants (
+    api_key_id    bigint not null primary key references api_keys (id) on delete cascade,
+    -- When the last refresh token expires.
+    expires_at    timestamptz not null,
+    -- The ID of a registration, or the URL of a metadata document.
+    client_id     text not null,
+    client_name   text not null,
+    redirect_host text not null
+);
+-- grants::purge.
+create index oauth_grants_expiry on oauth_grants (expires_at);
+
+-- Authorization codes. A used code stays for a day, so that a second use is detected.
+create table oauth_codes (
+    hash           blob not null primary key,
+    user_id        bigint not null references users (id) on delete cascade,
+    expires_at     timestamptz not null,
+    -- The grant that the code created. Null if the code was not used.
+    grant_id       bigint references oauth_grants (api_key_id) on delete cascade,
+    client_id      text not null,
+    client_name    text not null,
+    redirect_uri   text not null,
+    redirect_host  text not null,
+    code_challenge text not null,
+    scopes         text not null,
+    -- A JSON array of the IDs of the brands. Null for all brands, also future ones.
+    brands         text
+);
+-- codes::delete_of; fk.
+create index oauth_codes_user on oauth_codes (user_id);
+-- fk.
+create index oauth_codes_grant on oauth_codes (grant_id);
+-- codes::purge.
+create index oauth_codes_expiry on oauth_codes (expires_at);
+
+-- Access tokens and refresh tokens of grants. A refresh token that was replaced stays until it expires, so that a
+-- second use is detected.
+create table oauth_tokens (
+    hash        blob not null primary key,
+    grant_id    bigint not null references oauth_grants (api_key_id) on delete cascade,
+    kind        text not null check (kind in ('access', 'refresh')),
+    expires_at  timestamptz not null,
+    -- When a refresh token was exchanged for a new one.
+    replaced_at timestamptz,
+    -- The scopes of an access token that has fewer than its grant.
+    scopes      text
+);
+-- tokens::drop_surplus; fk.
+create index oauth_tokens_grant on oauth_tokens (grant_id, kind, expires_at);
+-- tokens::purge.
+create index oauth_tokens_expiry on oauth_tokens (expires_at);
 
 
 -- # Accounts

@@ -28,7 +28,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
                 return fail(format!("there is no user {user}; create one with `crier user add {user}`"));
             };
-            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes).await? else {
+            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes, None).await? else {
                 return fail(format!(
                     "{user} already has {MAX_KEYS} API keys, the maximum; delete one that is no longer used with \
                      `crier key delete ID` (see `crier key list`)"

@@ -259,8 +259,15 @@ impl ApiError {
     pub fn brand_forbidden() -> Self {
         Self::new(
             ErrorCode::BrandForbidden,
-            "The user of this API key is not a member of this brand, or the brand does not exist.",
+            "The user of this API key is not a member of this brand, the key cannot use it, or the brand does not exist.",
         )
+    }
+
+    /// Returns the error for a key with limited brands at an endpoint that concerns all brands of its user.
+    pub fn limited_brands() -> Self {
+        let message = "This API key can use only some brands, and this endpoint concerns all brands of its user. Use a \
+                       key for all brands.";
+        Self::new(ErrorCode::BrandForbidden, message)
     }
 
     pub fn feature(features: &'static [Feature]) -> Self {

@@ -119,6 +119,19 @@ pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Membership>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
 }
 
+/// Lists the brands that a key with limited brands can use, with its user's roles, newest first.
+pub async fn list_of_key(conn: &mut Conn, user_id: i64, key_id: i64) -> Result<Vec<Membership>> {
+    const SQL: &str = "
+            SELECT b.*, m.role
+            FROM key_brands kb
+            JOIN brands b ON b.id = kb.brand_id
+            JOIN brand_members m ON m.brand_id = b.id
+            WHERE kb.api_key_id = $2
+                AND m.user_id = $1
+            ORDER BY b.id DESC";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(key_id).fetch_all(c))?)
+}
+
 /// Returns the workspace of a brand, for the operator's commands.
 pub async fn workspace_of(conn: &mut Conn, brand_id: i64) -> Result<Option<i64>> {
     const SQL: &str = "SELECT workspace_id FROM brands WHERE id = $1";

@@ -30,6 +30,8 @@ pub struct Caller {
     pub workspace_id: i64,
     pub plan: String,
     pub last_used_at: Option<DateTime<Utc>>,
+    /// Whether the key can use all brands of its user. Otherwise, it can use only those in `key_brands`.
+    pub all_brands: bool,
     /// The storage usage of the workspace.
     pub stored: StorageUsage,
     /// The role that the key has at most, in every brand.
@@ -48,6 +50,9 @@ pub struct KeyRow {
     pub last4: String,
     pub last_used_at: Option<DateTime<Utc>>,
     pub created_at: DateTime<Utc>,
+    /// Whether the key can use all brands of its user.
+    pub all_brands: bool,
+    /// The role that the key has at most, in every brand.
     pub role_limit: Option<Role>,
 }
 
@@ -60,41 +65,56 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
 }
 
 /// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
-/// concurrent calls cannot both create the last one.
+/// concurrent calls cannot both create the last one. `brands`: the brands that the key can use; `None` for all brands of
+/// the user, also future ones.
 pub async fn create_within_cap(
     tx: &mut Tx,
     user_id: i64,
     mode: KeyMode,
     scopes: &Scopes,
+    brands: Option<&[i64]>,
 ) -> Result<Option<SecretString>> {
     users::lock(tx, user_id).await?;
     let existing = usize::try_from(count(tx, user_id).await?).unwrap_or(usize::MAX);
     if existing >= MAX_KEYS {
         return Ok(None);
     }
-    create(tx, user_id, mode, scopes).await.map(Some)
+    Ok(Some(create_row(tx, user_id, mode, scopes, brands).await?.1))
 }
 
-/// Returns how many keys a user has, without those of sessions.
+/// The condition of keys that clients use directly, of `api_keys`: not those of sessions and of connected applications.
+const IS_PLAIN: &str = "
+    NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)
+    AND NOT EXISTS (SELECT 1 FROM oauth_grants g WHERE g.api_key_id = api_keys.id)";
+
+/// Returns how many keys a user has, without those of sessions and connected applications.
 async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
-    const SQL: &str = "
+    const SQL: &str = sql!(
+        "
         SELECT count(*)
-        FROM api_keys k
-        WHERE k.user_id = $1
-            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
+        FROM api_keys
+        WHERE user_id = $1 AND {IS_PLAIN}",
+        IS_PLAIN
+    );
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_one(c))?)
 }
 
 /// Creates a key without checking [`MAX_KEYS`], and returns it. It cannot be read again.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
-    Ok(create_row(tx, user_id, mode, scopes).await?.1)
+    Ok(create_row(tx, user_id, mode, scopes, None).await?.1)
 }
 
-async fn create_row(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<(i64, SecretString)> {
+async fn create_row(
+    tx: &mut Tx,
+    user_id: i64,
+    mode: KeyMode,
+    scopes: &Scopes,
+    brands: Option<&[i64]>,
+) -> Result<(i64, SecretString)> {
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    let new = NewRow { mode, scopes, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
+    let new = NewRow { mode, scopes, brands, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
 }
 
@@ -109,6 +129,8 @@ pub async fn limit_role(tx: &mut Tx, key: &SecretString, role: Role) -> Result<(
 pub(super) struct NewRow<'a> {
     pub mode: KeyMode,
     pub scopes: &'a Scopes,
+    /// `None` for all brands of the user.
+    pub brands: Option<&'a [i64]>,
     pub hash: &'a [u8],
     pub prefix: &'a str,
     pub last4: &'a str,
@@ -116,12 +138,29 @@ pub(super) struct NewRow<'a> {
 
 pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
     const SQL: &str = "
-        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at)
-        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
         RETURNING id";
-    let (scopes, now) = (new.scopes.to_string(), tx.now);
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
-        .bind(new.prefix).bind(new.last4).bind(now).fetch_one(c))?)
+    let (scopes, now, all_brands) = (new.scopes.to_string(), tx.now, new.brands.is_none());
+    let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
+        .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands).fetch_one(c))?;
+    for brand in new.brands.unwrap_or_default() {
+        allow_brand(tx, id, *brand).await?;
+    }
+    Ok(id)
+}
+
+/// Allows a key to use a brand. Does nothing if the key's user is not a member of the brand.
+async fn allow_brand(tx: &mut Tx, key_id: i64, brand_id: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO key_brands (api_key_id, brand_id)
+        SELECT k.id, m.brand_id
+        FROM api_keys k
+        JOIN brand_members m ON m.user_id = k.user_id
+        WHERE k.id = $1 AND m.brand_id = $2
+        ON CONFLICT (api_key_id, brand_id) DO NOTHING";
+    execute!(tx, SQL, key_id, brand_id)?;
+    Ok(())
 }
 
 /// Records that the first key must be shown to a user.
@@ -140,7 +179,7 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
     if let Some(earlier) = earlier {
         delete(tx, earlier).await?;
     }
-    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all()).await?;
+    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all(), None).await?;
     execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
     Ok(Some((user_id, key)))
 }
@@ -155,24 +194,26 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub caller: Caller,
-    /// `None` if the caller is not a member, or if the brand does not exist. The role is at most that of the key.
+    /// `None` if the caller is not a member, if the key cannot use the brand, or if the brand does not exist. The role is at
+    /// most that of the key.
     pub membership: Option<(Brand, Role)>,
 }
 
 /// The columns of an [`Authenticated`], of [`CALLER_TABLES`].
 pub(super) const CALLER_COLUMNS: &str = "
-    k.id AS key_id, k.mode, k.scopes, k.last_used_at, u.id AS user_id, u.name AS user_name, u.email AS user_email,
+    k.id AS key_id, k.mode, k.scopes, k.last_used_at, k.all_brands, u.id AS user_id, u.name AS user_name, u.email AS user_email,
     w.id AS caller_workspace_id, w.plan, b.*, m.role,
     coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
     coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts,
     k.role_limit";
 
-/// An API key, its user and workspace, and the membership in the brand `$2`, if any.
+/// An API key, its user and workspace, and the membership in the brand `$2`, if any and if the key can use the brand.
 pub(super) const CALLER_TABLES: &str = "
     api_keys k
     JOIN users u ON u.id = k.user_id
     JOIN workspaces w ON w.id = u.workspace_id
     LEFT JOIN brand_members m ON m.brand_id = $2 AND m.user_id = u.id
+        AND (k.all_brands OR EXISTS (SELECT 1 FROM key_brands kb WHERE kb.api_key_id = k.id AND kb.brand_id = $2))
     LEFT JOIN brands b ON b.id = m.brand_id";
 
 /// Returns the caller of a key, the membership in a brand and what is stored under an `Idempotency-Key`, in one
@@ -232,6 +273,7 @@ struct CallerRow {
     mode: KeyMode,
     scopes: String,
     last_used_at: Option<DateTime<Utc>>,
+    all_brands: bool,
     user_id: i64,
     user_name: String,
     user_email: String,
@@ -260,6 +302,7 @@ impl TryFrom<CallerRow> for Caller {
             workspace_id: row.caller_workspace_id,
             plan: row.plan,
             last_used_at: row.last_used_at,
+            all_brands: row.all_brands,
             stored: StorageUsage { files: row.stored_files, texts: row.stored_texts },
             role_limit: row.role_limit,
         })
@@ -286,26 +329,30 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Returns the keys of a user, or of all users, without those of sessions.
+/// Returns the keys of a user, or of all users, without those of sessions and connected applications.
 pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
-    const SQL: &str = "
-        SELECT k.id, k.user_id, u.email, k.mode, k.scopes, k.prefix, k.last4, k.last_used_at, k.created_at,
-            k.role_limit
-        FROM api_keys k
-        JOIN users u ON u.id = k.user_id
-        WHERE ($1 IS NULL OR k.user_id = $1)
-            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)
-        ORDER BY k.id";
+    const SQL: &str = sql!(
+        "
+        SELECT api_keys.id, api_keys.user_id, u.email, api_keys.mode, api_keys.scopes, api_keys.prefix, api_keys.last4,
+            api_keys.last_used_at, api_keys.created_at, api_keys.all_brands,
+            api_keys.role_limit
+        FROM api_keys
+        JOIN users u ON u.id = api_keys.user_id
+        WHERE ($1 IS NULL OR api_keys.user_id = $1) AND {IS_PLAIN}
+        ORDER BY api_keys.id",
+        IS_PLAIN
+    );
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).fetch_all(c))?)
 }
 
 /// Deletes a key of a user. Returns `false` if the user has no such key.
 pub async fn delete_of(tx: &mut Tx, user_id: i64, key_id: i64) -> Result<bool> {
-    const SQL: &str = "
+    const SQL: &str = sql!(
+        "
         DELETE FROM api_keys
-        WHERE id = $1
-            AND user_id = $2
-            AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+        WHERE id = $1 AND user_id = $2 AND {IS_PLAIN}",
+        IS_PLAIN
+    );
     Ok(execute!(tx, SQL, key_id, user_id)? > 0)
 }
 

@@ -79,6 +79,7 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
             features: &[],
             serves_leftovers: false,
             for_publishers: false,
+            for_limited_keys: false,
             growth: Growth::None,
             extension: false,
             body: (Q::HAS_FIELDS && !is_query).then_some(body),
@@ -150,6 +151,11 @@ impl<Q: Request, R: Output> Endpoint<Q, R> {
     /// Rejects contributors: the effect is public, and there is no approval for it.
     pub fn for_publishers(self) -> Self {
         self.with(|spec| spec.for_publishers = true)
+    }
+
+    /// Lets keys with limited brands use an endpoint whose path contains no brand. Its handler must respect the limit.
+    pub fn for_limited_keys(self) -> Self {
+        self.with(|spec| spec.for_limited_keys = true)
     }
 
     /// Rejects requests while the disk is almost full or, for texts, while the plan's storage is full.

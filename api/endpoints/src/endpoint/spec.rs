@@ -114,6 +114,8 @@ pub struct EndpointSpec {
     pub serves_leftovers: bool,
     /// Whether only roles that can publish may use it.
     pub for_publishers: bool,
+    /// Whether a key with limited brands may use the endpoint although its path contains no brand.
+    pub for_limited_keys: bool,
     pub growth: Growth,
     /// Whether the endpoint is not in the specification.
     pub extension: bool,
@@ -150,6 +152,11 @@ impl EndpointSpec {
     /// Returns the names of the ids in the path, in order.
     pub fn ids(&self) -> impl Iterator<Item = &'static str> {
         self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+
+    /// Returns whether only keys that can use all brands of their user may use the endpoint.
+    pub fn needs_all_brands(&self) -> bool {
+        !self.is_brand_nested() && !self.for_limited_keys
     }
 
     pub fn is_brand_nested(&self) -> bool {

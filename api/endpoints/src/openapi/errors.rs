@@ -34,7 +34,7 @@ pub(super) fn error_codes(endpoint: &EndpointSpec) -> BTreeMap<u16, Vec<ErrorCod
     if matches!(endpoint.kind, EndpointKind::TwoSteps(FirstStep::Query | FirstStep::Lease)) {
         codes.push(ErrorCode::PlatformUnavailable);
     }
-    if endpoint.is_brand_nested() {
+    if endpoint.is_brand_nested() || endpoint.needs_all_brands() {
         codes.push(ErrorCode::BrandForbidden);
     }
     if !endpoint.features.is_empty() {

@@ -35,6 +35,9 @@ impl Access<'_> {
         if brand_id.is_some() && membership.is_none() {
             return Err(ApiError::brand_forbidden());
         }
+        if spec.needs_all_brands() && !caller.all_brands {
+            return Err(ApiError::limited_brands());
+        }
         if spec.for_publishers && membership.as_ref().is_some_and(|(_, role)| !role.can_publish()) {
             return Err(ApiError::for_publishers());
         }

@@ -145,7 +145,8 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let key = match FormWrite::begin(visit).await? {
         Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
         Submission::First(mut write) => {
-            let Some(key) = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes).await? else {
+            let created = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes, None).await?;
+            let Some(key) = created else {
                 let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
                 return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
             };

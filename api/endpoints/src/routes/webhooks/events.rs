@@ -30,6 +30,7 @@ pub fn endpoint() -> Endpoint<(), Many<Event>> {
         .tag(TAG)
         .summary("List webhook events")
         .features(FEATURES)
+        .for_limited_keys()
         .reads(events)
 }
 
