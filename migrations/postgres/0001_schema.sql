@@ -275,6 +275,8 @@ create table oauth_codes (
     redirect_host  text not null,
     code_challenge text not null,
     scopes         text not null,
+    -- The role that the grant has at most. Null: that of its user.
+    role_limit     text,
     -- A JSON array of the IDs of the brands. Null for all brands, also future ones.
     brands         text
 );

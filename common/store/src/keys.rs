@@ -52,7 +52,6 @@ pub struct KeyRow {
     pub created_at: DateTime<Utc>,
     /// Whether the key can use all brands of its user.
     pub all_brands: bool,
-    /// The role that the key has at most, in every brand.
     pub role_limit: Option<Role>,
 }
 
@@ -114,7 +113,15 @@ async fn create_row(
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    let new = NewRow { mode, scopes, brands, hash: &hashed, prefix: mode.prefix(), last4: &key[key.len() - 4..] };
+    let new = NewRow {
+        mode,
+        scopes,
+        brands,
+        role_limit: None,
+        hash: &hashed,
+        prefix: mode.prefix(),
+        last4: &key[key.len() - 4..],
+    };
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
 }
 
@@ -131,6 +138,7 @@ pub(super) struct NewRow<'a> {
     pub scopes: &'a Scopes,
     /// `None` for all brands of the user.
     pub brands: Option<&'a [i64]>,
+    pub role_limit: Option<Role>,
     pub hash: &'a [u8],
     pub prefix: &'a str,
     pub last4: &'a str,
@@ -138,12 +146,13 @@ pub(super) struct NewRow<'a> {
 
 pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
     const SQL: &str = "
-        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands, role_limit)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
         RETURNING id";
     let (scopes, now, all_brands) = (new.scopes.to_string(), tx.now, new.brands.is_none());
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
-        .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands).fetch_one(c))?;
+        .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands)
+        .bind(new.role_limit).fetch_one(c))?;
     for brand in new.brands.unwrap_or_default() {
         allow_brand(tx, id, *brand).await?;
     }
@@ -194,18 +203,18 @@ pub async fn mark_first_key_shown(tx: &mut Tx) -> Result<()> {
 #[derive(Debug, Clone)]
 pub struct Authenticated {
     pub caller: Caller,
-    /// `None` if the caller is not a member, if the key cannot use the brand, or if the brand does not exist. The role is at
-    /// most that of the key.
+    /// `None` if the caller is not a member, if the key cannot use the brand, or if the brand does not exist. The role is
+    /// at most that of the key.
     pub membership: Option<(Brand, Role)>,
 }
 
 /// The columns of an [`Authenticated`], of [`CALLER_TABLES`].
 pub(super) const CALLER_COLUMNS: &str = "
-    k.id AS key_id, k.mode, k.scopes, k.last_used_at, k.all_brands, u.id AS user_id, u.name AS user_name, u.email AS user_email,
+    k.id AS key_id, k.mode, k.scopes, k.last_used_at, k.all_brands, k.role_limit, u.id AS user_id, u.name AS user_name,
+    u.email AS user_email,
     w.id AS caller_workspace_id, w.plan, b.*, m.role,
     coalesce((SELECT s.bytes FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_files,
-    coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts,
-    k.role_limit";
+    coalesce((SELECT s.texts FROM storage_usage s WHERE s.workspace_id = w.id), 0) AS stored_texts";
 
 /// An API key, its user and workspace, and the membership in the brand `$2`, if any and if the key can use the brand.
 pub(super) const CALLER_TABLES: &str = "

@@ -121,8 +121,15 @@ pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Resul
 /// Begins a session of a user.
 pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Session)?;
-    let new =
-        NewRow { mode: KeyMode::Live, scopes: &Scopes::all(), brands: None, hash: &hash, prefix: "session", last4: "" };
+    let new = NewRow {
+        mode: KeyMode::Live,
+        scopes: &Scopes::all(),
+        brands: None,
+        role_limit: None,
+        hash: &hash,
+        prefix: "session",
+        last4: "",
+    };
     let id = keys::insert(tx, user_id, &new).await?;
     let user_agent: String = device.user_agent.chars().filter(|c| !c.is_control()).take(MAX_USER_AGENT).collect();
     const SQL: &str = "INSERT INTO sessions (api_key_id, user_agent, address) VALUES ($1, $2, $3)";
