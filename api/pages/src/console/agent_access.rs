@@ -33,7 +33,7 @@ pub fn is_offered(preset: AgentPreset, requested: &Scopes) -> bool {
 const fn purpose(preset: AgentPreset) -> &'static str {
     match preset {
         AgentPreset::ReadOnly => "It cannot change anything.",
-        AgentPreset::Drafts => "It writes drafts and submits them for approval. It cannot schedule or publish.",
+        AgentPreset::Drafts => "It writes drafts for a person to publish. It cannot schedule or publish.",
         AgentPreset::Publish => {
             "It schedules, publishes and deletes posts without asking you. It cannot read the inbox and feeds, because \
              a stranger's text could tell it what to publish."

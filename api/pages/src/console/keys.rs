@@ -101,11 +101,18 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
 /// Returns what a key may do, in a few words.
 fn access(row: &keys::KeyRow) -> String {
     let scopes: Option<Scopes> = row.scopes.parse().ok();
-    if let Some(preset) = scopes.as_ref().and_then(|scopes| AgentPreset::of(scopes, row.role_limit)) {
-        return preset.label().to_owned();
-    }
-    let listed = if scopes == Some(Scopes::all()) { "All".to_owned() } else { row.scopes.replace(',', ", ") };
-    if row.role_limit.is_some() { format!("{listed} (drafts only)") } else { listed }
+    let preset = scopes.as_ref().and_then(|scopes| AgentPreset::of(scopes, row.role_limit));
+    let listed = match preset {
+        Some(preset) => preset.label().to_owned(),
+        None if scopes == Some(Scopes::all()) => "All".to_owned(),
+        None => row.scopes.replace(',', ", "),
+    };
+    let limits = [
+        (preset.is_none() && row.role_limit.is_some()).then_some("drafts only"),
+        (!row.all_brands).then_some("only some brands"),
+    ];
+    let limits: Vec<&str> = limits.into_iter().flatten().collect();
+    if limits.is_empty() { listed } else { format!("{listed} ({})", limits.join(", ")) }
 }
 
 /// Returns the scopes by kind of resource, in order.
