@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use crate::ai::Ai;
 use crate::avatars::Avatars;
 use crate::bio::Bio;
+use crate::client_documents::ClientDocuments;
 use crate::limits::Limiter;
 use crate::limits::memory::MemoryLimiter;
 use crate::outgoing::OutgoingBudget;
@@ -61,6 +62,8 @@ pub struct App {
     /// Reads the pages of link cards.
     pub cards: CardReader,
     pub avatars: Avatars,
+    /// Reads the metadata documents of applications.
+    pub client_documents: ClientDocuments,
     /// The public base URL, without a trailing slash.
     pub public_url: String,
     pub limiter: Arc<dyn Limiter>,
@@ -108,6 +111,7 @@ impl App {
             mailer,
             cards: CardReader::new(guard.clone()),
             avatars: Avatars::new(guard.clone()),
+            client_documents: ClientDocuments::new(guard.clone()),
             guard,
             public_url,
             limiter,
@@ -147,6 +151,12 @@ impl App {
     #[must_use]
     pub fn with_avatar_guard(self, guard: Guard) -> Self {
         Self { avatars: Avatars::new(guard), ..self }
+    }
+
+    /// Sets the guard of the requests for metadata documents of applications.
+    #[must_use]
+    pub fn with_client_document_guard(self, guard: Guard) -> Self {
+        Self { client_documents: ClientDocuments::new(guard), ..self }
     }
 
     /// Writes the view and click counts of link-in-bio pages; [`crate::serve_on`] does so every few seconds.

@@ -19,6 +19,7 @@ pub mod ai;
 pub mod app;
 pub mod avatars;
 pub mod bio;
+pub mod client_documents;
 pub mod context;
 pub mod endpoint;
 pub mod error;

@@ -58,6 +58,7 @@ pub mod media_uploads;
 pub mod misdated;
 pub mod nearby_posts;
 pub mod notices;
+pub mod oauth;
 pub mod operators;
 mod packed;
 mod pool;

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::db::{execute, run};
 use super::keys::{self, Authenticated, CALLER_COLUMNS, CALLER_TABLES, NewRow};
+use super::oauth::grants;
 use super::sql::sql;
 use super::{Conn, Result, Tx};
 
@@ -189,13 +190,15 @@ pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> 
     Ok(execute!(tx, SQL, session_id, user_id)? > 0)
 }
 
-/// Ends all sessions of a user except one. Returns how many.
+/// Ends all sessions of a user except one, and the access of all applications that the user connected: whoever used
+/// another session may have connected one. Returns how many sessions.
 pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM api_keys
         WHERE user_id = $1
             AND id <> $2
             AND EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
+    grants::revoke_all(tx, user_id).await?;
     Ok(execute!(tx, SQL, user_id, kept_id)?)
 }
 

@@ -2,7 +2,7 @@
 //! and emails after 30 days, ended deliveries of webhooks with their attempts after 90 days, events of that age that have
 //! no deliveries left, counts of emails and stored responses after a day, deleted posts that have no running jobs, the
 //! record of lane holds after 30 days, past occurrences of recurring posts after 30 days, the URLs for connecting
-//! accounts a day after they end, and expired sessions, sign-in links and invitations.
+//! accounts a day after they end, and expired sessions, sign-in links, invitations and access of connected applications.
 //! All other rows that show users what happened (targets and their attempts) are kept.
 //!
 //! It must not block other transactions for long, especially SQLite's single writer: each batch is a transaction that
@@ -19,7 +19,7 @@ use chrono::TimeDelta;
 use crier_domain::job::JobState;
 use crier_store::jobs::{dispatch, holds};
 use crier_store::{
-    Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs,
+    Result, Tx, authorizations, deliveries, events, idempotency, invitations, mail_counts, mails, media_jobs, oauth,
     post_imports, posts, recurring_occurrences, sessions,
 };
 
@@ -49,7 +49,7 @@ const MAX_TRANSACTION_TIME: Duration = Duration::from_millis(10);
 /// The time limit of a tick for each kind of row. If there are more rows, the next tick follows immediately.
 const MAX_TICK_TIME: Duration = Duration::from_secs(2);
 
-const ALL: [PurgeKind; 16] = [
+const ALL: [PurgeKind; 17] = [
     PurgeKind::Jobs(JobState::Done),
     PurgeKind::Jobs(JobState::Cancelled),
     PurgeKind::Jobs(JobState::Dead),
@@ -66,6 +66,7 @@ const ALL: [PurgeKind; 16] = [
     PurgeKind::Authorizations,
     PurgeKind::Sessions,
     PurgeKind::Invitations,
+    PurgeKind::ConnectedApplications,
     PurgeKind::Occurrences,
 ];
 
@@ -94,6 +95,8 @@ enum PurgeKind {
     Authorizations,
     Sessions,
     Invitations,
+    /// Registrations, codes, grants and tokens.
+    ConnectedApplications,
     /// The occurrences of recurring posts.
     Occurrences,
 }
@@ -119,6 +122,7 @@ impl PurgeKind {
             Self::Authorizations => authorizations::purge(tx, now - AUTHORIZATION_RETENTION, limit).await,
             Self::Sessions => sessions::purge(tx, limit).await,
             Self::Invitations => invitations::purge(tx, limit).await,
+            Self::ConnectedApplications => oauth::purge(tx, limit).await,
             Self::Occurrences => recurring_occurrences::purge(tx, now - OCCURRENCE_RETENTION, limit).await,
         }?;
         Ok(deleted >= limit.unsigned_abs())

@@ -53,7 +53,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("member-saved", "Role updated."),
     ("member-removed", "Member removed."),
     ("session-revoked", "Session ended."),
-    ("sessions-revoked", "All other sessions ended."),
+    ("sessions-revoked", "All other sessions ended, and all connected applications were disconnected."),
     ("media-uploaded", "Image uploaded."),
     ("media-saved", "Image saved."),
     ("media-deleted", "Image deleted."),

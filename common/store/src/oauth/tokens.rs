@@ -1,0 +1,205 @@
+//! Access tokens and refresh tokens of grants.
+//!
+//! A refresh token works once: a refresh replaces it. If it comes again, either the application or a thief has the new
+//! one, so the whole grant is revoked.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use crier_domain::access::Scopes;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::secrets::{Kind, generate, hash};
+use super::{clients, grants};
+use crate::db::{execute, run};
+use crate::idempotency::{KEY_COLUMNS, KeyRecord};
+use crate::keys::{self, Authenticated, CALLER_COLUMNS, CALLER_TABLES};
+use crate::sql::sql;
+use crate::{Conn, Result, StoreError, Tx, users};
+
+/// How long an access token is valid.
+pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::hours(1);
+/// The maximum number of a grant's access tokens, and of its refresh tokens. The oldest are deleted for new ones. A
+/// refresh token that is older than these is rejected without revoking the grant.
+const MAX_TOKENS: i64 = 50;
+
+/// New tokens of a grant.
+#[derive(Debug)]
+pub struct Tokens {
+    pub access: SecretString,
+    pub refresh: SecretString,
+    /// The scopes of the access token.
+    pub scopes: Scopes,
+}
+
+/// Creates tokens of a grant. `scopes`: those of the grant. `fewer`: those of the access token, if it has fewer.
+pub(super) async fn issue(tx: &mut Tx, grant_id: i64, scopes: Scopes, fewer: Option<Scopes>) -> Result<Tokens> {
+    let (access, access_hash) = generate(Kind::Access)?;
+    let (refresh, refresh_hash) = generate(Kind::Refresh)?;
+    let now = tx.now;
+    let limited = fewer.as_ref().map(Scopes::to_string);
+    insert(tx, grant_id, "access", &access_hash, now + ACCESS_LIFETIME, limited.as_deref()).await?;
+    insert(tx, grant_id, "refresh", &refresh_hash, now + grants::LIFETIME, None).await?;
+    Ok(Tokens { access, refresh, scopes: fewer.unwrap_or(scopes) })
+}
+
+async fn insert(
+    tx: &mut Tx,
+    grant_id: i64,
+    kind: &str,
+    hash: &[u8],
+    expires_at: DateTime<Utc>,
+    scopes: Option<&str>,
+) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO oauth_tokens (hash, grant_id, kind, expires_at, scopes)
+        VALUES ($1, $2, $3, $4, $5)";
+    drop_surplus(tx, grant_id, kind).await?;
+    execute!(tx, SQL, hash, grant_id, kind, expires_at, scopes)?;
+    Ok(())
+}
+
+/// Deletes the oldest tokens of a grant, so that it can have one more.
+async fn drop_surplus(tx: &mut Tx, grant_id: i64, kind: &str) -> Result<()> {
+    const SQL: &str = "
+        DELETE FROM oauth_tokens
+        WHERE hash IN (
+            SELECT hash
+            FROM oauth_tokens
+            WHERE grant_id = $1 AND kind = $2
+            ORDER BY expires_at DESC
+            LIMIT 1000 OFFSET $3
+        )";
+    execute!(tx, SQL, grant_id, kind, MAX_TOKENS - 1)?;
+    Ok(())
+}
+
+/// A stored refresh token.
+#[derive(Clone, Debug)]
+pub struct RefreshToken {
+    hash: Vec<u8>,
+    pub grant_id: i64,
+    pub client_id: String,
+    /// The scopes of the grant.
+    pub scopes: Scopes,
+    pub expires_at: DateTime<Utc>,
+    pub was_replaced: bool,
+}
+
+/// Finds a refresh token, replaced or not, and locks its user: two requests with one token take turns.
+pub async fn find_and_lock(tx: &mut Tx, token: &str) -> Result<Option<RefreshToken>> {
+    const USER: &str = "
+        SELECT k.user_id
+        FROM oauth_tokens t
+        JOIN api_keys k ON k.id = t.grant_id
+        WHERE t.hash = $1 AND t.kind = 'refresh'";
+    const SQL: &str = "
+        SELECT t.grant_id, g.client_id, k.scopes, t.expires_at, t.replaced_at
+        FROM oauth_tokens t
+        JOIN oauth_grants g ON g.api_key_id = t.grant_id
+        JOIN api_keys k ON k.id = t.grant_id
+        WHERE t.hash = $1 AND t.kind = 'refresh'";
+    let Some(hash) = hash(token, Kind::Refresh) else { return Ok(None) };
+    let user_id: Option<i64> = run!(tx, c => sqlx::query_scalar(USER).bind(&hash).fetch_optional(c))?;
+    let Some(user_id) = user_id else { return Ok(None) };
+    users::lock(tx, user_id).await?;
+    // Only now, because an earlier request may have replaced the token before the lock was free.
+    type Row = (i64, String, String, DateTime<Utc>, Option<DateTime<Utc>>);
+    let found: Option<Row> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    let Some((grant_id, client_id, scopes, expires_at, replaced_at)) = found else { return Ok(None) };
+    let scopes = parse_scopes(&scopes)?;
+    Ok(Some(RefreshToken { hash, grant_id, client_id, scopes, expires_at, was_replaced: replaced_at.is_some() }))
+}
+
+/// Replaces a refresh token, which must be locked, valid and not replaced. `fewer`: the scopes of the access token, if
+/// it has fewer than the grant.
+pub async fn refresh(tx: &mut Tx, token: &RefreshToken, fewer: Option<Scopes>) -> Result<Tokens> {
+    let now = tx.now;
+    execute!(tx, "UPDATE oauth_tokens SET replaced_at = $2 WHERE hash = $1", &token.hash, now)?;
+    grants::extend(tx, token.grant_id).await?;
+    clients::touch(tx, &token.client_id).await?;
+    issue(tx, token.grant_id, token.scopes.clone(), fewer).await
+}
+
+/// Ends the grant of a code or of a refresh token.
+pub async fn revoke_grant(tx: &mut Tx, grant_id: i64) -> Result<()> {
+    keys::delete(tx, grant_id).await?;
+    Ok(())
+}
+
+/// Revokes a token for the application that got it: an access token alone, and a refresh token with its grant. Returns
+/// `false` if the token belongs to another application. A token that does not exist counts as revoked.
+pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
+    const SQL: &str = "
+        SELECT t.grant_id, g.client_id
+        FROM oauth_tokens t
+        JOIN oauth_grants g ON g.api_key_id = t.grant_id
+        WHERE t.hash = $1";
+    let access = hash(token, Kind::Access);
+    let is_access = access.is_some();
+    let Some(hash) = access.or_else(|| hash(token, Kind::Refresh)) else { return Ok(true) };
+    let found: Option<(i64, String)> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    let Some((grant_id, owner)) = found else { return Ok(true) };
+    if owner != client_id {
+        return Ok(false);
+    }
+    if is_access {
+        execute!(tx, "DELETE FROM oauth_tokens WHERE hash = $1", &hash)?;
+    } else {
+        revoke_grant(tx, grant_id).await?;
+    }
+    Ok(true)
+}
+
+/// Returns the caller of an access token, the membership in a brand and what is stored under an `Idempotency-Key`, in
+/// one statement, as [`keys::authenticate`] does. Returns `None` if the token does not exist or has expired.
+pub async fn authenticate(
+    conn: &mut Conn,
+    token: &SecretString,
+    brand_id: Option<i64>,
+    idempotency_key: Option<&str>,
+    now: DateTime<Utc>,
+) -> Result<Option<(Authenticated, KeyRecord)>> {
+    // A subquery instead of `k.id`, as in `keys::authenticate`.
+    const SQL: &str = sql!(
+        "
+        SELECT {CALLER_COLUMNS}, {KEY_COLUMNS}, t.scopes AS token_scopes
+        FROM {CALLER_TABLES}
+        JOIN oauth_tokens t ON t.grant_id = k.id
+        LEFT JOIN idempotency_keys i
+            ON i.api_key_id = (SELECT grant_id FROM oauth_tokens WHERE hash = $1) AND i.key = $3
+        WHERE t.hash = $1
+            AND t.kind = 'access'
+            AND t.expires_at > $4",
+        CALLER_COLUMNS,
+        KEY_COLUMNS,
+        CALLER_TABLES
+    );
+    #[derive(sqlx_macros::FromRow)]
+    struct Found {
+        #[sqlx(flatten)]
+        authenticated: Authenticated,
+        #[sqlx(flatten)]
+        record: KeyRecord,
+        token_scopes: Option<String>,
+    }
+    let Some(hash) = hash(token.expose_secret(), Kind::Access) else { return Ok(None) };
+    let found: Option<Found> = run!(conn, c => sqlx::query_as(SQL).bind(&hash).bind(brand_id).bind(idempotency_key)
+        .bind(now).fetch_optional(c))?;
+    let Some(Found { mut authenticated, record, token_scopes }) = found else { return Ok(None) };
+    if let Some(scopes) = token_scopes {
+        authenticated.caller.scopes = authenticated.caller.scopes.intersection(&parse_scopes(&scopes)?);
+    }
+    Ok(Some((authenticated, record)))
+}
+
+fn parse_scopes(list: &str) -> Result<Scopes> {
+    list.parse().map_err(|error| StoreError::Decode(format!("scopes of a token: {error}")))
+}
+
+/// Deletes expired tokens, at most `limit`. Returns how many.
+pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
+    const SQL: &str = "
+        DELETE FROM oauth_tokens
+        WHERE hash IN (SELECT hash FROM oauth_tokens WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
+    let now = tx.now;
+    Ok(execute!(tx, SQL, now, limit)?)
+}
