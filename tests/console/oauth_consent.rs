@@ -142,7 +142,7 @@ async fn invalid_choices_are_rejected(t: Tenant<'_>, person: ConsoleUser<'_>) {
         (vec![("access", "drafts"), ("brands", theirs), allow], "Choose at least one of your brands"),
         (vec![("access", "admin"), ("brands", own), allow], "Choose what the application may do."),
         (vec![("brands", "all"), allow], "Choose what the application may do."),
-        (vec![("access", "drafts"), ("brands", own)], "Allow"),
+        (vec![("access", "drafts"), ("brands", own)], "Choose \u{201c}Allow\u{201d}"),
     ] {
         person.submit(&request(t.app, &client, &[]), PAGE, &fields).await.expect(422, problem);
     }

@@ -71,8 +71,8 @@ pub fn with_oauth(public_url: &str) -> Vec<Client> {
         client(
             "claude",
             "Claude on the web, on the desktop and on phones",
-            "Add a custom connector under Settings, Connectors, with this URL. Claude calls it from Anthropic's servers, also \
-             from the desktop app:",
+            "Add a custom connector under Settings, Connectors, with this URL. Anthropic's servers call it, even if you use \
+             the desktop app:",
         ),
         client(
             "chatgpt",
