@@ -75,9 +75,8 @@ fn render(
     let chosen = if is_submitted { visit.form.ids("brands") } else { only.into_iter().collect() };
     let access = agent_access::presets(&request.scopes, visit.form.get("access").parse().ok());
     if access.is_empty() {
-        let text = "The application requests access that Crier does not give to applications.".to_owned();
-        let outcome = Outcome { title: REJECTED.to_owned(), text, link: None, is_automatic: false };
-        return visit.page_with(StatusCode::BAD_REQUEST, &outcome);
+        let text = "The application requests access that Crier does not give to applications.";
+        return render_outcome(visit, text.to_owned(), Some(&authorize::denied(request)));
     }
     let page = Consent {
         shell: visit.shell(Section::Home, "Connect an application"),
@@ -160,17 +159,19 @@ const REJECTED: &str = "This application cannot be connected";
 
 /// Shows why a request is rejected.
 fn render_rejected(visit: &Visit, error: AuthorizeError) -> Result<PageReply> {
-    let outcome = match error {
-        AuthorizeError::Page(text) => {
-            Outcome { title: REJECTED.to_owned(), text: text.into(), link: None, is_automatic: false }
-        }
+    match error {
+        AuthorizeError::Page(text) => render_outcome(visit, text, None),
         AuthorizeError::Redirect(url) => {
             let text = "The request of the application is invalid. The application shows why if you return to it.";
-            let label = format!("Return to {}", host_of(&url));
-            let link = Some(Link::new(&label, &url));
-            Outcome { title: REJECTED.to_owned(), text: text.to_owned(), link, is_automatic: false }
+            render_outcome(visit, text.to_owned(), Some(&url))
         }
-    };
+    }
+}
+
+/// Shows a rejected request, with a link to the application if the request names a valid one.
+fn render_outcome(visit: &Visit, text: String, back: Option<&str>) -> Result<PageReply> {
+    let link = back.map(|url| Link::new(&format!("Return to {}", host_of(url)), url));
+    let outcome = Outcome { title: REJECTED.to_owned(), text, link, is_automatic: false };
     visit.page_with(StatusCode::BAD_REQUEST, &outcome)
 }
 
