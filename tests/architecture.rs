@@ -104,9 +104,18 @@ fn common_crates() -> Vec<PathBuf> {
 
 /// Returns the folders of the crates that have a README with their imports.
 fn described_crates() -> Vec<PathBuf> {
-    let others =
-        ["api", "api/derive", "api/endpoints", "api/pages", "scheduler", "worker", "worker/imports", "worker/reports"]
-            .map(|folder| root().join(folder));
+    let others = [
+        "api",
+        "api/derive",
+        "api/endpoints",
+        "api/oauth",
+        "api/pages",
+        "scheduler",
+        "worker",
+        "worker/imports",
+        "worker/reports",
+    ]
+    .map(|folder| root().join(folder));
     common_crates().into_iter().chain(others).collect()
 }
 

@@ -1,5 +1,5 @@
 //! The HTTP API as a server: connections, middleware, and the router of the endpoints (`endpoints/`), the pages
-//! (`pages/`) and the OpenAPI document.
+//! (`pages/`), the authorization server (`oauth/`) and the OpenAPI document.
 //!
 //! A request passes the [`middleware`] (id, span, metrics), salvo's router, and the runner of its endpoint, which makes
 //! the checks common to all endpoints and then calls the endpoint's handler.
@@ -39,6 +39,6 @@ fn service(app: Arc<App>, connections: Connections) -> Service {
         let options = UploadOptions::new(app.clone(), path);
         api = api.push(Router::with_path(pattern(path)).filter(MethodFilter::new(Method::OPTIONS)).goal(options));
     }
-    let router = Router::new().push(api).push(crier_pages::router(&app));
+    let router = Router::new().push(api).push(crier_oauth::router(&app)).push(crier_pages::router(&app));
     Service::new(router).hoop(middleware::RequestMiddleware { app, connections })
 }

@@ -1,5 +1,5 @@
-//! The metadata documents of applications (OAuth Client ID Metadata Documents). The ID of such an application is the URL
-//! of its document, which anyone can choose, so the guarded client reads it.
+//! The metadata documents of applications (OAuth Client ID Metadata Documents). The ID of such an application is the
+//! URL of its document, which anyone can choose, so the guarded client reads it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
