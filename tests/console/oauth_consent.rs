@@ -157,8 +157,8 @@ async fn only_requested_access_is_offered(t: Tenant<'_>, person: ConsoleUser<'_>
     assert!(!page.has("value=\"drafts\"") && !page.has("value=\"publish\""), "{}", page.text);
     let fields = [("access", "publish"), ("brands", "all"), ("decision", "allow")];
     person.submit_from(&page, PAGE, &fields).await.expect(422, "Choose what the application may do.");
-    let none = person.get(&request(t.app, &client, &[("scope", "webhooks:write")])).await;
-    none.expect(400, "does not give to applications");
+    let none = person.get(&request(t.app, &client, &[("scope", "inbox:write")])).await;
+    none.expect(400, "does not give to applications").expect(400, "Return to client.example");
 }
 
 async fn forms_of_other_sites_are_rejected(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -215,6 +215,9 @@ async fn the_page_warns_of_applications_on_this_computer(t: Tenant<'_>, person: 
     let client = register(t.app, "Editor", "http://127.0.0.1/callback").await;
     // The port is that which the application got when it started.
     let path = request(t.app, &client, &[("redirect_uri", "http://127.0.0.1:41999/callback")]);
+    person.get(&path).await.expect(200, "This is an application on your computer.");
+    let client = register(t.app, "Editor", "com.example.editor:/callback").await;
+    let path = request(t.app, &client, &[("redirect_uri", "com.example.editor:/callback")]);
     person.get(&path).await.expect(200, "This is an application on your computer.");
     let client = register(t.app, "Bread helper", REDIRECT).await;
     let page = person.get(&request(t.app, &client, &[])).await;

@@ -28,8 +28,8 @@ struct Consent {
     request: String,
     name: String,
     redirect_host: String,
-    /// Whether the application receives the access on the user's computer.
-    is_loopback: bool,
+    /// Whether the application receives the access on the user's computer, where nothing proves which one it is.
+    is_local: bool,
     /// The host of the page that describes the application, if it did not register.
     client_host: Option<String>,
     brands: Vec<Choice>,
@@ -84,7 +84,7 @@ fn render(
         request: query.to_owned(),
         name: request.client_name.clone(),
         redirect_host: request.redirect_host.clone(),
-        is_loopback: request.is_loopback_only,
+        is_local: request.is_loopback_only || !request.redirect_uri.starts_with("https://"),
         client_host: request.is_metadata_document.then(|| host_of(&request.client_id)),
         brands: agent_access::brands(visit, &chosen),
         has_all_brands: agent_access::is_all(visit),
@@ -100,7 +100,7 @@ async fn decide(visit: &Visit) -> Result<PageReply> {
         Err(error) => return render_rejected(visit, error),
     };
     if visit.form.get("decision") == "deny" {
-        return leave(visit, "Access denied", &request, &authorize::denied(&request));
+        return leave(visit, "Access denied", &authorize::denied(&request));
     }
     let (preset, brands) = match read(visit, &request) {
         Ok(read) => read,
@@ -119,7 +119,7 @@ async fn decide(visit: &Visit) -> Result<PageReply> {
             url
         }
     };
-    leave(visit, "Access allowed", &request, &url)
+    leave(visit, "Access allowed", &url)
 }
 
 /// Reads the chosen access and brands.
@@ -145,10 +145,10 @@ fn read(visit: &Visit, request: &AuthorizationRequest) -> Result<(AgentPreset, C
 }
 
 /// Leads to the application.
-fn leave(visit: &Visit, title: &str, request: &AuthorizationRequest, url: &str) -> Result<PageReply> {
+fn leave(visit: &Visit, title: &str, url: &str) -> Result<PageReply> {
     let outcome = Outcome {
         title: title.to_owned(),
-        text: format!("You are being returned to {}. If nothing happens, use this link:", request.redirect_host),
+        text: "You are being returned to the application. If nothing happens, use this link:".to_owned(),
         link: Some(Link::new("Continue to the application", url)),
         is_automatic: true,
     };
