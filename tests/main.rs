@@ -19,6 +19,7 @@ mod mail;
 mod media;
 mod metrics;
 mod module_circles;
+mod oauth;
 mod platforms;
 mod readme;
 mod reports;

@@ -223,9 +223,10 @@ impl TestApp {
         let public_url = public_url.unwrap_or(&url);
         let library = store.library(public_url);
         let api = build_app(&store.store, library, ai, connector.clone(), platforms.clone(), public_url);
-        // The servers of avatars run on this machine.
-        let avatar_guard = Guard::new(vec!["127.0.0.1/32".parse().expect("a network")]);
-        let api = api.with_min_rate(min_rate).with_response_rate(min_rate).with_avatar_guard(avatar_guard);
+        // The servers of avatars and of metadata documents run on this machine.
+        let local_guard = Guard::new(vec!["127.0.0.1/32".parse().expect("a network")]);
+        let api = api.with_min_rate(min_rate).with_response_rate(min_rate).with_avatar_guard(local_guard.clone());
+        let api = api.with_client_document_guard(local_guard);
         let api = Arc::new(if let Some(wait) = asset_wait { api.with_asset_wait(wait) } else { api });
         let stop = CancellationToken::new();
         let serving = Mutex::new(Some(serve(&api, listener, &stop)));
