@@ -1,7 +1,7 @@
 //! `crier key create | list | delete`
 
 use chrono::{DateTime, SubsecRound as _, Utc};
-use crier_domain::access::{KeyMode, MAX_KEYS, Scopes};
+use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scopes};
 use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -17,6 +17,8 @@ struct KeyLine {
     mode: KeyMode,
     key: String,
     scopes: String,
+    /// The role that the key has at most.
+    role_limit: Option<Role>,
     last_used_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
 }
@@ -50,6 +52,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                     mode: k.mode,
                     key: format!("{}…{}", k.prefix, k.last4),
                     scopes: if k.scopes == every_scope { "all".to_owned() } else { k.scopes },
+                    role_limit: k.role_limit,
                     last_used_at: k.last_used_at.map(time),
                     created_at: time(k.created_at),
                 })

@@ -66,6 +66,7 @@ async fn guides_are_rendered_for_this_server(app: TestApp) {
         ("/docs/getting-started", "Getting started"),
         ("/docs/errors", "Errors"),
         ("/docs/webhooks", "Receiving webhooks"),
+        ("/docs/mcp", "Agents (MCP)"),
     ] {
         let reply = app.page(path).await;
         reply.assert_status(200);

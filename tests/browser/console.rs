@@ -71,6 +71,8 @@ async fn test_console(crier: Installation) {
     a_snippet_is_inserted_at_the_cursor(&browser).await;
     several_posts_are_changed_together(&browser).await;
     a_key_is_created_and_used(&browser, &crier).await;
+    an_agent_gets_a_key(&browser).await;
+    an_application_is_connected(&browser, &crier).await;
     a_webhook_is_added_and_replayed(&browser).await;
     an_editor_has_fewer_rights(&browser, &crier).await;
     browser.quit().await;
@@ -289,6 +291,42 @@ async fn a_key_is_created_and_used(browser: &Driver, crier: &Installation) {
     browser.save_screenshots("keys").await;
 }
 
+async fn an_agent_gets_a_key(browser: &Driver) {
+    browser.open("/brands/1/developers/agents").await;
+    browser.press("Create key").await;
+    assert!(browser.text_of("#claude-code").await.contains("svc_live_"));
+    browser.save_screenshots("agent-key").await;
+}
+
+/// The policy of the console must not block the way from the form to the application.
+async fn an_application_is_connected(browser: &Driver, crier: &Installation) {
+    let application = Receiver::start().await;
+    let redirect = application.url();
+    let registration = json!({ "client_name": "Editor", "redirect_uris": [redirect] }).to_string();
+    let request = crier.http.request(reqwest::Method::POST, &format!("{}/mcp/oauth/register", crier.url));
+    let request = request.header("content-type", "application/json").body(registration);
+    let response = crier.http.send(request).await.unwrap();
+    assert_eq!(response.status, 201);
+    let registered: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
+    let resource = format!("{}/mcp/oauth", crier.url);
+    let query = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("response_type", "code")
+        .append_pair("client_id", registered["client_id"].as_str().unwrap())
+        .append_pair("redirect_uri", &redirect)
+        .append_pair("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+        .append_pair("code_challenge_method", "S256")
+        .append_pair("resource", &resource)
+        .finish();
+    browser.open(&format!("/mcp/oauth/authorize?{query}")).await;
+    browser.wait_for_text("This is an application on your computer.").await;
+    browser.save_screenshots("oauth-consent").await;
+    browser.select("Drafts only").await;
+    browser.press("Allow").await;
+    until("the browser is at the application", || async { (browser.path().await == "/hook").then_some(()) }).await;
+    assert!(application.count().await >= 1);
+    browser.open("/brands/1/settings/applications").await;
+}
+
 async fn a_webhook_is_added_and_replayed(browser: &Driver) {
     let receiver = Receiver::start().await;
     browser.open("/brands/1/developers/webhooks/new").await;
@@ -320,6 +358,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/settings/plan", "plan"),
         ("/brands/1/settings/notifications", "notifications"),
         ("/brands/1/settings/sessions", "sessions"),
+        ("/brands/1/settings/applications", "applications"),
         ("/brands/1/posts", "posts"),
         ("/brands/1/posts/imports", "post-imports"),
         ("/brands/new", "brand-new"),
@@ -341,6 +380,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/brands/1/snippets", "snippets"),
         ("/brands/1/snippets/1", "snippet"),
         ("/brands/1/accounts/1/signature", "account-signature"),
+        ("/brands/1/developers/agents", "agents"),
         ("/brands/1/developers/requests", "requests"),
         ("/operator", "operator"),
         ("/operator/users", "operator-users"),

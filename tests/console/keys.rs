@@ -15,7 +15,7 @@ on_both_apps!("unlimited" =>
 on_both_apps!(console "unlimited" => a_key_is_shown_once_and_works, a_key_has_the_chosen_scopes);
 
 /// Returns the key that a page shows.
-fn shown_key(page: &Page) -> String {
+pub fn shown_key(page: &Page) -> String {
     let (_, rest) = page.text.split_once("<code id=\"secret\">").unwrap_or_else(|| panic!("no secret: {}", page.text));
     rest.split('<').next().unwrap_or_default().to_owned()
 }

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod accounts;
+mod agents;
 mod analytics;
+mod applications;
 mod avatars;
 mod bio;
 mod calendar;
@@ -17,6 +19,7 @@ mod keys;
 mod link_cards;
 mod long_lists;
 mod media;
+mod oauth_consent;
 mod operator;
 mod post;
 mod post_bulk;

@@ -122,7 +122,7 @@ fn id_of(records: &TenantRecords, other: &Tenant<'_>, path: &str, name: &str) ->
         "page" => records.id(path, "linkInBio"),
         "member" => other.user,
         // These ids belong to no record: the API does not return them.
-        "key" | "session" | "link" | "invitation" => MISSING_ID,
+        "key" | "session" | "grant" | "link" | "invitation" => MISSING_ID,
         name => records.id(path, name),
     }
 }
@@ -144,6 +144,8 @@ async fn snapshot(app: &TestApp) -> Vec<i64> {
         "post_imports",
         "jobs",
         "brand_members",
+        "api_keys",
+        "oauth_grants",
     ] {
         counts.push(app.count_rows(table).await);
     }

@@ -20,6 +20,10 @@ const NEXT: &str = "crier_next";
 /// The lifetime of the path to redirect to, which equals that of an emailed sign-in link.
 const NEXT_LIFETIME: TimeDelta = sessions::LINK_LIFETIME;
 const MAX_NEXT: usize = 500;
+/// The page with the consent to an application, and the maximum length of its path and query. Browsers keep cookies of
+/// 4 KiB.
+const CONSENT: &str = "/mcp/oauth/authorize?";
+const MAX_CONSENT: usize = 3_000;
 
 fn is_https(app: &App) -> bool {
     app.public_url.starts_with("https://")
@@ -67,8 +71,9 @@ pub fn take_next(app: &App, headers: &HeaderMap, res: &mut Response) -> Option<S
 
 /// Returns whether a path is that of a page of the console, and can be the value of a cookie.
 fn is_own_path(path: &str) -> bool {
-    let is_page = ["/brands/", "/operator"].iter().any(|start| path.starts_with(start));
-    is_page && path.len() <= MAX_NEXT && path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'"'))
+    let is_page = ["/brands/", "/operator"].iter().any(|start| path.starts_with(start)) && path.len() <= MAX_NEXT;
+    let is_consent = path.starts_with(CONSENT) && path.len() <= MAX_CONSENT;
+    (is_page || is_consent) && path.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b';' | b',' | b'"'))
 }
 
 fn write(app: &App, res: &mut Response, name: &str, value: &str, lifetime: TimeDelta) {

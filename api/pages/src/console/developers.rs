@@ -5,10 +5,11 @@ use askama::Template;
 use super::shared::{Choice, Link};
 use super::shell::Shell;
 
-/// Returns the tabs of the section; `current` is `keys`, `webhooks` or `requests`.
+/// Returns the tabs of the section; `current` is `keys`, `agents`, `webhooks` or `requests`.
 pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
     let all = [
         ("keys", "developers", "API keys"),
+        ("agents", "developers/agents", "Agents"),
         ("webhooks", "developers/webhooks", "Webhooks"),
         ("requests", "developers/requests", "Requests"),
     ];

@@ -39,6 +39,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("account-refreshed", "Account access renewed."),
     ("signature-saved", "Signature saved. It applies to posts that you save from now on."),
     ("key-revoked", "API key revoked. It no longer works."),
+    ("application-disconnected", "Application disconnected. It no longer has access."),
     ("webhook-created", "Webhook created."),
     ("webhook-saved", "Webhook saved."),
     ("webhook-deleted", "Webhook deleted."),

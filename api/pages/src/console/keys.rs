@@ -1,7 +1,7 @@
 //! `/brands/{brand}/developers`: the API keys of the user.
 
 use askama::Template;
-use crier_domain::access::{KeyMode, MAX_KEYS, Scope, Scopes};
+use crier_domain::access::{AgentPreset, KeyMode, MAX_KEYS, Scope, Scopes};
 use crier_endpoints::PREFIX;
 use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crier_store::keys;
@@ -39,7 +39,7 @@ struct ApiKey {
     is_live: bool,
     prefix: String,
     last4: String,
-    /// "All", or the scopes separated by commas.
+    /// "All", the name of a preset, or the scopes separated by commas.
     scopes: String,
     last_used: Option<Time>,
     created: Time,
@@ -74,13 +74,12 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     all.reverse();
     let shell = visit.shell(Section::Developers, "Developers");
     let (rows, pages) = lists::paginate(visit, &shell.at("developers"), all);
-    let every_scope = Scopes::all().to_string();
     let key = |row: keys::KeyRow| ApiKey {
         id: row.id,
         is_live: row.mode == KeyMode::Live,
+        scopes: access(&row),
         prefix: row.prefix,
         last4: row.last4,
-        scopes: if row.scopes == every_scope { "All".to_owned() } else { row.scopes.replace(',', ", ") },
         last_used: row.last_used_at.map(|at| visit.time(at)),
         created: visit.time(row.created_at),
     };
@@ -97,6 +96,23 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         shell,
     };
     visit.page_with(status, &page)
+}
+
+/// Returns what a key may do, in a few words.
+fn access(row: &keys::KeyRow) -> String {
+    let scopes: Option<Scopes> = row.scopes.parse().ok();
+    let preset = scopes.as_ref().and_then(|scopes| AgentPreset::of(scopes, row.role_limit));
+    let listed = match preset {
+        Some(preset) => preset.label().to_owned(),
+        None if scopes == Some(Scopes::all()) => "All".to_owned(),
+        None => row.scopes.replace(',', ", "),
+    };
+    let limits = [
+        (preset.is_none() && row.role_limit.is_some()).then_some("drafts only"),
+        (!row.all_brands).then_some("only some brands"),
+    ];
+    let limits: Vec<&str> = limits.into_iter().flatten().collect();
+    if limits.is_empty() { listed } else { format!("{listed} ({})", limits.join(", ")) }
 }
 
 /// Returns the scopes by kind of resource, in order.
@@ -118,7 +134,8 @@ fn groups(chosen: &[&str]) -> Vec<ScopeGroup> {
     groups
 }
 
-fn label(kind: &'static str) -> &'static str {
+/// Returns the name of a kind of resource as a label.
+pub fn label(kind: &'static str) -> &'static str {
     match kind {
         "brands" => "Brands",
         "accounts" => "Accounts",
@@ -170,7 +187,7 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     visit.page(&page)
 }
 
-fn too_many_keys() -> ApiError {
+pub fn too_many_keys() -> ApiError {
     let message = format!(
         "You have {MAX_KEYS} API keys, the maximum. Revoke a key that you no longer use, then create the new one."
     );

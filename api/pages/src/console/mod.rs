@@ -31,10 +31,14 @@ mod visit;
 mod account_choices;
 mod account_signature;
 mod accounts;
+mod agent_access;
+mod agent_clients;
+mod agents;
 mod analytics;
 mod analytics_filter;
 mod analytics_top;
 mod analytics_totals;
+mod applications;
 mod avatar;
 mod best_times;
 mod bio;
@@ -71,6 +75,7 @@ mod media_item;
 mod media_uploads;
 mod members;
 mod notifications;
+mod oauth_consent;
 mod operator;
 mod operator_plans;
 mod operator_system;
@@ -136,6 +141,7 @@ fn routes() -> Vec<PageRoute> {
         avatar::routes(),
         connect::routes(),
         keys::routes(),
+        agents::routes(),
         requests::routes(),
         webhooks::routes(),
         webhook_form::routes(),
@@ -144,6 +150,8 @@ fn routes() -> Vec<PageRoute> {
         members::routes(),
         notifications::routes(),
         session_list::routes(),
+        applications::routes(),
+        oauth_consent::routes(),
         brand_new::routes(),
         media::routes(),
         media_item::routes(),

@@ -62,7 +62,8 @@ impl Cap {
     }
 }
 
-/// Returns the tabs of the section; `current` is `brand`, `members`, `plan`, `notifications` or `sessions`.
+/// Returns the tabs of the section; `current` is `brand`, `members`, `plan`, `notifications`, `sessions` or
+/// `applications`.
 pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
     let all = [
         ("brand", "settings", "Brand"),
@@ -70,6 +71,7 @@ pub fn tabs(shell: &Shell, current: &str) -> Vec<Choice> {
         ("plan", "settings/plan", "Plan and usage"),
         ("notifications", "settings/notifications", "Notifications"),
         ("sessions", "settings/sessions", "Sessions"),
+        ("applications", "settings/applications", "Applications"),
     ];
     all.iter().map(|(key, path, label)| Choice::new(&shell.at(path), label, *key == current)).collect()
 }

@@ -19,6 +19,7 @@ use crate::{headers, notice, styles};
 const GUIDES: &[(&str, &str)] = &[
     ("getting-started", include_str!("../../../../docs/getting-started.md")),
     ("errors", CATALOGUE),
+    ("mcp", include_str!("../../../../docs/mcp.md")),
     ("platforms", include_str!("../../../../docs/platforms.md")),
     ("webhooks", include_str!("../../../../docs/webhooks.md")),
 ];
