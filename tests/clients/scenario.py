@@ -189,6 +189,18 @@ def redirects_are_not_followed() -> None:
     assert handler.redirect_request(request, None, 302, "Found", {}, "https://other.example/") is None
 
 
+def waiting_ends_with_the_work() -> None:
+    def states(*names: str) -> list[Response | Exception]:
+        return [of_json(200, {"data": {"status": name}}) for name in names]
+
+    post = Prepared(states("scheduled", "publishing", "partially_published"))
+    assert post.client.wait_for_post(1, 2)["status"] == "partially_published"
+    assert post.requests[0].full_url == "https://crier.example/api/public/v1/brands/1/posts/2/status"
+    report = Prepared(states("pending", "processing", "failed"))
+    assert report.client.wait_for_report(1, 3)["status"] == "failed"
+    assert report.requests[0].full_url == "https://crier.example/api/public/v1/brands/1/reports/deliveries/3"
+
+
 def waiting_ends_at_the_deadline() -> None:
     responses: list[Response | Exception] = [of_json(200, {"data": {"status": "processing"}}) for _ in range(50)]
     prepared = Prepared(responses)
@@ -232,6 +244,7 @@ CHECKS: list[Callable[[], None]] = [
     attempts_are_limited,
     other_errors_and_long_pauses_are_not_retried,
     redirects_are_not_followed,
+    waiting_ends_with_the_work,
     waiting_ends_at_the_deadline,
     signatures_are_verified,
 ]

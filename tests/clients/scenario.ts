@@ -192,6 +192,16 @@ await check('the API key is not sent to other servers', async () => {
     assert.equal(requests.length, 0);
 });
 
+await check('waiting ends with the work', async () => {
+    const states = (...names: string[]) => names.map((status) => json(200, { data: { status } }));
+    const post = prepared(states('scheduled', 'publishing', 'partially_published'));
+    assert.equal((await post.client.waitForPost(1, 2)).status, 'partially_published');
+    assert.equal(post.requests[0]?.url, 'https://crier.example/api/public/v1/brands/1/posts/2/status');
+    const report = prepared(states('pending', 'processing', 'failed'));
+    assert.equal((await report.client.waitForReport(1, 3)).status, 'failed');
+    assert.equal(report.requests[0]?.url, 'https://crier.example/api/public/v1/brands/1/reports/deliveries/3');
+});
+
 await check('waiting ends at the deadline', async () => {
     const responses = Array.from({ length: 50 }, () => json(200, { data: { status: 'processing' } }));
     const { client, waited } = prepared(responses);
