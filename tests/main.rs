@@ -8,6 +8,7 @@ mod api;
 mod architecture;
 mod bench;
 mod browser;
+mod clients;
 mod commands;
 mod connect;
 mod console;

@@ -147,8 +147,9 @@ fn operation(endpoint: &EndpointSpec, components: &mut Components) -> Value {
         });
     }
     if let Some(media_type) = endpoint.bytes_type {
-        // A body of bytes has no schema.
-        operation["requestBody"] = json!({ "required": true, "content": { media_type: {} } });
+        // OpenAPI 3.1 needs no schema for bytes, but without this one, generated clients send them as JSON.
+        let schema = json!({ "type": "string", "format": "binary" });
+        operation["requestBody"] = json!({ "required": true, "content": { media_type: { "schema": schema } } });
     }
     if endpoint.extension {
         operation["x-extension"] = true.into();
