@@ -1,6 +1,6 @@
 // A proxy that adds the API key, for clients that cannot send one: `authorize.mjs PORT TARGET-PORT`.
-// Its own host becomes that of the target, as the public URL would have it. Any other host or origin passes unchanged, so
-// that the target can reject it.
+// Its own host becomes that of the target, which the public URL has. Any other host or origin passes unchanged, so that
+// the target can reject it.
 import http from 'node:http';
 
 const [port, target] = process.argv.slice(2);

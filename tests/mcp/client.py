@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 
 import httpx2
 import jsonschema
-from chat import VERSIONS, ToolError, User, connect
+from chat import VERSIONS, User, connect
 from checks import check, expect, expect_equal
 from mcp import MCPError
 
@@ -22,12 +22,12 @@ URL, API = os.environ["MCP_URL"], os.environ["API_URL"]
 KEY, READ_KEY = os.environ["KEY"], os.environ["READ_KEY"]
 
 READING = {
-    "list_brands", "list_accounts", "validate_post", "list_posts", "get_post", "list_media", "next_slots",
-    "get_analytics", "best_times", "list_conversations", "get_conversation", "get_report",
+    "list_brands", "list_accounts", "next_slots", "validate_post", "get_media_import", "list_posts", "get_post",
+    "get_analytics", "list_conversations", "get_conversation", "get_reports",
 }
 WRITING = {
-    "create_post", "update_post", "schedule_post", "publish_post", "unpublish_post", "import_media",
-    "reply_to_conversation", "generate_captions", "generate_hashtags", "create_report",
+    "save_draft", "import_media", "schedule_post", "publish_post", "unpublish_post", "reply_to_conversation",
+    "generate_captions", "generate_hashtags", "export_report",
 }
 HINTS = ["read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint"]
 
@@ -120,12 +120,13 @@ class Scenarios:
             validation = await chat.data("validate_post", **self.brand, **post)
             expect(not validation["valid"], "a text that is too long is valid")
             expect_equal(validation["targets"][0]["problems"][0]["field"], "content", "the field")
-        with self.check("creates a draft, and only a draft, without a schedule type"):
-            draft = await chat.data("create_post", **self.brand, content="Fresh bread", accounts=[self.good])
+        with self.check("saves a draft"):
+            draft = await chat.data("save_draft", **self.brand, content="Fresh bread", accounts=[self.good])
             expect_equal(draft["status"], "draft", "the status")
             self.post = {**self.brand, "post_id": draft["id"]}
         with self.check("updates the draft"):
-            updated = await chat.data("update_post", **self.post, content="Fresh bread at 7 o'clock")
+            updated = await chat.data("save_draft", **self.post, content="Fresh bread at 7 o'clock")
+            expect_equal(updated["id"], draft["id"], "the id")
             expect_equal(updated["content"], "Fresh bread at 7 o'clock", "the content")
             expect_equal(updated["status"], "draft", "the status")
         with self.check("a post of another brand is forbidden"):
@@ -133,25 +134,31 @@ class Scenarios:
             expect_equal(error.code, "brand_forbidden", "error.code")
 
     async def schedules(self, chat):
-        with self.check("schedules the draft"):
+        with self.check("schedules the draft with a confirmation"):
             time = datetime.now(timezone.utc).replace(microsecond=0) + timedelta(days=2)
-            arguments = {**self.post, "scheduled_at": time.isoformat()}
-            try:
-                post = await chat.data("schedule_post", **arguments)
-            except ToolError as error:
-                # Scheduling publishes later, so the server may ask for a confirmation.
-                if "confirm" not in error.text:
-                    raise
-                post = await chat.data("schedule_post", **arguments, confirm=True)
+            post = await chat.confirmed("schedule_post", **self.post, scheduled_at=time.isoformat())
             expect_equal(post["status"], "scheduled", "the status")
             expect_equal(datetime.fromisoformat(post["scheduled_at"]), time, "the time")
         with self.check("lists the scheduled post"):
             posts = await chat.call("list_posts", **self.brand, status="scheduled")
             expect(self.post["post_id"] in [post["id"] for post in posts["data"]], "the post is missing")
-            expect({"meta", "links"} <= set(posts), f"the list has only {set(posts)}")
+        with self.check("schedules another one at the next free slot of the queue"):
+            slots = await chat.data("next_slots", **self.brand, count=2)
+            expect_equal(len(slots), 2, "the number of slots")
+            draft = await chat.data("save_draft", **self.brand, content="Queued", accounts=[self.good])
+            post = await chat.confirmed("schedule_post", **self.brand, post_id=draft["id"])
+            expect_equal(post["scheduled_at"], slots[0]["scheduled_at"], "the time")
+        with self.check("lists the posts page by page"):
+            ids, cursor = [], {}
+            while cursor is not None:
+                page = await chat.call("list_posts", **self.brand, limit=1, **cursor)
+                ids += [post["id"] for post in page["data"]]
+                cursor = {"cursor": page["next_cursor"]} if "next_cursor" in page else None
+            expect_equal(len(ids), len(set(ids)), "the number of posts")
+            expect({self.post["post_id"], draft["id"]} <= set(ids), f"the pages have only {ids}")
 
     async def publishes(self, chat):
-        draft = await chat.data("create_post", **self.brand, content=f"Now {uuid.uuid4()}", accounts=[self.good])
+        draft = await chat.data("save_draft", **self.brand, content=f"Now {uuid.uuid4()}", accounts=[self.good])
         post = {**self.brand, "post_id": draft["id"]}
         with self.check("does not publish without a confirmation"):
             error = await chat.error("publish_post", **post)
@@ -162,12 +169,12 @@ class Scenarios:
             await chat.data("publish_post", **post, confirm=True)
             published = await chat.post_with(lambda p: p["status"] == "published", **post)
             self.published = {**post, "external_id": published["targets"][0]["external_id"]}
-        with self.check("does not create a published post without a confirmation"):
+        with self.check("a draft cannot become a published post in one call"):
             content = f"Immediately {uuid.uuid4()}"
             error = await chat.error(
-                "create_post", **self.brand, content=content, accounts=[self.good], schedule_type="now"
+                "save_draft", **self.brand, content=content, accounts=[self.good], schedule_type="now"
             )
-            expect("confirm" in error.text, f"the error does not name `confirm`: {error.text}")
+            expect_equal(list(error.fields), ["schedule_type"], "the list of paths")
             posts = await chat.data("list_posts", **self.brand, search=content.split()[1])
             expect_equal(posts, [], "the list of posts")
 
@@ -175,7 +182,7 @@ class Scenarios:
         failing = [{"account_id": self.bad, "content": f"[fail] {uuid.uuid4()}"}]
         both = [self.good, self.bad]
         content = f"For both {uuid.uuid4()}"
-        draft = await chat.data("create_post", **self.brand, content=content, accounts=both, overrides=failing)
+        draft = await chat.data("save_draft", **self.brand, content=content, accounts=both, overrides=failing)
         post = {**self.brand, "post_id": draft["id"]}
         with self.check("finds the account that rejected the post, and the reason"):
             await chat.confirmed("publish_post", **post)
@@ -183,24 +190,31 @@ class Scenarios:
             failed = [target for target in result["targets"] if target["status"] == "failed"]
             expect_equal([target["account_id"] for target in failed], [self.bad], "the list of failed accounts")
             expect("[fail]" in failed[0]["error"]["message"], f"the reason is {failed[0]['error']}")
+            attempts = (await chat.call("get_post", **post))["attempts"]
+            expect("[fail]" in json.dumps(attempts), f"the attempts are {attempts}")
         with self.check("fixes the text, and publishes where it failed"):
             fixed = [{"account_id": self.bad, "content": f"Fixed {uuid.uuid4()}"}]
-            await chat.data("update_post", **post, overrides=fixed)
+            await chat.data("save_draft", **post, overrides=fixed)
             await chat.confirmed("publish_post", **post)
             await chat.post_with(lambda p: p["status"] == "published", **post)
         with self.check("unpublishes with a confirmation"):
-            await chat.confirmed("unpublish_post", **post, accounts=[self.bad])
+            await chat.confirmed("unpublish_post", **post, accounts=[self.good])
             await chat.post_with(lambda p: "unpublished" in [t["status"] for t in p["targets"]], **post)
 
     async def repeats_call(self, chat):
         with self.check("a repeated call with the same key creates nothing"):
             arguments = {**self.brand, "content": "Once", "idempotency_key": str(uuid.uuid4())}
-            first = await chat.data("create_post", **arguments)
-            second = await chat.data("create_post", **arguments)
+            first = await chat.data("save_draft", **arguments)
+            second = await chat.data("save_draft", **arguments)
             expect_equal(second["id"], first["id"], "the second id")
         with self.check("another call with the same key is an error"):
-            error = await chat.error("create_post", **{**arguments, "content": "Twice"})
+            error = await chat.error("save_draft", **{**arguments, "content": "Twice"})
             expect_equal(error.code, "idempotency_key_reused", "error.code")
+        with self.check("a call without a key returns one"):
+            del arguments["idempotency_key"]
+            first = await chat.call("save_draft", **arguments)
+            second = await chat.call("save_draft", **arguments, idempotency_key=first["idempotency_key"])
+            expect_equal(second["data"]["id"], first["data"]["id"], "the second id")
 
     async def replies(self, chat):
         body, reply = f"When do you open? {uuid.uuid4()}", f"At seven. {uuid.uuid4()}"
@@ -219,7 +233,10 @@ class Scenarios:
                     await asyncio.sleep(0.5)
                 expect(found, "the comment is not in the inbox")
                 conversation = {**self.brand, "conversation_id": found[0]["id"]}
-                expect(body in json.dumps(await chat.data("get_conversation", **conversation)), "its text is missing")
+                full = await chat.call("get_conversation", **conversation)
+                expect(body in json.dumps(full["data"]["messages"]), f"its text is missing: {full}")
+            with self.check("says which texts others wrote"):
+                expect("data.messages[]" in full["untrusted"]["fields"], f"untrusted is {full.get('untrusted')}")
             with self.check("replies to the comment with a confirmation"):
                 await chat.confirmed("reply_to_conversation", **conversation, body=reply)
                 for _ in range(100):
@@ -230,23 +247,31 @@ class Scenarios:
 
     async def calls_the_rest(self, chat):
         """Every tool that the conversation does not need."""
-        for tool in ["list_media", "get_analytics", "best_times"]:
-            with self.check(f"calls {tool}"):
-                await chat.data(tool, **self.brand)
-        with self.check("calls next_slots"):
-            slots = await chat.data("next_slots", **self.brand, count=2)
-            expect_equal(len(slots), 2, "the number of slots")
-        with self.check("creates a report, and gets it"):
-            created = await chat.data("create_report", **self.brand, name="June", widgets=[{"type": "summary"}])
-            report = await chat.data("get_report", **self.brand, report_id=created["id"])
-            expect_equal(report["name"], "June", "the name")
+        with self.check("calls get_analytics"):
+            analytics = await chat.call("get_analytics", **self.brand)
+            expect({"top_posts", "best_times", "accounts"} <= set(analytics), f"the result has only {set(analytics)}")
+        with self.check("exports a report, and gets it"):
+            headers = {"Authorization": f"Bearer {KEY}", "Idempotency-Key": str(uuid.uuid4())}
+            async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+                url = f"{API}/api/public/v1/brands/{self.brand['brand_id']}/reports"
+                created = await http.post(url, json={"name": "June", "widgets": [{"type": "summary"}]})
+            report = {**self.brand, "report_id": created.raise_for_status().json()["data"]["id"]}
+            expect(await chat.data("get_reports", **self.brand), "the list of reports is empty")
+            await chat.data("export_report", **report, format="csv")
+            found = await chat.call("get_reports", **report)
+            expect_equal(found["data"]["name"], "June", "the name")
+            expect_equal(len(found["exports"]), 1, "the number of exports")
         with self.check("an import without a URL is an error with its path"):
             error = await chat.error("import_media", **self.brand)
             expect("url" in error.fields, f"the paths are {set(error.fields)}")
         with self.check("an import from a private address is an error"):
             error = await chat.error("import_media", **self.brand, url="http://127.0.0.1:1/image.png")
             expect_equal(error.code, "invalid_source_url", "error.code")
-        for tool, arguments in [("generate_captions", {"prompt": "Bread"}), ("generate_hashtags", {"content": "Bread"})]:
+        with self.check("get_media_import of no import is an error"):
+            error = await chat.error("get_media_import", **self.brand, job_id=999999)
+            expect_equal(error.code, "not_found", "error.code")
+        texts = {"generate_captions": {"prompt": "Bread"}, "generate_hashtags": {"content": "Bread"}}
+        for tool, arguments in texts.items():
             with self.check(f"{tool} without an AI provider is an error"):
                 error = await chat.error(tool, **self.brand, **arguments)
                 expect(error.code, f"the error has no code: {error.text}")
@@ -268,7 +293,7 @@ class Scenarios:
         with self.check("a read-only key cannot write"):
             content = f"Not mine {uuid.uuid4()}"
             try:
-                result = await chat.client.call_tool("create_post", {**self.brand, "content": content})
+                result = await chat.client.call_tool("save_draft", {**self.brand, "content": content})
                 expect(result.is_error, "it created a post")
             except AssertionError:
                 raise
@@ -281,8 +306,8 @@ class Scenarios:
         """A stateless server can ask in a form only in the modern era. In the legacy era, it needs `confirm`."""
         async with connect(URL, KEY, self.era) as chat:
             drafts = [
-                await chat.data("create_post", **self.brand, content=f"Form {uuid.uuid4()}", accounts=[self.good])
-                for _ in range(4)
+                await chat.data("save_draft", **self.brand, content=f"Form {uuid.uuid4()}", accounts=[self.good])
+                for _ in range(3)
             ]
             posts = [{**self.brand, "post_id": draft["id"]} for draft in drafts]
             if self.era == "legacy":
@@ -307,26 +332,12 @@ class Scenarios:
                     await asking.data("publish_post", **posts[1])
                 expect_equal(len(user.forms), 1, "the number of forms")
                 await chat.post_with(lambda p: p["status"] == "published", **posts[1])
-            with self.check("an accepted form is not valid for another post"):
-                user = User("accept")
+            with self.check("ignores `confirm` of a model if it can ask the user"):
+                user = User("decline")
                 async with connect(URL, KEY, self.era, user) as asking:
-                    await self.accepts_for_another(asking, user, posts[2], posts[3])
-                expect_equal((await chat.data("get_post", **posts[3]))["status"], "draft", "the status")
-
-    async def accepts_for_another(self, asking, user, post, other):
-        session = asking.client.session
-        asked = await session.call_tool("publish_post", post, allow_input_required=True)
-        expect_equal(asked.result_type, "input_required", "resultType")
-        answers = {name: await user(None, form.params) for name, form in asked.input_requests.items()}
-        try:
-            again = await session.call_tool(
-                "publish_post", other, input_responses=answers, request_state=asked.request_state,
-                allow_input_required=True,
-            )
-        except Exception:
-            return # An error of the protocol
-        published = again.result_type == "complete" and not again.is_error
-        expect(not published, "it published the other post")
+                    await asking.error("publish_post", **posts[2], confirm=True)
+                expect_equal(len(user.forms), 1, "the number of forms")
+                expect_equal((await chat.data("get_post", **posts[2]))["status"], "draft", "the status")
 
 
 for era in sys.argv[1:]:

@@ -1,5 +1,5 @@
-// Crier's MCP server with the official clients for JavaScript: @modelcontextprotocol/client, which negotiates the revision,
-// and @modelcontextprotocol/sdk, which has only the older ones. scripts/mcp sets the environment.
+// Crier's MCP server with the official clients for JavaScript: @modelcontextprotocol/client, which negotiates the
+// revision, and @modelcontextprotocol/sdk, which has only the older ones. scripts/mcp sets the environment.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
@@ -18,7 +18,8 @@ async function check(name, run) {
     }
 }
 function expectEqual(actual, expected, what) {
-    if (actual !== expected) throw new Error(`${what} is ${JSON.stringify(actual)}, expected ${JSON.stringify(expected)}`);
+    if (actual === expected) return;
+    throw new Error(`${what} is ${JSON.stringify(actual)}, expected ${JSON.stringify(expected)}`);
 }
 const expectSuccess = (result) => expectEqual(result.isError ?? false, false, `isError of ${JSON.stringify(result)}`);
 
@@ -27,7 +28,7 @@ async function converse(name, client) {
     let brand;
     await check(`${name}: lists the tools`, async () => {
         const { tools } = await client.listTools();
-        expectEqual(tools.length, 22, 'the number of tools');
+        expectEqual(tools.some((tool) => tool.name === 'save_draft'), true, 'whether the list has save_draft');
     });
     await check(`${name}: calls a tool that reads`, async () => {
         const result = await client.callTool({ name: 'list_brands', arguments: {} });
@@ -35,12 +36,12 @@ async function converse(name, client) {
         brand = { brand_id: result.structuredContent.data[0].id };
     });
     await check(`${name}: calls a tool that writes`, async () => {
-        const result = await client.callTool({ name: 'create_post', arguments: { ...brand, content: name } });
+        const result = await client.callTool({ name: 'save_draft', arguments: { ...brand, content: name } });
         expectSuccess(result);
         expectEqual(result.structuredContent.data.status, 'draft', 'the status');
     });
     await check(`${name}: an error is a result with its paths`, async () => {
-        const result = await client.callTool({ name: 'create_post', arguments: { ...brand, content: 1 } });
+        const result = await client.callTool({ name: 'save_draft', arguments: { ...brand, content: 1 } });
         expectEqual(result.isError, true, 'isError');
         expectEqual(Object.keys(result.structuredContent.error.fields).join(), 'content', 'the list of paths');
     });
@@ -68,7 +69,7 @@ const requestInit = { headers: { Authorization: `Bearer ${KEY}` } };
     await check(`${name}: publishes if the form is accepted`, async () => {
         const accounts = await client.callTool({ name: 'list_accounts', arguments: brand });
         const post = { content: `Form of ${name}`, accounts: [accounts.structuredContent.data[0].id] };
-        const draft = await client.callTool({ name: 'create_post', arguments: { ...brand, ...post } });
+        const draft = await client.callTool({ name: 'save_draft', arguments: { ...brand, ...post } });
         const ids = { ...brand, post_id: draft.structuredContent.data.id };
         expectSuccess(await client.callTool({ name: 'publish_post', arguments: ids }));
         expectEqual(forms, 1, 'the number of forms');

@@ -1,5 +1,6 @@
-// Measures `tools/call list_posts` beside `GET /brands/{brand}/posts`, in turns: 200 of each one after another, then 1,000
-// of each from 20 connections. Prints the times and the memory of the processes; fails if a response is wrong.
+// Measures `tools/call list_posts` beside `GET /brands/{brand}/posts`, in turns: 200 of each one after another, then
+// 1,000 of each from 20 connections. Both return 20 posts. Prints the times and the memory of the processes. Fails if a
+// response is wrong.
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 
@@ -27,7 +28,7 @@ function request(url, options, body) {
 
 async function rest() {
     const headers = { authorization: `Bearer ${API_KEY}` };
-    const { time, text } = await request(`${API_URL}/api/public/v1/brands/1/posts`, { headers });
+    const { time, text } = await request(`${API_URL}/api/public/v1/brands/1/posts?per_page=20`, { headers });
     return { time, body: JSON.parse(text) };
 }
 
@@ -75,8 +76,9 @@ async function measure(name, rounds, round) {
 }
 
 function memory() {
-    const kib = PIDS.split(' ').map((pid) => Number(readFileSync(`/proc/${pid}/status`, 'utf8').match(/^VmRSS:\s+(\d+)/m)[1]));
-    return kib.reduce((sum, one) => sum + one, 0) / 1024;
+    const status = (pid) => readFileSync(`/proc/${pid}/status`, 'utf8');
+    const kib = (pid) => Number(status(pid).match(/^VmRSS:\s+(\d+)/m)[1]);
+    return PIDS.split(' ').reduce((sum, pid) => sum + kib(pid), 0) / 1024;
 }
 
 const sequential = async (call) => [(await call()).time];
@@ -92,7 +94,6 @@ const concurrent = (calls) => async (call) => {
 try {
     for (let n = 0; n < 10; n += 1) {
         const [one, other] = [await mcp(), await rest()];
-        // The links of the two differ if the server builds them from the path of the request.
         if (JSON.stringify(one.body.data) !== JSON.stringify(other.body.data)) throw new Error('the two responses differ');
     }
     const before = memory();
