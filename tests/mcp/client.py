@@ -163,8 +163,18 @@ class Scenarios:
         with self.check("does not publish without a confirmation"):
             error = await chat.error("publish_post", **post)
             expect("confirm" in error.text, f"the error does not name `confirm`: {error.text}")
-            error = await chat.error("publish_post", **post, confirm=False)
+            await chat.error("publish_post", **post, confirm=False)
             expect_equal((await chat.data("get_post", **post))["status"], "draft", "the status")
+        with self.check("the question has every text that others will see"):
+            texts = ["for this account", "the second part", "the first comment"]
+            mixed = await chat.data(
+                "save_draft", **self.brand, content="For no account", accounts=[self.good],
+                overrides=[{"account_id": self.good, "content": texts[0]}],
+                thread=[{"content": texts[1]}], first_comment={"content": texts[2]},
+            )
+            error = await chat.error("publish_post", **self.brand, post_id=mixed["id"])
+            missing = [text for text in texts if text not in error.text]
+            expect_equal(missing, [], f"the list of texts that are not in {error.text!r}")
         with self.check("publishes with a confirmation"):
             await chat.data("publish_post", **post, confirm=True)
             published = await chat.post_with(lambda p: p["status"] == "published", **post)
