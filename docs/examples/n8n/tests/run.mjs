@@ -78,11 +78,11 @@ const proxy = createHttpServer(async (request, response) => {
 	for await (const chunk of request) chunks.push(chunk);
 	const { host, connection, 'content-length': length, ...headers } = request.headers;
 	const body = chunks.length > 0 ? Buffer.concat(chunks) : undefined;
-	const answer = await fetch(`${crier}${request.url}`, { method: request.method, headers, body });
-	keys.push({ key: headers['idempotency-key'], isReplay: answer.headers.has('idempotent-replayed') });
-	const bytes = Buffer.from(await answer.arrayBuffer());
+	const reply = await fetch(`${crier}${request.url}`, { method: request.method, headers, body });
+	keys.push({ key: headers['idempotency-key'], isReplay: reply.headers.has('idempotent-replayed') });
+	const bytes = Buffer.from(await reply.arrayBuffer());
 	if (keys.length === 1) return request.socket.destroy();
-	response.writeHead(answer.status, { 'Content-Type': answer.headers.get('content-type') }).end(bytes);
+	response.writeHead(reply.status, { 'Content-Type': reply.headers.get('content-type') }).end(bytes);
 }).listen(0, '127.0.0.1');
 await once(proxy, 'listening');
 
@@ -238,7 +238,7 @@ try {
 			return now.attempts === 2 && now;
 		});
 		assert.equal(repeated.response_code, 200);
-		// A later event has arrived, so the repeated one had its time.
+		// The later event has started its workflow, so the repeated one would have too.
 		const later = await call('POST', '/brands/1/posts', { content: '[fail]', schedule_type: 'now', accounts: [account.id] });
 		await until('the draft of the later event', () => saw(`failed ${later.id}`));
 		assert.equal((await saw(`published ${id}`)).length, 1);

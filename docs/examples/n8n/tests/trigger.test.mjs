@@ -121,24 +121,24 @@ test('other events and brands start nothing', async () => {
 /** Webhook endpoints as Crier keeps them. */
 function crier(webhooks = []) {
 	const calls = [];
-	const answer = (statusCode, data) => ({ statusCode, headers: {}, body: data && { data } });
+	const respond = (statusCode, data) => ({ statusCode, headers: {}, body: data && { data } });
 	const api = ({ method, url, body, headers }) => {
 		assert.equal('Idempotency-Key' in headers, method !== 'GET');
 		const path = url.replace('https://crier.example/api/public/v1', '');
 		calls.push(`${method} ${path}`);
 		const [, , id, verb] = path.split('/');
 		const one = webhooks.find((webhook) => String(webhook.id) === id);
-		if (!id && method === 'GET') return answer(200, webhooks);
+		if (!id && method === 'GET') return respond(200, webhooks);
 		if (!id) {
 			const created = { id: 10 + webhooks.length, is_active: true, ...body };
 			webhooks.push(created);
-			return answer(201, { ...created, secret: SECRET });
+			return respond(201, { ...created, secret: SECRET });
 		}
 		if (!one) return { statusCode: 404, headers: {}, body: { error: { code: 'not_found' } } };
-		if (verb === 'rotate-secret') return answer(200, { ...one, secret: 'whsec_rotated' });
+		if (verb === 'rotate-secret') return respond(200, { ...one, secret: 'whsec_rotated' });
 		if (method === 'PUT') Object.assign(one, body);
 		if (method === 'DELETE') webhooks.splice(webhooks.indexOf(one), 1);
-		return method === 'DELETE' ? answer(204) : answer(200, one);
+		return method === 'DELETE' ? respond(204) : respond(200, one);
 	};
 	return { webhooks, calls, api };
 }
