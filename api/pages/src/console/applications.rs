@@ -51,7 +51,7 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
-    let all = grants::list(&mut visit.app.store.read().await?, visit.user_id(), visit.now).await?;
+    let all = grants::list(&mut visit.app.store.read().await?, visit.user_id()).await?;
     let shell = visit.shell(Section::Settings, "Applications");
     let (rows, pages) = lists::paginate(visit, &shell.at("settings/applications"), all);
     let application = |grant: GrantRow| Application {
