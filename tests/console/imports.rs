@@ -19,7 +19,9 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     let path = t.path(&format!("/posts/imports/{id}"));
     person.get(&list).await.expect(200, "<May>.csv").expect(200, "Waiting");
     let page = person.get(&path).await;
-    page.expect(200, "data-moving").expect(200, "Cancel this import?").expect(200, "<progress aria-label=\"Processed rows\"></progress>");
+    page.expect(200, "data-moving")
+        .expect(200, "Cancel this import?")
+        .expect(200, "<progress aria-label=\"Processed rows\"></progress>");
     t.app.sql("UPDATE post_imports SET status = 'running', rows_total = 2, rows_done = 1").await;
     person.get(&path).await.expect(200, "max=\"2\" value=\"1\"");
     t.app.sql("UPDATE post_imports SET status = 'completed', rows_total = 2, rows_done = 2, rows_valid = 1").await;

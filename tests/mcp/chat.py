@@ -72,9 +72,9 @@ class Chat:
     async def confirmed(self, tool, **arguments):
         """Calls a tool that asks for confirmation, as a client without elicitation does."""
         error = await self.error(tool, **arguments)
-        if "confirm" not in error.text:
+        if error.code != "confirmation_required":
             raise error
-        return await self.data(tool, **arguments, confirm=True)
+        return await self.data(tool, **arguments, confirm=error.body["error"]["confirm"])
 
     async def post_with(self, is_done, **ids):
         """Gets a post until it is as expected, for at most 30 s."""

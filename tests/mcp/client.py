@@ -163,7 +163,7 @@ class Scenarios:
         with self.check("does not publish without a confirmation"):
             error = await chat.error("publish_post", **post)
             expect("confirm" in error.text, f"the error does not name `confirm`: {error.text}")
-            await chat.error("publish_post", **post, confirm=False)
+            await chat.error("publish_post", **post, confirm="another code")
             expect_equal((await chat.data("get_post", **post))["status"], "draft", "the status")
         with self.check("the question has every text that others will see"):
             texts = ["for this account", "the second part", "the first comment"]
@@ -176,7 +176,7 @@ class Scenarios:
             missing = [text for text in texts if text not in error.text]
             expect_equal(missing, [], f"the list of texts that are not in {error.text!r}")
         with self.check("publishes with a confirmation"):
-            await chat.data("publish_post", **post, confirm=True)
+            await chat.confirmed("publish_post", **post)
             published = await chat.post_with(lambda p: p["status"] == "published", **post)
             self.published = {**post, "external_id": published["targets"][0]["external_id"]}
         with self.check("a draft cannot become a published post in one call"):

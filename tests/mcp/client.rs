@@ -78,6 +78,13 @@ pub fn failed(mut result: Value, code: &str) -> Value {
     error
 }
 
+/// Calls a tool that asks for confirmation, and confirms it, as a model does for its user.
+pub async fn confirmed(t: &Tenant<'_>, tool: &str, mut arguments: Value) -> Value {
+    let error = failed(call(t, tool, arguments.clone()).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
+    call(t, tool, arguments).await
+}
+
 /// Returns the names of the listed tools.
 pub async fn names(app: &TestApp, key: &str) -> Vec<String> {
     let tools = request(app, key, "tools/list", json!({})).await["tools"].take();

@@ -94,10 +94,7 @@ async fn another_brand_is_not_accessible(t: Tenant<'_>) {
     let post = draft(&other, "secret").await;
     failed(call(&t, "get_post", json!({ "brand_id": other.brand, "post_id": post })).await, "brand_forbidden");
     failed(call(&t, "get_post", json!({ "brand_id": t.brand, "post_id": post })).await, "not_found");
-    failed(
-        call(&t, "publish_post", json!({ "brand_id": t.brand, "post_id": post, "confirm": true })).await,
-        "not_found",
-    );
+    failed(call(&t, "publish_post", json!({ "brand_id": t.brand, "post_id": post })).await, "not_found");
 }
 
 async fn problems_have_the_paths_of_the_api(t: Tenant<'_>) {

@@ -39,6 +39,7 @@ async fn each_tool_is_described_completely(t: Tenant<'_>) {
         let arguments = tool["inputSchema"]["properties"].as_object().unwrap();
         let changes = tool["annotations"]["readOnlyHint"] == false;
         assert_eq!(arguments.contains_key("idempotency_key"), changes, "{name}");
+        assert!(tool["outputSchema"]["properties"]["data"].is_object(), "{name}");
         let publishes = tool["annotations"]["destructiveHint"] == true && tool["annotations"]["openWorldHint"] == true;
         assert_eq!(arguments.contains_key("confirm"), publishes, "{name}");
     }
@@ -53,8 +54,9 @@ async fn the_list_is_small(t: Tenant<'_>) {
             (tool["name"].to_string(), tool["inputSchema"].to_string().len(), tool["outputSchema"].to_string().len())
         })
         .collect();
-    let total: usize = tools.iter().map(|tool| tool.to_string().len()).sum();
-    assert!(total < 80_000, "{total} bytes: {sizes:#?}");
+    let (inputs, outputs): (usize, usize) =
+        (sizes.iter().map(|(_, n, _)| n).sum(), sizes.iter().map(|(_, _, n)| n).sum());
+    assert!(inputs < 30_000 && outputs < 65_000, "{inputs} and {outputs} bytes: {sizes:#?}");
 }
 
 /// The paths of texts that others wrote are those of fields in the results.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::client::{call, done, failed, post_new, result};
+use super::client::{call, confirmed, done, failed, post_new, result};
 use crate::api::conversations::received;
 use crate::support::app::{Tenant, on_both_apps};
 
@@ -13,6 +13,9 @@ on_both_apps!("pro" =>
     a_post_is_scheduled_at_a_time_or_in_the_queue,
     a_repeated_call_has_its_effect_once,
     a_reply_is_confirmed,
+    the_question_has_every_text,
+    a_failed_post_can_be_changed,
+    a_post_without_accounts_cannot_be_published,
     a_contributor_cannot_publish,
 );
 
@@ -54,10 +57,13 @@ async fn a_post_is_published_only_after_confirmation(t: Tenant<'_>) {
     let error = failed(call(&t, "publish_post", arguments.clone()).await, "confirmation_required");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("Fresh bread") && message.contains("sandbox") && message.contains("confirm"), "{message}");
+    for wrong in ["", "true", "0000000000000000"] {
+        let mut arguments = arguments.clone();
+        arguments["confirm"] = wrong.into();
+        failed(call(&t, "publish_post", arguments).await, "confirmation_required");
+    }
     assert_eq!(publish_jobs(&t).await, 0);
-    let mut confirmed = arguments;
-    confirmed["confirm"] = true.into();
-    let published = done(call(&t, "publish_post", confirmed).await);
+    let published = done(confirmed(&t, "publish_post", arguments).await);
     assert!(published["data"]["status"] == "publishing" || published["data"]["status"] == "scheduled", "{published}");
     assert_eq!(publish_jobs(&t).await, 1);
 }
@@ -66,14 +72,19 @@ async fn a_client_that_can_ask_asks_the_user(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let id = saved(&t, account).await["id"].clone();
     // The model cannot confirm in the user's place.
-    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
-    let call = async |responses: Option<Value>| {
+    let mut arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(call(&t, "publish_post", arguments.clone()).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
+    let send = async |state: &Value, responses: Option<Value>| {
         let mut params = json!({ "name": "publish_post", "arguments": arguments });
-        params.as_object_mut().unwrap().extend(responses.map(|responses| ("inputResponses".to_owned(), responses)));
+        if let Some(responses) = responses {
+            params["inputResponses"] = responses;
+            params["requestState"] = state.clone();
+        }
         let capabilities = json!({ "elicitation": { "form": {} } });
         result(&post_new(t.app, &t.key, "tools/call", params, capabilities).send().await)
     };
-    let asked = call(None).await;
+    let asked = send(&Value::Null, None).await;
     assert_eq!(asked["resultType"], "input_required", "{asked}");
     let (name, request) = asked["inputRequests"].as_object().unwrap().iter().next().unwrap();
     assert_eq!(request["method"], "elicitation/create");
@@ -86,10 +97,18 @@ async fn a_client_that_can_ask_asks_the_user(t: Tenant<'_>) {
         json!({ "action": "accept" }),
         json!("accept"),
     ] {
-        failed(call(answer(refusal)).await, "not_confirmed");
+        failed(send(&asked["requestState"], answer(refusal)).await, "not_confirmed");
     }
+    let agreed = answer(json!({ "action": "accept", "content": { "confirm": true } }));
+    // An answer counts only for what the user saw.
+    assert_eq!(send(&json!("0000000000000000"), agreed.clone()).await["resultType"], "input_required");
+    let path = t.path(&format!("/posts/{id}"));
+    t.put(&path, json!({ "content": "Something else" })).await.expect(200);
+    let again = send(&asked["requestState"], agreed.clone()).await;
+    assert_eq!(again["resultType"], "input_required", "{again}");
+    assert!(again.to_string().contains("Something else"), "{again}");
     assert_eq!(publish_jobs(&t).await, 0);
-    done(call(answer(json!({ "action": "accept", "content": { "confirm": true } }))).await);
+    done(send(&again["requestState"], agreed).await);
     assert_eq!(publish_jobs(&t).await, 1);
 }
 
@@ -99,15 +118,19 @@ async fn a_post_is_scheduled_at_a_time_or_in_the_queue(t: Tenant<'_>) {
     let mut arguments = json!({ "brand_id": t.brand, "post_id": id, "scheduled_at": "2030-01-01T10:00:00Z" });
     let error = failed(call(&t, "schedule_post", arguments.clone()).await, "confirmation_required");
     assert!(error["message"].as_str().unwrap().contains("2030-01-01"), "{error}");
-    arguments["confirm"] = true.into();
+    // The confirmation of one time is none of another.
+    let mut other = arguments.clone();
+    (other["scheduled_at"], other["confirm"]) = ("2031-01-01T10:00:00Z".into(), error["confirm"].clone());
+    failed(call(&t, "schedule_post", other).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
     let scheduled = done(call(&t, "schedule_post", arguments).await)["data"].take();
     assert_eq!(
         (&scheduled["status"], &scheduled["scheduled_at"]),
         (&json!("scheduled"), &json!("2030-01-01T10:00:00Z"))
     );
     // Without a time, it takes a slot of the queue, of which the brand has none.
-    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
-    let error = failed(call(&t, "schedule_post", arguments).await, "validation_failed");
+    let arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(confirmed(&t, "schedule_post", arguments).await, "validation_failed");
     assert!(error["fields"]["schedule_type"].is_array(), "{error}");
 }
 
@@ -135,12 +158,11 @@ async fn a_repeated_call_has_its_effect_once(t: Tenant<'_>) {
 async fn a_reply_is_confirmed(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let conversation = received(&t, account).await;
-    let mut arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": "Thank you!" });
+    let arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": "Thank you!" });
     let error = failed(call(&t, "reply_to_conversation", arguments.clone()).await, "confirmation_required");
     assert!(error["message"].as_str().unwrap().contains("Thank you!"), "{error}");
     assert_eq!(jobs_of(&t, "send_reply").await, 0);
-    arguments["confirm"] = true.into();
-    done(call(&t, "reply_to_conversation", arguments).await);
+    done(confirmed(&t, "reply_to_conversation", arguments).await);
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
 }
 
@@ -148,8 +170,48 @@ async fn a_contributor_cannot_publish(t: Tenant<'_>) {
     let account = t.account("demo").await;
     let contributor = t.colleague(crier_domain::access::Role::Contributor).await;
     let id = saved(&contributor, account).await["id"].clone();
-    let arguments = json!({ "brand_id": t.brand, "post_id": id, "confirm": true });
-    let error = failed(call(&contributor, "publish_post", arguments).await, "insufficient_scope");
+    let arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(confirmed(&contributor, "publish_post", arguments).await, "insufficient_scope");
     assert!(error["message"].as_str().unwrap().contains("Contributors"), "{error}");
     assert_eq!(publish_jobs(&t).await, 0);
+}
+
+async fn the_question_has_every_text(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let arguments = json!({
+        "brand_id": t.brand, "content": "For nobody", "accounts": [account],
+        "overrides": [{ "account_id": account, "content": "Only here" }],
+        "thread": [{ "content": "The second part" }],
+        "first_comment": { "content": "The first comment" },
+    });
+    let id = done(call(&t, "save_draft", arguments).await)["data"]["id"].clone();
+    let error =
+        failed(call(&t, "publish_post", json!({ "brand_id": t.brand, "post_id": id })).await, "confirmation_required");
+    for text in ["For nobody", "Only here", "The second part", "The first comment"] {
+        assert!(error["message"].as_str().unwrap().contains(text), "{text}: {error}");
+    }
+    let long = format!("{}the end", "x".repeat(5_000));
+    let id = done(call(&t, "save_draft", json!({ "brand_id": t.brand, "content": long, "accounts": [account] })).await);
+    let arguments = json!({ "brand_id": t.brand, "post_id": id["data"]["id"] });
+    let error = failed(call(&t, "publish_post", arguments).await, "confirmation_required");
+    assert!(error["message"].as_str().unwrap().contains("2007 more characters"), "{error}");
+}
+
+async fn a_failed_post_can_be_changed(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    t.app.sql(format!("UPDATE posts SET status = 'failed' WHERE id = {id}")).await;
+    t.app.sql(format!("UPDATE post_targets SET status = 'failed' WHERE post_id = {id}")).await;
+    let arguments = json!({ "brand_id": t.brand, "post_id": id, "content": "Better bread", "idempotency_key": "k" });
+    let changed = done(call(&t, "save_draft", arguments.clone()).await);
+    assert_eq!((&changed["data"]["content"], &changed["data"]["status"]), (&json!("Better bread"), &json!("failed")));
+    assert_eq!(done(call(&t, "save_draft", arguments).await), changed, "repeated");
+    assert_eq!(publish_jobs(&t).await, 0);
+}
+
+async fn a_post_without_accounts_cannot_be_published(t: Tenant<'_>) {
+    let id = done(call(&t, "save_draft", json!({ "brand_id": t.brand, "content": "x" })).await)["data"]["id"].clone();
+    let error =
+        failed(call(&t, "publish_post", json!({ "brand_id": t.brand, "post_id": id })).await, "validation_failed");
+    assert!(error["fields"]["accounts"].is_array(), "{error}");
 }

@@ -18,7 +18,6 @@ use crier_config::{LogConfig, LogFormat, PlatformsConfig};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::plan::{Plan, Plans};
 use crier_http::{Guard, HttpClient};
-use crier_mail::Mailer;
 use crier_media::Library;
 use crier_platforms::{Clients, ConnectorRegistry};
 use crier_store::brands::{self, NewBrand};

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use crier_domain::plan::{MAX_REQUESTS_PER_MINUTE, Plan};
 use crier_store::idempotency::KeyRecord;
 use crier_store::keys::{self, Authenticated, Caller};
+use crier_store::oauth;
 use crier_telemetry::metrics;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, FORWARDED};
@@ -28,15 +29,61 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
-/// Authenticates the caller and counts the request against the key's limit, or against the address if there is no valid
-/// key. Also returns the caller's membership in the brand and the record of the request's `Idempotency-Key`.
+/// What a request must present to be authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    ApiKey,
+    /// The access token of a connected application.
+    AccessToken,
+}
+
+impl Credential {
+    /// Returns the caller of a token, the membership in a brand, and what is stored under an `Idempotency-Key`.
+    pub async fn authenticate(
+        self,
+        app: &App,
+        token: &SecretString,
+        brand_id: Option<i64>,
+        idempotency_key: Option<&str>,
+    ) -> Result<Option<(Authenticated, KeyRecord)>> {
+        let mut conn = app.store.read().await?;
+        Ok(match self {
+            Self::ApiKey => keys::authenticate(&mut conn, token, brand_id, idempotency_key).await?,
+            Self::AccessToken => {
+                oauth::authenticate(&mut conn, token, brand_id, idempotency_key, app.store.now()).await?
+            }
+        })
+    }
+
+    /// Returns whether a token has the form of this credential. Another one needs no look-up.
+    fn has_form_of(self, token: &str) -> bool {
+        match self {
+            Self::ApiKey => keys::hash(token).is_some(),
+            Self::AccessToken => oauth::is_access_token(token),
+        }
+    }
+}
+
+/// Authenticates the caller of an endpoint, like [`admit_with`].
 pub async fn admit(
     app: &Arc<App>,
     req: &Request,
     res: &mut Response,
     brand_id: Option<i64>,
 ) -> Result<(Authenticated, KeyRecord)> {
-    let found = identify(app, req.headers(), brand_id).await;
+    admit_with(Credential::ApiKey, app, req, res, brand_id).await
+}
+
+/// Authenticates the caller and counts the request against the key's limit, or against the address if there is no valid
+/// key. Also returns the caller's membership in the brand and the record of the request's `Idempotency-Key`.
+pub async fn admit_with(
+    credential: Credential,
+    app: &Arc<App>,
+    req: &Request,
+    res: &mut Response,
+    brand_id: Option<i64>,
+) -> Result<(Authenticated, KeyRecord)> {
+    let found = identify(credential, app, req.headers(), brand_id).await;
     let found = match found {
         Ok(Some(found)) => found,
         other => {
@@ -57,7 +104,7 @@ pub async fn admit(
 
 /// Counts a request that needs no API key (an unknown path, the OpenAPI document).
 pub async fn count_unauthenticated(app: &Arc<App>, req: &Request, res: &mut Response) {
-    let decision = match identify(app, req.headers(), None).await {
+    let decision = match identify(Credential::ApiKey, app, req.headers(), None).await {
         Ok(Some((found, _))) => match count_key(app, &found.caller).await {
             Ok(decision) => decision,
             Err(_) => count_address(app, req).await,
@@ -121,11 +168,14 @@ pub fn report_untrusted_proxy(app: &App, req: &Request) {
     }
 }
 
-async fn identify(app: &App, headers: &HeaderMap, brand_id: Option<i64>) -> Result<Option<(Authenticated, KeyRecord)>> {
-    // A token that does not have the format of a key needs no database lookup.
-    let Some(key) = bearer(headers).filter(|key| keys::hash(key).is_some()) else { return Ok(None) };
-    let mut conn = app.store.read().await?;
-    Ok(keys::authenticate(&mut conn, &SecretString::from(key), brand_id, idempotency_key(headers)).await?)
+async fn identify(
+    credential: Credential,
+    app: &App,
+    headers: &HeaderMap,
+    brand_id: Option<i64>,
+) -> Result<Option<(Authenticated, KeyRecord)>> {
+    let Some(token) = bearer(headers).filter(|token| credential.has_form_of(token)) else { return Ok(None) };
+    credential.authenticate(app, &SecretString::from(token), brand_id, idempotency_key(headers)).await
 }
 
 /// Returns the `Idempotency-Key` if it is valid.

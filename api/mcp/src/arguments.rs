@@ -18,7 +18,8 @@ pub struct CallArguments<'a> {
     /// The fields of the request.
     pub fields: Map<String, Value>,
     pub page: PageRequest,
-    pub is_confirmed: bool,
+    /// The code of the question to which the user agreed.
+    pub confirm: Option<String>,
     idempotency_key: Option<String>,
 }
 
@@ -35,7 +36,7 @@ impl<'a> CallArguments<'a> {
             ids.push(found);
             endpoint = other;
         }
-        let is_confirmed = reader.flag(CONFIRM);
+        let confirm = reader.text(CONFIRM);
         let idempotency_key = reader.key();
         let mut page = PageRequest { page: 1, per_page: pages::DEFAULT_LIMIT };
         if tool.has_pages() {
@@ -50,7 +51,7 @@ impl<'a> CallArguments<'a> {
         }
         let Reader { arguments: fields, problems } = reader;
         match problems.is_empty() {
-            true => Ok(Self { endpoint, ids, fields, page, is_confirmed, idempotency_key }),
+            true => Ok(Self { endpoint, ids, fields, page, confirm, idempotency_key }),
             false => Err(ApiError::validation(problems)),
         }
     }
@@ -110,13 +111,13 @@ impl Reader {
         id.map(|id| (name, id))
     }
 
-    fn flag(&mut self, name: &str) -> bool {
+    fn text(&mut self, name: &str) -> Option<String> {
         match self.arguments.remove(name) {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(flag)) => flag,
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text),
             Some(_) => {
-                self.problem(name, "Must be true or false.");
-                false
+                self.problem(name, "Must be a string.");
+                None
             }
         }
     }

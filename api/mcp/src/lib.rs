@@ -1,4 +1,5 @@
-//! The API's endpoints as tools of agents, over the Model Context Protocol (MCP) at `/mcp`, with an API key.
+//! The API's endpoints as tools of agents, over the Model Context Protocol (MCP): at `/mcp` with an API key, and at
+//! `/mcp/oauth` with the access token of an application that the user connected (`oauth/`).
 //!
 //! Each HTTP request is one message, authenticated and counted like a request to the API; there are no sessions, so any
 //! process answers any request. `tools.rs` lists the tools.
@@ -7,22 +8,23 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use crier_endpoints::admission;
+use crier_endpoints::admission::{self, Credential};
 use crier_endpoints::app::App;
-use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::outgoing::CallerHolders;
 use crier_endpoints::reply;
 use crier_endpoints::runner::{RequestId, RouteLabel, body};
-use http::header::{ACCEPT, ALLOW, CACHE_CONTROL};
-use http::{HeaderValue, Method};
+use crier_oauth::RESOURCE_PATH;
+use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Full};
 use salvo::http::ResBody;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
 use secrecy::SecretString;
+use serde_json::{Value, json};
 use url::Url;
 
-use server::{CallerOfRequest, Server};
+use server::{AllowedSites, CallerOfRequest, Server};
 use session::Session;
 
 mod arguments;
@@ -37,42 +39,47 @@ pub mod tools;
 
 pub const PATH: &str = "/mcp";
 
-/// Returns the route, relative to the root of the host.
+/// Returns the routes, relative to the root of the host.
 pub fn router(app: &Arc<App>) -> Router {
-    Router::with_path(PATH.trim_start_matches('/')).goal(Endpoint::new(app))
+    let server = Arc::new(Server::new(app.clone(), allowed(&app.public_url)));
+    let routes = [(PATH, Credential::ApiKey), (RESOURCE_PATH, Credential::AccessToken)];
+    let route = |(path, credential)| {
+        let endpoint = Endpoint { app: app.clone(), server: server.clone(), path, credential };
+        Router::with_path(str::trim_start_matches(path, '/')).goal(endpoint)
+    };
+    routes.into_iter().map(route).fold(Router::new(), Router::push)
 }
 
 struct Endpoint {
     app: Arc<App>,
-    server: Server,
-}
-
-impl Endpoint {
-    fn new(app: &Arc<App>) -> Self {
-        let (hosts, origins) = allowed(&app.public_url);
-        Self { app: app.clone(), server: Server::new(app.clone(), hosts, origins) }
-    }
+    server: Arc<Server>,
+    path: &'static str,
+    credential: Credential,
 }
 
 /// Returns the hosts and the origins of the public URL. A page of another site that resolves its own name to this
 /// server's address sends other ones.
-fn allowed(public_url: &str) -> (Vec<String>, Vec<String>) {
-    let Ok(url) = Url::parse(public_url) else { return (vec![String::new()], Vec::new()) };
+fn allowed(public_url: &str) -> AllowedSites {
+    let Ok(url) = Url::parse(public_url) else { return AllowedSites::default() };
     let host = url.host_str().unwrap_or_default();
     let is_local = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
     let hosts = if is_local { vec!["localhost", "127.0.0.1", "[::1]"] } else { vec![host] };
     let port = url.port_or_known_default().unwrap_or_default();
     let origins = hosts.iter().map(|host| format!("{}://{host}:{port}", url.scheme())).collect();
-    (hosts.into_iter().map(str::to_owned).collect(), origins)
+    AllowedSites { hosts: hosts.into_iter().map(str::to_owned).collect(), origins }
 }
 
 #[salvo::async_trait]
 impl salvo::Handler for Endpoint {
     async fn handle(&self, req: &mut Request, depot: &mut Depot, res: &mut Response, _: &mut FlowCtrl) {
-        depot.insert_typed(RouteLabel(PATH));
+        depot.insert_typed(RouteLabel(self.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         if let Err(error) = self.respond(req, res, &request_id).await {
+            let error = self.of_credential(error);
             reply::write_error(&self.app, res, &error, &request_id);
+            if error.code == ErrorCode::Unauthorized && self.credential == Credential::AccessToken {
+                self.write_challenge(res, &crier_oauth::challenge(&self.app));
+            }
         }
     }
 }
@@ -84,30 +91,58 @@ impl Endpoint {
             // Also for a client that waits for messages of the server: there are none.
             return Err(ApiError::method_not_allowed());
         }
-        let (found, _) = admission::admit(&self.app, req, res, None).await?;
+        let (found, _) = admission::admit_with(self.credential, &self.app, req, res, None).await?;
         self.app.touch(&found.caller);
         req.extensions_mut().insert(CallerHolders::of(&found.caller));
         let token = admission::bearer(req.headers()).unwrap_or_default();
-        let session = Session::new(found.caller, SecretString::from(token));
-        let message = self.receive(req).await?;
-        let mut request = http::Request::new(Full::new(message));
+        let session = Session::new(found.caller, self.credential, SecretString::from(token));
+        let raw = body::read(req, self.app.min_rate).await?;
+        // Its values are counted before the protocol parses it, because a parsed value takes more memory.
+        let message = self.app.large_bodies.run(raw.len(), || body::parse_any(&raw)).await?;
+        let Some(message) = message.filter(Value::is_object) else {
+            write_parse_error(res);
+            return Ok(());
+        };
+        if self.credential == Credential::AccessToken
+            && let Some(scope) = tools::missing_scope(&message, session.caller())
+        {
+            // The client can ask the user for more.
+            reply::write_error(&self.app, res, &ApiError::insufficient_scope(scope), request_id);
+            self.write_challenge(res, &crier_oauth::insufficient_scope(&self.app, &[scope]));
+            return Ok(());
+        }
+        let mut request = http::Request::new(Full::new(raw));
         *request.method_mut() = req.method().clone();
         *request.uri_mut() = req.uri().clone();
         *request.headers_mut() = req.headers().clone();
         // Responses are JSON, whatever the client prefers; rmcp insists on both types.
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         request.extensions_mut().insert(CallerOfRequest { session, request_id: request_id.to_owned() });
-        let response = self.server.respond(request).await;
-        write(response, res).await;
+        write(self.server.respond(request).await, res).await;
         Ok(())
     }
 
-    /// Reads the message. Its values are counted before it is parsed, because a parsed value takes more memory.
-    async fn receive(&self, req: &mut Request) -> Result<Bytes> {
-        let raw = body::read(req, self.app.min_rate).await?;
-        self.app.large_bodies.run(raw.len(), || body::check_values(&raw)).await?;
-        Ok(raw)
+    /// Returns the error as it is for this credential.
+    fn of_credential(&self, error: ApiError) -> ApiError {
+        if error.code != ErrorCode::Unauthorized || self.credential == Credential::ApiKey {
+            return error;
+        }
+        ApiError::new(ErrorCode::Unauthorized, "The access token is missing, invalid or expired. Connect again.")
     }
+
+    fn write_challenge(&self, res: &mut Response, challenge: &str) {
+        if let Ok(value) = HeaderValue::from_str(challenge) {
+            res.headers_mut().insert(WWW_AUTHENTICATE, value);
+        }
+    }
+}
+
+/// Writes the response to a body that is not a JSON object. It cannot have an id.
+fn write_parse_error(res: &mut Response) {
+    let error = json!({ "code": -32700, "message": "The body must be a JSON object." });
+    res.status_code(StatusCode::BAD_REQUEST);
+    res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    res.body(ResBody::Once(json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string().into()));
 }
 
 async fn write(response: http::Response<server::Body>, res: &mut Response) {

@@ -78,10 +78,6 @@ mod tests {
 
     use super::*;
 
-    fn first(limit: i64) -> PageRequest {
-        PageRequest { page: 1, per_page: limit }
-    }
-
     /// Reads a list page by page, as a client does.
     fn read_all(all: &[Value], limit: i64, is_newest_last: bool) -> Vec<Value> {
         let (mut read_records, mut cursor) = (Vec::new(), None);
@@ -120,6 +116,7 @@ mod tests {
             let mut arguments = Map::from_iter([(LIMIT.to_owned(), limit)]);
             assert_eq!(read(&mut arguments).err(), Some(LIMIT));
         }
-        assert_eq!(read(&mut Map::new()).unwrap(), first(DEFAULT_LIMIT));
+        let first = read(&mut Map::new()).unwrap();
+        assert_eq!((first.page, first.per_page), (1, DEFAULT_LIMIT));
     }
 }

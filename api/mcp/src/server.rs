@@ -23,6 +23,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{RoleServer, ServerHandler};
 
 use crate::call::{Consent, Outcome, ToolCall};
+use crate::confirmation::Question;
 use crate::session::Session;
 use crate::tools::{self, ListedTool};
 
@@ -44,12 +45,23 @@ pub struct CallerOfRequest {
 
 pub type Body = BoxBody<Bytes, Infallible>;
 
-/// A server for one path.
+/// The hosts and the origins from which requests are accepted.
+#[derive(Default)]
+pub struct AllowedSites {
+    pub hosts: Vec<String>,
+    pub origins: Vec<String>,
+}
+
+/// The server of all paths.
 pub struct Server(StreamableHttpService<Agents, NeverSessionManager>);
 
 impl Server {
     /// Accepts only requests to these hosts, and from pages of these origins.
-    pub fn new(app: Arc<App>, hosts: Vec<String>, origins: Vec<String>) -> Self {
+    pub fn new(app: Arc<App>, AllowedSites { mut hosts, origins }: AllowedSites) -> Self {
+        if hosts.is_empty() {
+            // rmcp takes an empty list for all hosts.
+            hosts.push("invalid".to_owned());
+        }
         let config = StreamableHttpServerConfig::default()
             .with_allowed_hosts(hosts)
             .with_allowed_origins(origins)
@@ -145,7 +157,9 @@ fn consent(request: &CallToolRequestParams, context: &RequestContext<RoleServer>
     match request.input_responses.as_ref().and_then(|responses| responses.get(QUESTION)) {
         _ if !can_ask => Consent::LeftToModel,
         None => Consent::ToAsk,
-        Some(response) if response["action"] == "accept" && response["content"]["confirm"] == true => Consent::Given,
+        Some(response) if response["action"] == "accept" && response["content"]["confirm"] == true => {
+            Consent::Given(request.request_state.clone().unwrap_or_default())
+        }
         Some(_) => Consent::Refused,
     }
 }
@@ -163,9 +177,9 @@ fn respond(outcome: Outcome) -> CallToolResponse {
     result.into()
 }
 
-/// Returns a result that asks the user. It has no state: the client repeats the whole call, and could pretend an answer
-/// whatever the state was.
-fn ask(question: String) -> CallToolResponse {
+/// Returns a result that asks the user. The client returns the code with the answer. It needs no signature: a client
+/// that invents an answer could also invent one to the right question.
+fn ask(Question { text, code }: Question) -> CallToolResponse {
     let schema = serde_json::json!({
         "type": "object",
         "properties": { "confirm": { "type": "boolean", "title": "Yes, do it" } },
@@ -175,7 +189,7 @@ fn ask(question: String) -> CallToolResponse {
     let Ok(requested_schema) = schema else {
         return CallToolResult::error(vec![ContentBlock::text("The question cannot be asked.")]).into();
     };
-    let params = ElicitRequestParams::FormElicitationParams { meta: None, message: question, requested_schema };
+    let params = ElicitRequestParams::FormElicitationParams { meta: None, message: text, requested_schema };
     let requests = [(QUESTION.to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)))];
-    InputRequiredResult::from_input_requests(requests.into()).into()
+    InputRequiredResult::new(Some(requests.into()), Some(code)).into()
 }

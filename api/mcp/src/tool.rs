@@ -116,6 +116,8 @@ pub struct Tool {
     arguments: Arguments,
     /// A field of the request that the tool sets.
     pub fixed: Option<(&'static str, Fixed)>,
+    /// A field that is omitted if the post cannot be changed with it.
+    pub optional_field: Option<&'static str>,
     /// What the user is asked to confirm, as a verb.
     pub asks: Option<&'static str>,
     /// The list in `data` of which a result has a part, the newest last. Otherwise it is `data` itself.
@@ -141,6 +143,7 @@ impl Tool {
             parts: Vec::new(),
             arguments: Arguments::All,
             fixed: None,
+            optional_field: None,
             asks: None,
             list: None,
             untrusted: &[],
@@ -181,6 +184,11 @@ impl Tool {
         Self { fixed: Some((name, value)), ..self }
     }
 
+    /// Omits the field if the post cannot be changed with it.
+    pub fn or_omits(self, name: &'static str) -> Self {
+        Self { optional_field: Some(name), ..self }
+    }
+
     /// Asks the user before the call, with this verb.
     pub fn asks(self, verb: &'static str) -> Self {
         Self { asks: Some(verb), ..self }
@@ -195,7 +203,7 @@ impl Tool {
         Self { untrusted: paths, ..self }
     }
 
-    fn scope(&self) -> Scope {
+    pub fn scope(&self) -> Scope {
         self.main.spec().scope
     }
 
@@ -257,7 +265,9 @@ impl Tool {
                 data = json!({ "anyOf": [data, other] });
             }
         }
-        let mut properties = Map::from_iter([("data".to_owned(), data)]);
+        // Some clients compare errors with the schema too, so nothing is required.
+        let mut properties =
+            Map::from_iter([("data".to_owned(), data), ("error".to_owned(), json!({ "type": "object" }))]);
         for part in &self.parts {
             properties.insert(part.name.to_owned(), data_schema(part.endpoint.spec(), &mut schemas));
         }
@@ -273,7 +283,7 @@ impl Tool {
         if !self.untrusted.is_empty() {
             properties.insert(UNTRUSTED.to_owned(), json!({ "type": "object" }));
         }
-        let output = schema::with_definitions(object(properties, vec!["data".into()]), &schemas);
+        let output = schema::with_definitions(object(properties, Vec::new()), &schemas);
         schema::without_texts(output)
     }
 }
@@ -339,8 +349,8 @@ fn idempotency_schema() -> Value {
 
 fn confirm_schema() -> Value {
     json!({
-        "type": "boolean",
-        "description": "Set it to true only after the user has seen what will happen and has agreed. Ignored if the \
-                        client can ask the user itself.",
+        "type": "string",
+        "description": "`confirm` of the error `confirmation_required`, after the user has seen its message and has \
+                        agreed. Not needed if the client asks the user itself.",
     })
 }

@@ -5,8 +5,10 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crier_domain::access::Scope;
 use crier_domain::post::ScheduleType;
 use crier_endpoints::routes::{accounts, ai, analytics, brands, conversations, media, posts, queue, reports};
+use crier_store::keys::Caller;
 use serde_json::{Map, Value};
 
 use crate::tool::{Arguments, Effect, Tool};
@@ -28,6 +30,13 @@ static TOOLS: LazyLock<Vec<ListedTool>> = LazyLock::new(|| {
 /// Returns all tools.
 pub fn all() -> &'static [ListedTool] {
     &TOOLS
+}
+
+/// Returns the scope that the caller lacks for the tool that a message calls.
+pub fn missing_scope(message: &Value, caller: &Caller) -> Option<Scope> {
+    let name = (message["method"] == "tools/call").then(|| message["params"]["name"].as_str()).flatten()?;
+    let scope = all().iter().find(|listed| listed.tool.name == name)?.tool.scope();
+    (!caller.scopes.has(scope)).then_some(scope)
 }
 
 /// The fields of accounts, posts and messages that were written by people outside or by platforms.
@@ -69,9 +78,12 @@ fn writing() -> Vec<Tool> {
             .with_id("post", posts::update::endpoint())
             .takes(Arguments::Without(&["schedule_type"]))
             .sets("schedule_type", |_| ScheduleType::Draft.as_str())
+            // A failed post is not a draft again, but can be changed before it is retried.
+            .or_omits("schedule_type")
             .description(
                 "Saves a post as a draft, which is not published. With `post_id`, changes that post and returns it to \
-                 draft; omitted fields keep their values. Publish it with `publish_post` or `schedule_post`.",
+                 draft (a post that failed stays failed until it is published again); omitted fields keep their values. \
+                 Publish it with `publish_post` or `schedule_post`.",
             ),
         Tool::new("import_media", "Import an image or video", Effect::Fetch, media::from_url::endpoint()).description(
             "Imports an image or a video from a public URL to a brand's library. Returns the id of a job; \

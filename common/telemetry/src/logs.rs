@@ -37,7 +37,7 @@ where
     // The configuration has already validated the filter. salvo's `info` lines duplicate ours; apalis logs the start and
     // the stop of the worker of each job kind and each task. An invalid certificate of a user's server is not our error; the
     // delivery's result shows it. `CRIER_LOG` can enable all of these lines.
-    let filter = format!("salvo_core=warn,apalis_core=warn,rustls_platform_verifier=off,{}", config.filter);
+    let filter = format!("salvo_core=warn,apalis_core=warn,rmcp=error,rustls_platform_verifier=off,{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {

@@ -32,11 +32,12 @@ pub async fn read(req: &mut Request, rate: MinRate) -> Result<Bytes> {
     Ok(all.freeze())
 }
 
-/// Checks the number of values of a body that another parser reads, which may report a syntax error.
-pub fn check_values(raw: &[u8]) -> Result<()> {
+/// Parses a body of another protocol. `None` if it is not JSON.
+pub fn parse_any(raw: &[u8]) -> Result<Option<Value>> {
     match json::parse(raw) {
+        Ok(value) => Ok(Some(value)),
+        Err(JsonError::Syntax(_)) => Ok(None),
         Err(JsonError::TooMany) => Err(too_many_values()),
-        Ok(_) | Err(JsonError::Syntax(_)) => Ok(()),
     }
 }
 

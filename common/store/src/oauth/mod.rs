@@ -14,7 +14,7 @@ pub mod grants;
 mod secrets;
 pub mod tokens;
 
-pub use tokens::authenticate;
+pub use tokens::{authenticate, is_access_token};
 
 /// Deletes expired registrations, codes, grants and tokens, at most `limit` each. Returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {

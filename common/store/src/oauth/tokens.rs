@@ -149,6 +149,11 @@ pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
     Ok(true)
 }
 
+/// Returns whether a text has the form of an access token.
+pub fn is_access_token(text: &str) -> bool {
+    hash(text, Kind::Access).is_some()
+}
+
 /// Returns the caller of an access token, the membership in a brand and what is stored under an `Idempotency-Key`, in
 /// one statement, as [`keys::authenticate`] does. Returns `None` if the token does not exist or has expired.
 pub async fn authenticate(
