@@ -7,6 +7,7 @@ mod flow;
 mod grants;
 mod registration;
 mod threats;
+mod tools;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,85 @@
+//! The tools of agents with access tokens, at `/mcp/oauth`.
+
+use serde_json::{Value, json};
+
+use super::{Allowed, connect};
+use crate::support::app::{TestApp, on_both_apps};
+use crate::support::request::Reply;
+
+on_both_apps!(
+    an_application_calls_tools,
+    a_token_is_required,
+    a_tool_beyond_the_scopes_asks_for_more,
+    limits_of_the_grant_apply_to_tools,
+);
+
+async fn send(app: &TestApp, path: &str, token: &str, method: &str, params: Value) -> Reply {
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    app.request_at_root("POST", &app.url, path).key(token).json(&message).send().await
+}
+
+async fn call(app: &TestApp, token: &str, tool: &str, arguments: Value) -> Reply {
+    send(app, "/mcp/oauth", token, "tools/call", json!({ "name": tool, "arguments": arguments })).await
+}
+
+async fn an_application_calls_tools(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (_, tokens) = connect(&t, Allowed::default()).await;
+    let listed = send(&app, "/mcp/oauth", &tokens.access, "tools/list", json!({})).await.json();
+    let names: Vec<&str> =
+        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"save_draft") && !names.contains(&"list_conversations"), "{names:?}");
+    let saved = call(&app, &tokens.access, "save_draft", json!({ "brand_id": t.brand, "content": "Bread" })).await;
+    assert_eq!(saved.json()["result"]["structuredContent"]["data"]["content"], "Bread", "{}", saved.text());
+}
+
+async fn a_token_is_required(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (_, tokens) = connect(&t, Allowed::default()).await;
+    for (path, token) in
+        [("/mcp/oauth", "svc_oat_wrong"), ("/mcp/oauth", t.key.as_str()), ("/mcp/oauth", &tokens.refresh)]
+    {
+        let reply = send(&app, path, token, "tools/list", json!({})).await;
+        reply.expect_error(401, "unauthorized");
+        let challenge = reply.header("www-authenticate").unwrap();
+        let document = challenge.split('"').nth(1).unwrap();
+        assert_eq!(app.visit("GET", document).send().await.json()["resource"], format!("{}/mcp/oauth", app.url));
+    }
+    // A token is for its resource only.
+    let reply = send(&app, "/mcp", &tokens.access, "tools/list", json!({})).await;
+    reply.expect_error(401, "unauthorized");
+    assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+    app.request("GET", "/brands").key(&tokens.access).send().await.expect_error(401, "unauthorized");
+}
+
+async fn a_tool_beyond_the_scopes_asks_for_more(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (_, tokens) = connect(&t, Allowed::default()).await;
+    let reply = call(&app, &tokens.access, "list_conversations", json!({ "brand_id": t.brand })).await;
+    reply.expect_error(403, "insufficient_scope");
+    let challenge = reply.header("www-authenticate").unwrap();
+    assert!(challenge.contains("error=\"insufficient_scope\", scope=\"inbox:read\""), "{challenge}");
+}
+
+async fn limits_of_the_grant_apply_to_tools(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let other = app.tenant("pro").await;
+    app.member(other.brand, t.user, crier_domain::access::Role::Editor).await;
+    let brands = [t.brand];
+    let allowed = Allowed { brands: Some(&brands), role_limit: Some(crier_domain::access::Role::Contributor) };
+    let (_, tokens) = connect(&t, allowed).await;
+    let listed = call(&app, &tokens.access, "list_brands", json!({})).await.json();
+    let brands = listed["result"]["structuredContent"]["data"].as_array().unwrap().clone();
+    assert_eq!(brands.len(), 1, "{listed}");
+    let error = call(&app, &tokens.access, "list_posts", json!({ "brand_id": other.brand })).await.json();
+    assert_eq!(error["result"]["structuredContent"]["error"]["code"], "brand_forbidden", "{error}");
+    let account = t.account("demo").await;
+    let draft = json!({ "brand_id": t.brand, "content": "Bread", "accounts": [account] });
+    let id = call(&app, &tokens.access, "save_draft", draft).await.json()["result"]["structuredContent"]["data"]["id"]
+        .clone();
+    let mut publish = json!({ "brand_id": t.brand, "post_id": id });
+    let asked = call(&app, &tokens.access, "publish_post", publish.clone()).await.json();
+    publish["confirm"] = asked["result"]["structuredContent"]["error"]["confirm"].clone();
+    let error = call(&app, &tokens.access, "publish_post", publish).await.json();
+    assert_eq!(error["result"]["structuredContent"]["error"]["code"], "insufficient_scope", "{error}");
+}
