@@ -33,7 +33,7 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     person.get(&format!("{path}/errors")).await.expect(200, "\"3\",\"content\",\"Too long.\"");
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/start"), &[]).await;
-        shown.expect(200, "The posts are being imported.").expect(200, "0 of 0 rows processed");
+        shown.expect(200, "Importing the posts.").expect(200, "0 of 0 rows processed");
     }
     assert_eq!(t.app.count_rows("post_imports WHERE NOT dry_run").await, 1);
     let shown = person.submit(&path, &format!("{path}/cancel"), &[]).await;

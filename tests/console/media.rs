@@ -131,7 +131,7 @@ async fn an_import_is_requested_and_its_state_shown(t: Tenant<'_>, person: Conso
     let page = person.get(&path).await;
     for _ in 0..2 {
         let done = person.submit_from(&page, &import, &[("url", "https://8.8.8.8/a.png"), ("alt_text", "")]).await;
-        done.expect(200, "The file is being imported").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
+        done.expect(200, "Importing the file.").expect(200, "Waiting").expect(200, "https://8.8.8.8/a.png");
     }
     assert_eq!(t.app.count_rows("media_jobs").await, 1);
     t.app.sql(

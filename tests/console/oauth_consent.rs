@@ -158,7 +158,7 @@ async fn only_requested_access_is_offered(t: Tenant<'_>, person: ConsoleUser<'_>
     let fields = [("access", "publish"), ("brands", "all"), ("decision", "allow")];
     person.submit_from(&page, PAGE, &fields).await.expect(422, "Choose what the application may do.");
     let none = person.get(&request(t.app, &client, &[("scope", "inbox:write")])).await;
-    none.expect(400, "does not give to applications").expect(400, "Return to client.example");
+    none.expect(400, "does not offer to applications").expect(400, "Return to client.example");
 }
 
 async fn forms_of_other_sites_are_rejected(t: Tenant<'_>, person: ConsoleUser<'_>) {

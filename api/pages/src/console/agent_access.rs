@@ -1,4 +1,4 @@
-//! What agents may do, in words: the choices of access and of brands that the consent page and the page **Agents** share.
+//! The choices of access and of brands for agents, which the consent page and the page **Agents** share.
 
 use crier_domain::access::{AgentPreset, Role, Scope, Scopes};
 
@@ -35,7 +35,7 @@ const fn purpose(preset: AgentPreset) -> &'static str {
         AgentPreset::ReadOnly => "It cannot change anything.",
         AgentPreset::Drafts => "It writes drafts for a person to publish. It cannot schedule or publish.",
         AgentPreset::Publish => {
-            "It schedules, publishes and deletes posts without asking you. It cannot read the inbox and feeds, because \
+            "It schedules, publishes and deletes posts without asking you. It cannot read the inbox or feeds, because \
              a stranger's text could tell it what to publish."
         }
     }
@@ -108,7 +108,7 @@ pub const NO_BRANDS: &str = "Choose at least one of your brands, or all brands."
 /// The brands that a form names.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ChosenBrands {
-    /// Also those that the user creates or joins later.
+    /// Including brands that the user creates or joins later.
     All,
     Some(Vec<i64>),
 }

@@ -38,7 +38,7 @@ pub fn with_key(public_url: &str, key: &str) -> Vec<Client> {
         client(
             "cursor",
             "Cursor",
-            "Add this to ~/.cursor/mcp.json, not to a file of a repository:",
+            "Add this to ~/.cursor/mcp.json, not to a file in a repository:",
             format!(
                 "{{\n  \"mcpServers\": {{\n    \"crier\": {{\n      \"url\": \"{url}\",\n      \"headers\": {{ \
                  \"Authorization\": \"Bearer {key}\" }}\n    }}\n  }}\n}}"
@@ -82,7 +82,7 @@ pub fn with_oauth(public_url: &str) -> Vec<Client> {
     ]
 }
 
-/// Returns why clients in the cloud cannot use a public URL. `None` if nothing is known against it.
+/// Returns why clients in the cloud cannot use a public URL. `None` if there is no known reason.
 pub fn unreachable(public_url: &str) -> Option<&'static str> {
     let url = Url::parse(public_url).ok()?;
     let is_private = match url.host() {
@@ -93,15 +93,15 @@ pub fn unreachable(public_url: &str) -> Option<&'static str> {
     };
     if is_private {
         return Some(
-            "Only programs on this computer or in this network can reach Crier. Clients in the cloud cannot, such as \
-             Claude on the web and on the desktop, ChatGPT, and n8n Cloud. They need a public https URL, which the \
-             operator sets with CRIER_PUBLIC_URL.",
+            "Only programs on this computer or in this network can reach Crier. Clients in the cloud, such as Claude on \
+             the web and on the desktop, ChatGPT, and n8n Cloud, need a public https URL, which the operator sets with \
+             CRIER_PUBLIC_URL.",
         );
     }
     (url.scheme() != "https").then_some(
-        "The public URL of Crier begins with http://. Clients in the cloud, such as Claude on the web and on the desktop, \
-         and ChatGPT, accept only https, and everyone on the way can read keys. The operator sets the URL with \
-         CRIER_PUBLIC_URL.",
+        "The public URL of Crier begins with http://. Clients in the cloud, such as Claude on the web and on the \
+         desktop, and ChatGPT, accept only https. Without https, others on the network can also read your keys. The \
+         operator sets the URL with CRIER_PUBLIC_URL.",
     )
 }
 

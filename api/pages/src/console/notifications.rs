@@ -37,8 +37,8 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let choice = |one: &NoticeFrequency| {
         let (label, hint) = match one {
             NoticeFrequency::Immediately => ("Immediately", "Within a minute, but at most one email per hour."),
-            NoticeFrequency::Hourly => ("Hourly", "One email for all problems of an hour."),
-            NoticeFrequency::Daily => ("Daily", "One email for all problems of a day."),
+            NoticeFrequency::Hourly => ("Hourly", "One email per hour, if there are new problems."),
+            NoticeFrequency::Daily => ("Daily", "One email per day, if there are new problems."),
             NoticeFrequency::Never => ("Never", "Home shows the problems of each brand."),
         };
         Choice { hint: hint.to_owned(), ..Choice::new(one.as_str(), label, Some(*one) == stored) }

@@ -43,9 +43,9 @@ struct Consent {
 struct Outcome {
     title: String,
     text: String,
-    /// The way back to the application.
+    /// The link to the application.
     link: Option<Link>,
-    /// Whether the page opens the link.
+    /// Whether the page opens the link automatically.
     is_automatic: bool,
 }
 
@@ -69,13 +69,13 @@ fn render(
     request: &AuthorizationRequest,
     errors: FieldErrors,
 ) -> Result<PageReply> {
-    // An only brand is the default. The user chooses the access.
+    // If the user has only one brand, it is selected. There is no default for the access.
     let is_submitted = visit.form.has("_key");
     let only = visit.memberships.first().filter(|_| visit.memberships.len() == 1).map(|one| one.brand.id);
     let chosen = if is_submitted { visit.form.ids("brands") } else { only.into_iter().collect() };
     let access = agent_access::presets(&request.scopes, visit.form.get("access").parse().ok());
     if access.is_empty() {
-        let text = "The application requests access that Crier does not give to applications.";
+        let text = "The application requests access that Crier does not offer to applications.";
         return render_outcome(visit, text.to_owned(), Some(&authorize::denied(request)));
     }
     let page = Consent {
@@ -162,7 +162,7 @@ fn render_rejected(visit: &Visit, error: AuthorizeError) -> Result<PageReply> {
     match error {
         AuthorizeError::Page(text) => render_outcome(visit, text, None),
         AuthorizeError::Redirect(url) => {
-            let text = "The request of the application is invalid. The application shows why if you return to it.";
+            let text = "The application sent an invalid request. Return to the application to see the reason.";
             render_outcome(visit, text.to_owned(), Some(&url))
         }
     }
@@ -175,7 +175,7 @@ fn render_outcome(visit: &Visit, text: String, back: Option<&str>) -> Result<Pag
     visit.page_with(StatusCode::BAD_REQUEST, &outcome)
 }
 
-/// Returns the host of a URL; its scheme if it has none, as URLs of applications on a device.
+/// Returns the host of a URL, or its scheme if it has no host, as in URLs of installed applications.
 fn host_of(url: &str) -> String {
     match Url::parse(url) {
         Ok(url) => url.host_str().unwrap_or_else(|| url.scheme()).to_owned(),

@@ -156,7 +156,7 @@ async fn next_posts(visit: &Visit, conn: &mut Conn, rule: &RecurringPost) -> Res
     let numbers = stored.numbers(visit.zone(), &occurrences, visit.now, &times);
     let next = |(at, number): (DateTime<Utc>, i64)| {
         let text = stored.variation(number).map(|variation| beginning(&variation.content, MAX_TEXT_SHOWN));
-        let text = text.filter(|text| !text.is_empty()).unwrap_or_else(|| "Without text".to_owned());
+        let text = text.filter(|text| !text.is_empty()).unwrap_or_else(|| "No text".to_owned());
         NextPost { at: visit.time(at), text }
     };
     Ok(times.into_iter().zip(numbers).map(next).collect())
