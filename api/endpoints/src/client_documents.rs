@@ -24,7 +24,7 @@ const MAX_DOCUMENTS: usize = 200;
 /// The maximum number of concurrent reads.
 const MAX_READS: usize = 8;
 
-/// What an application says about itself.
+/// The metadata that an application publishes.
 #[derive(Clone, Debug, Deserialize)]
 pub struct ClientDocument {
     client_id: String,
@@ -43,9 +43,7 @@ pub struct ClientDocument {
 pub enum ClientDocumentError {
     #[error("has an invalid URL: it {0}")]
     Url(#[from] UrlError),
-    #[error(
-        "has an invalid URL: it must have a path, no fragment and no default port, and be written in its normal form"
-    )]
+    #[error("has an invalid URL: it must be normalized, with a path, and without a fragment or a default port")]
     UrlForm,
     #[error("could not be read")]
     Unreachable,
@@ -53,11 +51,11 @@ pub enum ClientDocumentError {
     Status(StatusCode),
     #[error("is larger than 64 KiB")]
     TooLarge,
-    #[error("is not valid: it must be JSON with `client_id` and `redirect_uris`, and its content type must say so")]
+    #[error("is not valid: it must be JSON with `client_id` and `redirect_uris`, and have a JSON content type")]
     Invalid,
     #[error("belongs to another application: its `client_id` is not its URL")]
     OtherId,
-    #[error("cannot be read now, because too many others are being read. Wait a moment, then retry")]
+    #[error("cannot be read now, because too many others are being read. Wait a moment, then reload the page")]
     Busy,
 }
 
@@ -127,7 +125,7 @@ impl ClientDocuments {
         if response.truncated {
             return Err(ClientDocumentError::TooLarge);
         }
-        // A file that users upload to another site has another type.
+        // A file that a user uploads to a site usually has another content type.
         let kind = response.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if kind != "application/json" && !(kind.starts_with("application/") && kind.ends_with("+json")) {

@@ -71,19 +71,21 @@ impl From<ClientError> for AuthorizeError {
 /// Checks an authorization request. `query`: the query string of the page's URL, encoded.
 pub async fn check(app: &Arc<App>, query: &str) -> std::result::Result<AuthorizationRequest, AuthorizeError> {
     if query.len() > MAX_BYTES {
-        return Err(AuthorizeError::page("The request of this application is too long."));
+        return Err(AuthorizeError::page("The application sent a request that is too long. Tell its developer."));
     }
     let parameters = Parameters::parse(query.as_bytes());
     let required = |name: &str| {
         parameters.get(name).ok_or_else(|| {
-            AuthorizeError::Page(format!("The request of this application must have `{name}`, and only once."))
+            AuthorizeError::Page(format!(
+                "The application sent an invalid request: `{name}` is missing or repeated. Tell its developer."
+            ))
         })
     };
     let (client_id, redirect_uri) = (required("client_id")?, required("redirect_uri")?);
     let client = client::find(app, client_id).await?;
     if !client.redirect_uris.iter().any(|registered| redirect_uri::matches(registered, redirect_uri)) {
         let message = "The application wants to send you to a URL that it has not registered. Do not continue: someone \
-                       else may have made the link that you followed.";
+                       else may have created the link that you followed.";
         return Err(AuthorizeError::page(message));
     }
     // From here on, the application is told what is wrong.
@@ -140,7 +142,7 @@ fn check_parameters(parameters: &Parameters, resource: &str) -> std::result::Res
     }
     let scopes = match parameters.get("scope") {
         None => AgentPreset::Drafts.scopes(),
-        Some(list) => parse_scopes(list).ok_or(("invalid_scope", "scope has a scope that is not supported."))?,
+        Some(list) => parse_scopes(list).ok_or(("invalid_scope", "scope contains a scope that is not supported."))?,
     };
     Ok((scopes, challenge.to_owned()))
 }
@@ -158,8 +160,8 @@ pub(crate) fn parse_scopes(list: &str) -> Option<Scopes> {
 }
 
 /// Stores what the user allows, and returns the URL to which the user must be redirected. `scopes`: those that the user
-/// chose; scopes that the application did not ask for are omitted. `brands`: the brands that the application may use;
-/// `None` for all brands of the user, also future ones. `role_limit`: the role that it has at most.
+/// chose; scopes that the application did not request are omitted. `brands`: the brands that the application can use;
+/// `None` for all brands of the user, including future ones. `role_limit`: the highest role that it can have.
 pub async fn grant(
     app: &Arc<App>,
     tx: &mut Tx,
@@ -185,7 +187,7 @@ pub async fn grant(
     Ok(redirect(&request.redirect_uri, &[("code", code.expose_secret())], request.state.as_deref(), &issuer))
 }
 
-/// Returns the URL to which a user must be redirected who denied a request.
+/// Returns the URL to which Crier redirects a user who denied the request.
 pub fn denied(request: &AuthorizationRequest) -> String {
     let (uri, state) = (&request.redirect_uri, request.state.as_deref());
     error_redirect(uri, state, &request.resource, "access_denied", "The user denied access.")

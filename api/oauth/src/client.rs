@@ -65,7 +65,7 @@ async fn find_document(app: &Arc<App>, url: &str) -> Result<Client, ClientError>
     }
     let uris = &document.redirect_uris;
     if uris.is_empty() || uris.len() > redirect_uri::MAX_COUNT {
-        return Err(rejected(format!("must have 1 to {} redirect URIs", redirect_uri::MAX_COUNT)));
+        return Err(rejected(format!("must contain 1 to {} redirect URIs", redirect_uri::MAX_COUNT)));
     }
     Ok(Client {
         id: url.to_owned(),

@@ -90,7 +90,7 @@ pub async fn write(app: &Arc<App>, req: &Request, res: &mut Response, error: OAu
 
 /// Writes the error for an address with too many requests.
 pub fn write_rate_limited(res: &mut Response, retry_after: u64) {
-    let description = format!("Too many requests from your address. Retry after {retry_after} s.");
+    let description = format!("Too many requests from your IP address. Retry after {retry_after} seconds.");
     res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));
     let body = json!({ "error": "temporarily_unavailable", "error_description": description });
     secret_json(res, StatusCode::TOO_MANY_REQUESTS, &body);

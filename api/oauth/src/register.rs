@@ -1,5 +1,5 @@
 //! `POST /mcp/oauth/register`: dynamic registration (RFC 7591), for clients without a metadata document. Anyone can
-//! register an application, and its name proves nothing: the page shows the host of the redirect.
+//! register an application under any name, so the consent page also shows the host of the redirect.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::redirect_uri::{self, Rejected};
 use crate::{client, response};
 
 const GRANT_TYPES: [&str; 2] = ["authorization_code", "refresh_token"];
-/// Seconds after which a registration may succeed that exceeded a limit of their number.
+/// The time after which a registration that exceeded a limit may succeed, in seconds.
 const RETRY_AFTER: u64 = 3_600;
 
 #[handler]
@@ -98,10 +98,10 @@ fn redirect_uris(metadata: &Map<String, Value>) -> Result<Vec<String>> {
     let invalid = |description: String| OAuthError::new("invalid_redirect_uri", description);
     let list = metadata.get("redirect_uris").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     if list.is_empty() || list.len() > redirect_uri::MAX_COUNT {
-        return Err(invalid(format!("`redirect_uris` must have 1 to {} URIs.", redirect_uri::MAX_COUNT)));
+        return Err(invalid(format!("`redirect_uris` must contain 1 to {} URIs.", redirect_uri::MAX_COUNT)));
     }
     let check = |uri: &Value| -> Result<String> {
-        let uri = uri.as_str().ok_or_else(|| invalid("A redirect URI must be a text.".to_owned()))?;
+        let uri = uri.as_str().ok_or_else(|| invalid("A redirect URI must be a string.".to_owned()))?;
         redirect_uri::check(uri).map_err(|Rejected(reason)| invalid(format!("A redirect URI {reason}.")))?;
         Ok(uri.to_owned())
     };

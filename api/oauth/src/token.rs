@@ -85,7 +85,11 @@ pub fn required<'f>(form: &'f Parameters, name: &str) -> Result<&'f str> {
 async fn redeem_code(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
     let (code, client_id) = (required(form, "code")?, required(form, "client_id")?);
     let verifier = required(form, "code_verifier")?;
-    let invalid = || OAuthError::invalid_grant("The code is invalid, has expired, or belongs to another request.");
+    let invalid = || {
+        OAuthError::invalid_grant(
+            "The code is invalid, has expired, or belongs to another request. Start the authorization again.",
+        )
+    };
     let mut tx = app.store.begin().await?;
     let code = codes::find_and_lock(&mut tx, code).await?.ok_or_else(invalid)?;
     if let Some(grant_id) = code.grant_id {
@@ -93,7 +97,9 @@ async fn redeem_code(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
         tokens::revoke_grant(&mut tx, grant_id).await?;
         tx.commit().await?;
         tracing::warn!(grant_id, "an authorization code was used twice: its grant was revoked");
-        return Err(OAuthError::invalid_grant("The code was already used. Its tokens were revoked."));
+        return Err(OAuthError::invalid_grant(
+            "The code was already used, so its tokens were revoked. Start the authorization again.",
+        ));
     }
     // OAuth 2.1 omits the redirect URI, because the verifier already binds the code to its request.
     let is_same_redirect = form.get("redirect_uri").is_none_or(|uri| uri == code.redirect_uri);
@@ -116,19 +122,23 @@ fn is_verifier_of(verifier: &str, challenge: &str) -> bool {
 
 async fn refresh(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
     let (token, client_id) = (required(form, "refresh_token")?, required(form, "client_id")?);
-    let invalid = || OAuthError::invalid_grant("The refresh token is invalid, expired or revoked.");
+    let invalid = || {
+        OAuthError::invalid_grant("The refresh token is invalid, expired or revoked. Start the authorization again.")
+    };
     let mut tx = app.store.begin().await?;
     let found = tokens::find_and_lock(&mut tx, token).await?.ok_or_else(invalid)?;
     if found.was_replaced {
         tokens::revoke_grant(&mut tx, found.grant_id).await?;
         tx.commit().await?;
         tracing::warn!(grant_id = found.grant_id, "a refresh token was used twice: its grant was revoked");
-        return Err(OAuthError::invalid_grant("The refresh token was already used. Its grant was revoked."));
+        return Err(OAuthError::invalid_grant(
+            "The refresh token was already used, so its grant was revoked. Start the authorization again.",
+        ));
     }
     if found.client_id != client_id || found.expires_at <= tx.now {
         return Err(invalid());
     }
-    let invalid_scope = || OAuthError::new("invalid_scope", "`scope` must have only scopes that the user allowed.");
+    let invalid_scope = || OAuthError::new("invalid_scope", "`scope` must contain only scopes that the user allowed.");
     let requested = form.get("scope").map(|list| parse_scopes(list).ok_or_else(invalid_scope)).transpose()?;
     if requested.as_ref().is_some_and(|requested| requested.intersection(&found.scopes) != *requested) {
         return Err(invalid_scope());
