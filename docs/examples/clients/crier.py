@@ -277,7 +277,7 @@ def verify_webhook(
     tolerance: float = 300,
     now: float | None = None,
 ) -> Any:
-    """Returns the event of a webhook delivery if its signature is right, and raises a SignatureError otherwise.
+    """Returns the event of a webhook delivery if its signature is valid, and raises a SignatureError otherwise.
 
     `body` must be the unmodified bytes of the request. `secrets` may have several values while a secret is rotated.
     """
@@ -286,7 +286,7 @@ def verify_webhook(
     if len(times) != 1 or not times[0].isascii() or not times[0].isdigit() or len(times[0]) > 12:
         raise SignatureError("The signature header is missing or malformed.")
     if abs((time.time() if now is None else now) - int(times[0])) > tolerance:
-        raise SignatureError("The time of the signature is too far away.")
+        raise SignatureError("The time of the signature is too far from the current time. Check the clock.")
     signatures = [value.encode() for name, _, value in fields if name == "v1"]
     for secret in [secrets] if isinstance(secrets, str) else secrets:
         expected = hmac.new(secret.encode(), times[0].encode() + b"." + body, hashlib.sha256).hexdigest().encode()

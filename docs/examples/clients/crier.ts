@@ -25,7 +25,7 @@ export interface Settings {
     longestPause?: number;
 }
 
-/** What may accompany a request. */
+/** The options of a request. */
 export interface Options {
     /** Query parameters. Undefined ones are omitted. */
     query?: Record<string, string | number | boolean | undefined>;
@@ -182,7 +182,7 @@ export class Crier {
         }
     };
 
-    /** Iterates over the records of a list, page by page. A record that moves to the next page meanwhile comes once. */
+    /** Iterates over the records of a list, page by page. Yields a record once, even if it moves to a later page. */
     async *list<T = Json>(path: string, query: Options['query'] = {}): AsyncGenerator<T, void, undefined> {
         const seen = new Set<unknown>();
         let next: Options['query'] | undefined = query;
@@ -260,7 +260,7 @@ async function errorOf(response: Response): Promise<CrierError> {
 }
 
 /**
- * Returns the event of a webhook delivery if its signature is right, and throws a `SignatureError` otherwise. `body`
+ * Returns the event of a webhook delivery if its signature is valid, and throws a `SignatureError` otherwise. `body`
  * must be the unmodified bytes of the request. `secrets` may have several values while a secret is rotated.
  */
 export async function verifyWebhook<T = Json>(
@@ -275,7 +275,7 @@ export async function verifyWebhook<T = Json>(
         throw new SignatureError('The signature header is missing or malformed.');
     }
     if (Math.abs(now - Number(time)) > tolerance) {
-        throw new SignatureError('The time of the signature is too far away.');
+        throw new SignatureError('The time of the signature is too far from the current time. Check the clock.');
     }
     const encoder = new TextEncoder();
     const content = typeof body === 'string' ? encoder.encode(body) : body;
