@@ -32,7 +32,7 @@ export class CrierApi implements ICredentialType {
 			typeOptions: { password: true },
 			default: '',
 			required: true,
-			description: 'A live key (svc_live_…). The key also needs the scope webhooks:write for Crier Trigger.',
+			description: 'A live key (svc_live_…). For Crier Trigger, it also needs the scopes webhooks:read and webhooks:write.',
 		},
 	];
 

@@ -46,7 +46,7 @@ export class CrierTrigger implements INodeType {
 				type: 'multiOptions',
 				default: [],
 				description:
-					'The brands whose events start the workflow. Empty: all brands of the API key. Choose from the list, or specify IDs using an <a href="https://docs.n8n.io/code/expressions/">expression</a>.',
+					'The brands whose events start the workflow. If empty, all brands of the API key. Choose from the list, or specify IDs using an <a href="https://docs.n8n.io/code/expressions/">expression</a>.',
 				typeOptions: { loadOptionsMethod: 'getBrands' },
 			},
 		],
@@ -99,7 +99,7 @@ export class CrierTrigger implements INodeType {
 		const data = this.getWorkflowStaticData('node');
 		const headers = this.getHeaderData();
 		const secrets = Object.values(endpoints(data)).map((endpoint) => endpoint.secret);
-		// The unmodified bytes: the parsed body has lost them.
+		// The signature is over the unmodified bytes, which the parsed body does not have.
 		const body = (this.getRequestObject() as unknown as { rawBody?: unknown }).rawBody;
 		const id = headers['x-webhook-delivery-id'];
 		if (

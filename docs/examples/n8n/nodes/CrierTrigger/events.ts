@@ -60,6 +60,11 @@ export const events: INodePropertyOptions[] = [
 		description: 'A post was published on an account. Sent once for each account.',
 	},
 	{
+		name: 'Post Rejected by Platform',
+		value: 'post.rejected_by_platform',
+		description: 'The platform rejected a post after it had published it. Sent once for each account.',
+	},
+	{
 		name: 'Post Unpublished',
 		value: 'post.unpublished',
 		description: 'A post was deleted from an account. Sent once for each account.',

@@ -29,7 +29,7 @@ export const mediaProperties: INodeProperties[] = [
 				name: 'Import From URL',
 				value: 'import',
 				action: 'Import an image or a video from a URL',
-				description: 'Start an import. Crier Trigger reports when it is completed or failed.',
+				description: 'Start an import. Crier Trigger reports when it is completed or fails.',
 				routing: write('POST', `${brandPath}/media/from-url`),
 			},
 		],

@@ -277,7 +277,7 @@ export const postProperties: INodeProperties[] = [
 				name: 'from',
 				type: 'dateTime',
 				default: '',
-				description: 'Only posts whose time is not earlier',
+				description: 'Only posts at this time or later',
 				routing: inQuery('from'),
 			},
 			{
@@ -328,7 +328,7 @@ export const postProperties: INodeProperties[] = [
 				name: 'to',
 				type: 'dateTime',
 				default: '',
-				description: 'Only posts whose time is earlier',
+				description: 'Only posts before this time',
 				routing: inQuery('to'),
 			},
 		],

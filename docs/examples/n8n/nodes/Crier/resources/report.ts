@@ -25,7 +25,7 @@ export const reportProperties: INodeProperties[] = [
 				name: 'Export',
 				value: 'export',
 				action: 'Export a report',
-				description: 'Start an export. Crier Trigger reports when the file is ready or failed.',
+				description: 'Start an export. Crier Trigger reports when the file is ready or the export fails.',
 				routing: write('POST', `${oneReport}/export`),
 			},
 			{
