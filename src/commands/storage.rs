@@ -20,6 +20,6 @@ async fn adopt(cx: &Context) -> Result {
             print_line(format_args!("The storage of this installation is {}. Start Crier.", dir.display()));
             Ok(())
         }
-        None => fail("the storage is a bucket, which Crier does not mark; start Crier"),
+        None => fail("the storage is a bucket, which needs no marker; start Crier"),
     }
 }

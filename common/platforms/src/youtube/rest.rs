@@ -156,7 +156,7 @@ impl Youtube {
                 CallError::AuthExpired(Failure::of(Category::AuthExpired, message).from_platform(code))
             }
             (403, _) => permanent(Category::Account, "does not allow this"),
-            (404, _) => permanent(Category::PlatformRejected, "does not have what this refers to"),
+            (404, _) => permanent(Category::PlatformRejected, "could not find the requested item"),
             (400, _) => permanent(Category::InvalidContent, "does not accept this"),
             _ => self.client.classify_status(effect, response, Some(code), detail),
         }

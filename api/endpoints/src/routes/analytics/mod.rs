@@ -29,11 +29,11 @@ const MAX_RETENTION_DAYS: u64 = 3_650;
 /// The days to show, both included.
 #[derive(Clone, Debug, Default, Request)]
 pub struct RequestedDays {
-    /// The first day. Default: 29 days before `end`. An earlier day than the first one that the plan shows is replaced by
-    /// that one.
+    /// The first day. Default: 29 days before `end`. If the plan does not show this day, the response starts with the
+    /// first day that it shows.
     #[field(date())]
     pub start: Option<NaiveDate>,
-    /// The last day. Default: today. A later day is replaced by today.
+    /// The last day. Default: today. If it is in the future, the response ends with today.
     #[field(date())]
     pub end: Option<NaiveDate>,
 }

@@ -29,7 +29,7 @@ use crate::request::Request;
 /// while the plan does not include them, and not while Crier is stopped.
 const MAX_FETCH_AGE: TimeDelta = TimeDelta::hours(1);
 
-/// How new articles of a feed become posts.
+/// The settings for posting the new articles of a feed.
 #[derive(Clone, Debug, Request)]
 #[request(name = "FeedAutoPostChange", check = check_fields)]
 pub struct AutoPostRequest {
@@ -43,7 +43,7 @@ pub struct AutoPostRequest {
     /// The IDs of the brand's accounts. At least one is required unless `destination` is `draft`.
     #[field(ids(MAX_FEED_ACCOUNTS), example = [1])]
     pub accounts: Vec<i64>,
-    /// What an article becomes. `now`: a post that is published immediately. `queue`: a post in the brand's queue.
+    /// The result of each new article. `now`: a post that is published immediately. `queue`: a post in the brand's queue.
     /// `draft`: a draft. `approval`: a post pending approval.
     #[field(enum_value(), example = "draft")]
     pub destination: FeedDestination,
@@ -75,7 +75,7 @@ pub struct FeedAutoPost {
     /// The IDs of the accounts.
     #[schemars(extend("examples" = [[1]]))]
     pub accounts: Vec<i64>,
-    /// What an article becomes.
+    /// The result of each new article.
     #[schemars(with = "TextEnum<FeedDestination>", extend("examples" = ["draft"]))]
     pub destination: FeedDestination,
     /// The words of which an article must contain at least one, if there are any.

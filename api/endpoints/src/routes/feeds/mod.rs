@@ -70,10 +70,10 @@ pub struct Feed {
     pub last_error: Option<String>,
     #[schemars(extend("examples" = [42]))]
     pub articles_count: i64,
-    /// How new articles become posts. Null if they do not.
+    /// The settings for posting new articles. Null if articles are not posted.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub auto_post: Option<FeedAutoPost>,
-    /// Why the last articles were not posted, in a human-readable form. Null if there is no problem.
+    /// The reason the last articles were not posted, in a human-readable form. Null if there is no problem.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub auto_post_problem: Option<String>,
     pub created_at: Timestamp,

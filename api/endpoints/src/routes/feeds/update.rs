@@ -22,7 +22,8 @@ pub struct FeedChange {
     /// The public http:// or https:// URL of a feed, or of a page that links to one.
     #[field(unchecked_url(), example = "https://example.com/news.xml")]
     pub url: PatchField<String>,
-    /// How new articles become posts. Replaces all settings. Null turns publishing off and deletes the settings.
+    /// The settings for posting new articles. They replace all existing settings. Null turns publishing off and deletes
+    /// the settings.
     #[field(object(), extension)]
     pub auto_post: PatchField<AutoPostRequest>,
 }

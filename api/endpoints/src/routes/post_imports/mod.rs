@@ -70,7 +70,7 @@ pub struct PostImport {
     /// The number of rows whose `external_ref` already existed.
     #[schemars(extend("examples" = [0]))]
     pub rows_skipped: i32,
-    /// Why the import failed. Null unless it failed.
+    /// The reason the import failed. Null unless it failed.
     #[schemars(extend("examples" = [null]))]
     pub error: Option<String>,
     pub created_at: Timestamp,
@@ -142,7 +142,7 @@ fn path(brand_id: i64, import_id: i64) -> String {
 /// Fails if an import of the brand has not ended. The caller has locked the brand.
 async fn check_unfinished(tx: &mut Tx, brand_id: i64) -> Result<()> {
     if post_imports::has_unfinished(tx, brand_id).await? {
-        let message = "The brand already imports a file. Wait until that import has ended.";
+        let message = "The brand is already importing a file. Wait until that import has ended.";
         return Err(ApiError::new(ErrorCode::LimitReached, message));
     }
     Ok(())

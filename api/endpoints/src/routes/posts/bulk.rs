@@ -37,14 +37,14 @@ const MAX_SHIFT: i64 = 5 * 366 * 24 * 60;
 /// The maximum number of invalid fields in the error of a post.
 const MAX_FIELDS: usize = 10;
 
-/// The change of several posts.
+/// The change to several posts.
 #[derive(Clone, Debug, Request)]
 #[request(check = check)]
 pub struct BulkChange {
     /// The IDs of 1 to 100 posts.
     #[field(ids(MAX_POSTS), example = [1])]
     pub ids: Vec<i64>,
-    /// The change of each post. `draft` and `schedule` set its `schedule_type`. `shift` moves its time. `label` adds a
+    /// The change to each post. `draft` and `schedule` set its `schedule_type`. `shift` moves its time. `label` adds a
     /// label, and `unlabel` removes it. The others do what the endpoints with these names do.
     #[field(enum_value(), example = "schedule")]
     pub action: BulkAction,
@@ -95,8 +95,8 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
         .tag(TAG)
         .summary("Update or delete several posts")
         .description(
-            "Each post is changed as its own endpoint would change it. A post that cannot be changed does not prevent \
-             the changes of the others. The results are in the order of `ids`. `submit`, `approve` and `reject` \
+            "Each post is changed as by the endpoint for one post. If a post cannot be changed, the others are still \
+             changed. The results are in the order of `ids`. `submit`, `approve` and `reject` \
              require the plan feature `approvals`.",
         )
         .extension()

@@ -81,7 +81,7 @@ pub struct ValidatedTarget {
     #[schemars(extend("x-extension" = true, "examples" = [[]]))]
     pub parts: Vec<ValidatedPart>,
     pub problems: Vec<ContentProblem>,
-    /// What a user should know before the post is published, such as another post with the same text. At most 20.
+    /// Facts that a user should know before the post is published, such as another post with the same text. At most 20.
     #[schemars(extend("x-extension" = true))]
     pub warnings: Vec<ContentWarning>,
     /// The account's signature, which is appended to the text. Null if the account has none or the text contains it.

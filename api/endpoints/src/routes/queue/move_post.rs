@@ -29,8 +29,8 @@ pub fn endpoint() -> Endpoint<QueueMove, One<Queue>> {
         .tag(TAG)
         .summary("Update the order of a brand's queue")
         .description(
-            "Queued posts get new times in their new order, which holds on each account. Posts that are being published, \
-             and posts whose time is less than a minute away, do not move.",
+            "Queued posts get new times, so that each account gets its posts in the new order. Posts that are being \
+             published, and posts whose time is less than a minute away, do not move.",
         )
         .extension()
         .for_publishers()

@@ -23,8 +23,8 @@ const DEFAULT_COUNT: i64 = 10;
 /// The slots to list.
 #[derive(Clone, Debug, Default, Request)]
 pub struct ListFreeSlots {
-    /// Only slots that are free for all of these accounts: ids, separated by commas. Omitted: slots that no post has taken
-    /// on any account.
+    /// Only slots that are free for all of these accounts: ids, separated by commas. If omitted, only slots that no post
+    /// has taken on any account.
     #[field(id_list())]
     pub accounts: Option<Vec<i64>>,
     /// The maximum number of slots.
@@ -68,8 +68,8 @@ pub fn endpoint() -> Endpoint<ListFreeSlots, Many<FreeSlot>> {
         .tag(TAG)
         .summary("List the next free slots of a brand's queue")
         .description(
-            "The next post for these accounts takes the first slot, unless another post takes it before. A slot less than \
-             a minute away is not free. Slots within a year are listed.",
+            "The next post for these accounts takes the first slot, unless another post takes it first. A slot less \
+             than a minute away is not free. Slots within a year are listed.",
         )
         .extension()
         .checks_then_reads(list)

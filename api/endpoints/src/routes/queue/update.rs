@@ -54,9 +54,9 @@ pub fn endpoint() -> Endpoint<QueueUpdate, One<Queue>> {
         .adds(Growth::Records)
         .summary("Update the slots of a brand's queue")
         .description(
-            "Replaces all slots. Queued posts get new times in their order, and keep it on each account. Posts with a time \
-             of their own never move, nor do posts whose time is less than a minute away. If a queued post would have no \
-             slot within two years, the slots are rejected.",
+            "Replaces all slots. Queued posts get new times, and their order on each account does not change. Posts \
+             with a time of their own never move, nor do posts whose time is less than a minute away. If a queued post \
+             would have no slot within two years, the slots are rejected.",
         )
         .extension()
         .for_publishers()

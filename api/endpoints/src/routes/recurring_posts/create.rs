@@ -20,12 +20,12 @@ pub fn endpoint() -> Endpoint<CreateRecurringPostRequest, One<RecurringPost>> {
         .adds(Growth::Records)
         .summary("Create a recurring post")
         .description(
-            "Crier creates the posts of the next 30 days in a moment, and later ones when their times come within 30 \
-             days. They are ordinary posts with `recurring_id`: each can be changed, moved or deleted, and a deleted one \
-             is not created again. Each counts against `posts_per_month` when it is created, unless it is a draft. Times \
-             are in the brand's time zone. A time skipped by daylight saving time moves to the next existing time. A \
-             repeated time is used once. A brand can have at most 50 recurring posts, and a recurring post at most 200 \
-             posts in 30 days. `approval` requires the plan feature `approvals`.",
+            "A moment later, Crier creates the posts of the next 30 days, and each later post when its time comes \
+             within 30 days. They are ordinary posts with `recurring_id`: each can be changed, moved or deleted, and a \
+             deleted one is not created again. Each counts against `posts_per_month` when it is created, unless it is \
+             a draft. Times are in the brand's time zone. A time skipped by daylight saving time moves to the next \
+             existing time. A repeated time is used once. A brand can have at most 50 recurring posts, and a recurring \
+             post at most 200 posts in 30 days. `approval` requires the plan feature `approvals`.",
         )
         .extension()
         .ignores(|_, new: &CreateRecurringPostRequest| new.ignored())

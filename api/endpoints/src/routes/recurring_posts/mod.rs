@@ -107,13 +107,13 @@ pub struct RecurringPost {
     /// The maximum number of posts. Null if there is none.
     #[schemars(extend("examples" = [null]))]
     pub count: Option<i64>,
-    /// What each post becomes.
+    /// The result of each occurrence.
     #[schemars(with = "TextEnum<Destination>", extend("examples" = ["calendar"]))]
     pub destination: Destination,
     pub is_active: bool,
     /// The times of the next posts, at most 5. Empty if the rule is not active or has ended.
     pub next_occurrences: Vec<ScheduledTimestamp>,
-    /// Why Crier cannot create or publish the next posts, and what to do. Null if there is no problem.
+    /// The reason Crier cannot create or publish the next posts, and what to do. Null if there is no problem.
     #[schemars(extend("examples" = [null]))]
     pub problem: Option<String>,
     pub created_at: Timestamp,

@@ -74,8 +74,8 @@ pub struct CreateRecurringPostRequest {
     /// The maximum number of posts.
     #[field(number(1..=MAX_COUNT))]
     pub count: Option<i64>,
-    /// What each post becomes. `calendar`: a scheduled post. `draft`: a draft with the time. `approval`: a post pending
-    /// approval.
+    /// The result of each occurrence. `calendar`: a scheduled post. `draft`: a draft with the time. `approval`: a post
+    /// pending approval.
     #[field(enum_value(), default = Destination::Draft, example = "calendar")]
     pub destination: Destination,
     #[field(flag(), default = true)]
