@@ -105,7 +105,7 @@ async fn queued_posts_are_moved(t: Tenant<'_>, person: ConsoleUser<'_>) {
     person.submit(&path, &action, &[("move", &format!("{first}:"))]).await.expect(200, "Queue order saved.");
     assert_eq!(order().await, [third, second, first]);
     for value in ["", "x:y", "999999999:"] {
-        person.submit(&path, &action, &[("move", value)]).await.expect(422, "does not wait in the queue");
+        person.submit(&path, &action, &[("move", value)]).await.expect(422, "is not waiting in the queue");
     }
     person.get(&t.path("/calendar")).await.expect(200, ">Queued<");
 }

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 
 crier_base::text_enum! {
-    /// A problem. Emails of their own tell about expired accounts and disabled webhooks.
+    /// A problem. Expired accounts and disabled webhooks have separate emails.
     pub enum NoticeKind {
         /// A post could not be published on an account.
         PostFailed = "post_failed",

@@ -136,7 +136,7 @@ impl<'a> Timetable<'a> {
         at >= self.from && found.is_some_and(|found| found.is_for(account_ids)) && taken.is_free(at, account_ids)
     }
 
-    /// Returns the times to come that are free for all of these accounts, in order.
+    /// Returns the future times that are free for all of these accounts, in order.
     pub fn free(&self, account_ids: &[i64], taken: &TakenPlaces) -> impl Iterator<Item = DateTime<Utc>> {
         let all = occurrences(self.slots, self.zone, self.from, self.until);
         let is_free = move |found: &Occurrence<'_>| found.is_for(account_ids) && taken.is_free(found.at, account_ids);

@@ -36,11 +36,11 @@ pub const MAX_COUNT: i64 = 10_000;
 /// The number of next times that are shown.
 pub const SHOWN_TIMES: usize = 5;
 
-/// A rule that could not make an occurrence is tried again after this time.
+/// A rule that could not make an occurrence is retried after this time.
 pub const RETRY_PAUSE: TimeDelta = TimeDelta::hours(6);
 /// A rule with several occurrences per day makes them in one run per day.
 const MIN_PAUSE: TimeDelta = TimeDelta::hours(20);
-/// The maximum time until a rule is looked at again, which limits the effect of a wrong clock.
+/// The maximum time until a rule is checked again, which limits the effect of a wrong clock.
 pub const MAX_PAUSE: TimeDelta = TimeDelta::days(7);
 /// Longer than a change of the time zone and of the time of day moves an occurrence: from 00:00 at UTC+14 to 23:59 at
 /// UTC-11 of the same day are 49 hours.
@@ -205,7 +205,7 @@ pub struct StoredOccurrence {
     pub id: i64,
     pub slot: String,
     pub occurs_at: DateTime<Utc>,
-    /// Its place among the occurrences of the rule, from 0 on, which determines its variation.
+    /// Its place among the occurrences of the rule, starting at 0, which determines its variation.
     pub number: i64,
     /// The version of the rule from which it was made.
     pub version: i64,

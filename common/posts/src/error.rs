@@ -26,8 +26,8 @@ pub enum PostError {
 pub type Result<T, E = PostError> = std::result::Result<T, E>;
 
 impl PostError {
-    /// Returns whether the change was refused because of what it asks for, and not because something failed.
-    pub const fn is_refusal(&self) -> bool {
+    /// Returns whether the change was rejected because of its content, and not because something failed.
+    pub const fn is_rejection(&self) -> bool {
         !matches!(self, Self::Store(_) | Self::Bug(_))
     }
 }

@@ -81,7 +81,7 @@ impl LockedQueue {
         let others = || self.places.iter().filter(|place| place.at > now && place.post_id != post_id);
         let posts: HashSet<i64> = others().map(|place| place.post_id).collect();
         if posts.len() >= MAX_QUEUED_POSTS {
-            return Err(refuse(
+            return Err(rejected(
                 "schedule_type",
                 format!(
                     "The queue has {MAX_QUEUED_POSTS} posts, which is the maximum. Choose a time for this post, or \
@@ -90,7 +90,7 @@ impl LockedQueue {
             ));
         }
         if others().count().saturating_add(accounts) > MAX_QUEUE_PLACES {
-            return Err(refuse(
+            return Err(rejected(
                 "schedule_type",
                 format!(
                     "The posts in the queue can have at most {MAX_QUEUE_PLACES} accounts in total. Choose a time for \
@@ -107,8 +107,8 @@ async fn zone_of(conn: &mut Conn, brand_id: i64) -> Result<Tz> {
     Ok(zone(brand.as_ref().map(|brand| brand.timezone.as_str())))
 }
 
-/// Returns the refusal of a field.
-fn refuse(field: &str, message: impl Into<String>) -> PostError {
+/// Returns an error that rejects a field.
+fn rejected(field: &str, message: impl Into<String>) -> PostError {
     let problems = Problems::default();
     problems.add(field, message);
     problems.into_set().into()
@@ -137,7 +137,7 @@ pub(crate) async fn find_time(tx: &mut Tx, post: &Post, account_ids: &[i64]) -> 
         } else {
             "The queue has no free slot for these accounts within a year. Add slots to the queue, or choose a time."
         };
-        refuse("schedule_type", message)
+        rejected("schedule_type", message)
     })
 }
 
@@ -193,7 +193,7 @@ pub async fn change(tx: &mut Tx, brand_id: i64, change: QueueChange<'_>) -> Resu
         let message = format!(
             "{posts} would have no slot. Add slots for the accounts of these posts, or choose a time for them first."
         );
-        return Err(refuse(change.field(), message));
+        return Err(rejected(change.field(), message));
     }
     let moved: Vec<(QueuedPost, DateTime<Utc>)> = posts
         .into_iter()
@@ -240,14 +240,14 @@ async fn movable_posts(
 fn reorder(posts: &mut Vec<QueuedPost>, post_id: i64, before: Option<i64>) -> Result<()> {
     let check = |field: &str, id: i64| {
         let message =
-            format!("Post {id} does not wait in the queue. Choose a queued post that is not being published.");
-        if posts.iter().any(|post| post.id == id) { Ok(()) } else { Err(refuse(field, message)) }
+            format!("Post {id} is not waiting in the queue. Choose a queued post that is not being published.");
+        if posts.iter().any(|post| post.id == id) { Ok(()) } else { Err(rejected(field, message)) }
     };
     check("post_id", post_id)?;
     if let Some(id) = before {
         check("before", id)?;
         if id == post_id {
-            return Err(refuse("before", "Must be another post than the one that moves."));
+            return Err(rejected("before", "Must not be the post that moves."));
         }
     }
     queue::reorder(posts, post_id, before);

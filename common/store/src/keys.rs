@@ -65,7 +65,7 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
 
 /// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
 /// concurrent calls cannot both create the last one. `brands`: the brands that the key can use; `None` for all brands of
-/// the user, also future ones.
+/// the user, including future ones.
 pub async fn create_within_cap(
     tx: &mut Tx,
     user_id: i64,

@@ -5,8 +5,8 @@
 //! its row, under the lock of the rule. So a run may end at any point, and another one continues; several runs of one
 //! rule at the same time take turns.
 //!
-//! If a post is refused (the plan is full, its text is too long now), the rule has the reason, and the run continues with
-//! the other occurrences. The rule is tried again after some hours.
+//! If a post is rejected (the plan is full, its text is too long now), the rule has the reason, and the run continues
+//! with the other occurrences. The rule is retried after some hours.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Job for MakeOccurrences {
         for _ in 0..MAX_STEPS {
             match self.step(recurring_id, version, after, makes).await? {
                 Step::Done(next) => after = next,
-                Step::Refused { next, ends_making, problem } => {
+                Step::Rejected { next, ends_making, problem } => {
                     result.problem.get_or_insert(problem);
                     makes &= !ends_making;
                     after = next;
@@ -92,7 +92,7 @@ impl Job for MakeOccurrences {
 enum Step {
     Done(OccurrenceCursor),
     /// Why it was not made. `ends_making`: whether the other occurrences would not be made either.
-    Refused {
+    Rejected {
         next: OccurrenceCursor,
         ends_making: bool,
         problem: String,
@@ -102,7 +102,7 @@ enum Step {
 }
 
 /// Why an occurrence is not made.
-enum Refusal {
+enum Rejection {
     /// Only this one.
     Occurrence(String),
     /// All of the rule.
@@ -112,13 +112,13 @@ enum Refusal {
     Failed(StoreError),
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for Rejection {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<PostError> for Refusal {
+impl From<PostError> for Rejection {
     fn from(error: PostError) -> Self {
         match error {
             PostError::Store(error) => Self::Failed(error),
@@ -160,7 +160,7 @@ impl MakeOccurrences {
         };
         let cursor = OccurrenceCursor { occurs_at: next.occurs_at, id: next.id };
         let done = if next.is_removed {
-            remove(&mut tx, &rule, &next).await.map_err(Refusal::from)
+            remove(&mut tx, &rule, &next).await.map_err(Rejection::from)
         } else {
             self.write(&mut tx, &rule, &next).await
         };
@@ -169,18 +169,18 @@ impl MakeOccurrences {
                 tx.commit().await?;
                 Ok(Step::Done(cursor))
             }
-            Err(Refusal::Failed(error)) => Err(error),
-            Err(Refusal::Begun) => {
+            Err(Rejection::Failed(error)) => Err(error),
+            Err(Rejection::Begun) => {
                 tx.rollback().await?;
                 Ok(Step::Done(cursor))
             }
-            Err(Refusal::Occurrence(problem)) => {
+            Err(Rejection::Occurrence(problem)) => {
                 tx.rollback().await?;
-                Ok(Step::Refused { next: cursor, ends_making: false, problem })
+                Ok(Step::Rejected { next: cursor, ends_making: false, problem })
             }
-            Err(Refusal::Rule(problem)) => {
+            Err(Rejection::Rule(problem)) => {
                 tx.rollback().await?;
-                Ok(Step::Refused { next: cursor, ends_making: true, problem })
+                Ok(Step::Rejected { next: cursor, ends_making: true, problem })
             }
         }
     }
@@ -192,7 +192,7 @@ impl MakeOccurrences {
         tx: &mut Tx,
         rule: &RecurringPost,
         occurrence: &StoredOccurrence,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), Rejection> {
         let plan = brands::plan_of(tx, rule.brand_id).await?;
         let plan = plan.and_then(|(workspace_id, name)| Some((workspace_id, self.plans.get(&name)?)));
         let Some((workspace_id, plan)) = plan.filter(|(_, plan)| plan.storage_mib.is_some()) else {
@@ -202,7 +202,7 @@ impl MakeOccurrences {
         self.write_post(tx, rule, occurrence).await?;
         let after = files::usage(tx, workspace_id).await?;
         if after.texts > before.texts && !plan.has_room_for_texts(after) {
-            return Err(Refusal::Rule(NO_STORAGE.to_owned()));
+            return Err(Rejection::Rule(NO_STORAGE.to_owned()));
         }
         Ok(())
     }
@@ -212,17 +212,17 @@ impl MakeOccurrences {
         tx: &mut Tx,
         rule: &RecurringPost,
         occurrence: &StoredOccurrence,
-    ) -> std::result::Result<(), Refusal> {
+    ) -> std::result::Result<(), Rejection> {
         let member = match rule.author_id {
             Some(author_id) => Member::find(tx, &self.plans, rule.brand_id, author_id).await?,
             None => None,
         };
-        let member = member.ok_or_else(|| Refusal::Rule(NO_AUTHOR.to_owned()))?;
+        let member = member.ok_or_else(|| Rejection::Rule(NO_AUTHOR.to_owned()))?;
         let submits = rule.destination == Destination::Approval;
         if submits {
             let plan = brands::plan_of(tx, rule.brand_id).await?;
             if !plan.is_some_and(|(_, plan)| self.plans.include(&plan, Feature::Approvals)) {
-                return Err(Refusal::Rule(NO_APPROVALS.to_owned()));
+                return Err(Rejection::Rule(NO_APPROVALS.to_owned()));
             }
         }
         let cx = member.context(rule.brand_id, &self.platforms, &self.library, tx.now);
@@ -292,7 +292,7 @@ async fn rewrite(
     submits: bool,
 ) -> crier_posts::Result<()> {
     if post.status == PostStatus::PendingApproval {
-        // Approvers have not decided about it, so it is submitted again with the new text.
+        // No approver has decided about it yet, so it is submitted again with the new text.
         post.move_to(PostStatus::Draft)?;
     }
     let written = crier_posts::update(cx, tx, post, change, Problems::default()).await?;

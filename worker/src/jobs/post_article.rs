@@ -3,8 +3,8 @@
 //! A run does nothing: `settle` creates the post, in the transaction that ends the job. So the post, the row of the
 //! article that says so, and the end of the job are stored together, and an article is posted once.
 //!
-//! A refusal is not a failed job: the row of the article and the feed contain the reason. The article is not tried
-//! again, because nobody expects its post later.
+//! A rejected post is not a failed job: the row of the article and the feed contain the reason. The article is not
+//! retried, because nobody expects its post later.
 
 use std::sync::Arc;
 
@@ -32,19 +32,19 @@ pub struct PostArticle {
 }
 
 /// Why the post of an article is not created.
-enum Refusal {
+enum Rejection {
     /// The reason, for the members of the brand.
     Because(String),
     Failed(StoreError),
 }
 
-impl From<StoreError> for Refusal {
+impl From<StoreError> for Rejection {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<PostError> for Refusal {
+impl From<PostError> for Rejection {
     fn from(error: PostError) -> Self {
         match error {
             PostError::Store(error) => Self::Failed(error),
@@ -59,8 +59,8 @@ impl From<PostError> for Refusal {
     }
 }
 
-fn refuse<T>(reason: &str) -> std::result::Result<T, Refusal> {
-    Err(Refusal::Because(reason.to_owned()))
+fn reject<T>(reason: &str) -> std::result::Result<T, Rejection> {
+    Err(Rejection::Because(reason.to_owned()))
 }
 
 impl PostArticle {
@@ -98,11 +98,11 @@ impl PostArticle {
             return Ok(Outcome::Cancelled(format!("the article is already {}", waiting.status)));
         }
         let Some(settings) = feed.active_auto_post() else {
-            // A member decided so: it is no problem that anybody should solve.
+            // A member turned publishing off, so there is no problem to solve.
             feed_posts::skip(tx, &[waiting.id], TURNED_OFF).await?;
             return Ok(Outcome::Done);
         };
-        // A post may be refused after its first statement.
+        // A post may be rejected after its first statement.
         let savepoint = tx.set_savepoint().await?;
         match self.create(tx, &feed, settings, &waiting.guid, job.trace.as_deref()).await {
             Ok(post_id) => {
@@ -110,12 +110,12 @@ impl PostArticle {
                 feed_posts::mark_posted(tx, waiting.id, post_id).await?;
                 feeds::clear_auto_post_problem(tx, feed.id, waiting.created_at).await?;
             }
-            Err(Refusal::Because(reason)) => {
+            Err(Rejection::Because(reason)) => {
                 tx.roll_back_to(savepoint).await?;
                 feed_posts::skip(tx, &[waiting.id], &reason).await?;
                 feeds::set_auto_post_problem(tx, feed.id, &reason).await?;
             }
-            Err(Refusal::Failed(error)) => return Err(error),
+            Err(Rejection::Failed(error)) => return Err(error),
         }
         Ok(Outcome::Done)
     }
@@ -128,16 +128,16 @@ impl PostArticle {
         settings: &AutoPost,
         guid: &str,
         trace: Option<&str>,
-    ) -> std::result::Result<i64, Refusal> {
+    ) -> std::result::Result<i64, Rejection> {
         let Some(article) = articles::find_by_guid(tx, feed.id, guid).await? else {
-            return refuse("The article was deleted before the post was created.");
+            return reject("The article was deleted before the post was created.");
         };
         if settings.destination == FeedDestination::Approval && !self.has_approvals(tx, feed.brand_id).await? {
-            return refuse("The workspace's plan no longer includes approvals. Choose another destination.");
+            return reject("The workspace's plan no longer includes approvals. Choose another destination.");
         }
         let user_id = feed.auto_post_user_id.unwrap_or_default();
         let Some(member) = Member::find(tx, &self.plans, feed.brand_id, user_id).await? else {
-            return refuse(
+            return reject(
                 "The member in whose name the feed publishes has left the brand. Save the settings again to publish in \
                  your name.",
             );
@@ -164,9 +164,9 @@ async fn post_text(
     feed: &Feed,
     settings: &AutoPost,
     article: &Article,
-) -> std::result::Result<String, Refusal> {
+) -> std::result::Result<String, Rejection> {
     // The template was checked when it was stored.
-    let template = Template::parse(&settings.template).map_err(|error| Refusal::Because(error.to_string()))?;
+    let template = Template::parse(&settings.template).map_err(|error| Rejection::Because(error.to_string()))?;
     let accounts = accounts::summaries(tx, feed.brand_id, &settings.accounts).await?;
     let summary = article.summary.as_deref().map(plain_text).unwrap_or_default();
     let text = ArticleText::new(article.title.as_deref(), article.url.as_deref(), summary, article.author.as_deref());

@@ -27,7 +27,7 @@ pub struct NewCode<'a> {
     /// The SHA-256 hash of the application's verifier, in base64url.
     pub code_challenge: &'a str,
     pub scopes: &'a Scopes,
-    /// `None` for all brands of the user, also future ones.
+    /// `None` for all brands of the user, including future ones.
     pub brands: Option<&'a [i64]>,
     pub role_limit: Option<Role>,
 }

@@ -26,9 +26,9 @@ pub struct GrantRow {
     pub client_name: String,
     pub redirect_host: String,
     pub scopes: Scopes,
-    /// The role that the application has at most, in every brand.
+    /// The highest role that the application can have, in every brand.
     pub role_limit: Option<Role>,
-    /// The IDs and names of the brands, by ID. `None` for all brands of the user, also future ones.
+    /// The IDs and names of the brands, by ID. `None` for all brands of the user, including future ones.
     pub brands: Option<Vec<(i64, String)>>,
     pub created_at: DateTime<Utc>,
     pub last_used_at: Option<DateTime<Utc>>,

@@ -1,6 +1,6 @@
 //! Access tokens and refresh tokens of grants.
 //!
-//! A refresh token works once: a refresh replaces it. If it comes again, either the application or a thief has the new
+//! A refresh token works once: a refresh replaces it. If it is used again, either the application or a thief has the new
 //! one, so the whole grant is revoked.
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -125,7 +125,7 @@ pub async fn revoke_grant(tx: &mut Tx, grant_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Revokes a token for the application that got it: an access token alone, and a refresh token with its grant. Returns
+/// Revokes a token for the application that got it: only an access token, or a refresh token with its grant. Returns
 /// `false` if the token belongs to another application. A token that does not exist counts as revoked.
 pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
     const SQL: &str = "

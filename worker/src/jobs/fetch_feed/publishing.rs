@@ -3,7 +3,7 @@
 //! The filters search the whole texts of the articles, so [`Filtered`] applies them before the transaction.
 //!
 //! The row of an article in `feed_posts` has unique keys, so an article is decided on once, whatever the feed does
-//! later. A `post_article` job creates each post, because a post may be refused, and its checks would keep this
+//! later. A `post_article` job creates each post, because a post may be rejected, and its checks would keep this
 //! transaction open.
 
 use std::collections::{HashMap, HashSet};
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn other_filters_and_other_articles_are_decided_anew() {
+    fn changed_filters_and_articles_are_filtered_again() {
         let (bread, rolls) = (row("Bread"), row("Rolls"));
         let mut filtered = Filtered::new(settings("bread"), std::slice::from_ref(&bread));
         assert!(filtered.reason(&settings("bread"), &bread.found).is_some());

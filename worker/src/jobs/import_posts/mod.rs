@@ -5,8 +5,8 @@
 //! 3. *Media*: requests the files of the next rows with the job that imports from URLs, and waits for them without using
 //!    attempts of this job. A file is requested once per import, in the transaction that records it.
 //! 4. *Batches*: a transaction for a few rows each, which locks the import, creates the posts, and stores how many rows
-//!    are done. A crash therefore repeats nothing, also without `external_ref`. Each post has a savepoint: a row that is
-//!    refused is a problem of the import and does not undo the others.
+//!    are done. A crash therefore repeats nothing, even without `external_ref`. Each post has a savepoint: a rejected
+//!    row is a problem of the import and does not undo the others.
 //! 5. *Settle*: the next run continues after the rows that are done, or the import ends.
 //!
 //! A run processes a bounded number of rows. The file is parsed again by each run, which takes less than storing its rows.
@@ -95,7 +95,7 @@ impl ImportPosts {
 
     async fn import(&self, run: &Run) -> std::result::Result<ImportEnd, RunError> {
         let mut import = self.begin(run).await?;
-        // Without parsing the file, because an import may wait for long.
+        // This does not parse the file, because an import may wait for a long time.
         if media::awaits(&mut self.store.read().await?, &import, self.store.now()).await? {
             return Ok(ImportEnd::wait(&import));
         }
@@ -211,7 +211,7 @@ impl ImportPosts {
                     import.rows_valid += 1;
                     import.rows_skipped += 1;
                 }
-                RowOutcome::Refused(problems) => errors.extend(problems),
+                RowOutcome::Rejected(problems) => errors.extend(problems),
                 RowOutcome::Stopped(problem) => {
                     end = Some(stopped_at(&problem, std::slice::from_ref(row)));
                 }
@@ -247,7 +247,7 @@ async fn lock_held(tx: &mut Tx, run: &Run) -> std::result::Result<PostImport, Ru
     Ok(import)
 }
 
-/// Converts an error that is not a refusal.
+/// Converts an error that does not reject the post.
 fn to_run_error(error: PostError) -> RunError {
     RunError::Database(match error {
         PostError::Store(error) => error,

@@ -22,13 +22,13 @@ const MAX_PROBLEMS: usize = 10;
 const MAX_COLUMN: usize = 80;
 /// The maximum number of rows of a transaction. On SQLite, it blocks all other writers.
 const ROWS_PER_BATCH: usize = 20;
-/// The maximum number of records that a transaction writes, about: the targets of the posts with their jobs, and the
+/// The approximate maximum number of records that a transaction writes: the targets of the posts with their jobs, and the
 /// words of the texts. A single row may need more.
 const RECORDS_PER_BATCH: usize = 2_000;
-/// The number of bytes of a text per word, about.
+/// The approximate number of bytes of a text per word.
 const BYTES_PER_WORD: usize = 8;
 
-/// What the rows of a file are processed with.
+/// The context in which the rows of a file are processed.
 pub struct RowContext<'a> {
     pub import: &'a PostImport,
     pub file: &'a PostFile,
@@ -45,7 +45,7 @@ pub enum RowOutcome {
     Imported,
     /// Its `external_ref` exists.
     Skipped,
-    Refused(Vec<PostImportError>),
+    Rejected(Vec<PostImportError>),
     /// The plan's posts are used up. The text is a sentence.
     Stopped(String),
 }
@@ -101,11 +101,11 @@ pub async fn check_all(
     let mut outcomes = Vec::with_capacity(rows.len());
     for row in rows {
         outcomes.push(match cx.change(row) {
-            Err(problems) => RowOutcome::Refused(problems),
+            Err(problems) => RowOutcome::Rejected(problems),
             Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
             Ok((change, _)) => match check(post_cx, conn, row, &change, !slots.is_empty()).await? {
                 None => RowOutcome::Valid,
-                Some(found) => RowOutcome::Refused(cx.problems(row.number, &found)),
+                Some(found) => RowOutcome::Rejected(cx.problems(row.number, &found)),
             },
         });
     }
@@ -117,8 +117,7 @@ pub fn changes<'r>(cx: &RowContext<'_>, rows: &'r [Row]) -> Vec<RowChange<'r>> {
     rows.iter().map(|row| cx.change(row)).collect()
 }
 
-/// Creates the posts of rows, each from its change. After a row for which the plan has no post left, the others are not
-/// tried.
+/// Creates the posts of rows, each from its change. Stops after a row for which the plan has no post left.
 pub async fn create_all(
     cx: &RowContext<'_>,
     post_cx: &PostContext<'_>,
@@ -139,7 +138,7 @@ pub async fn create_all(
     let mut outcomes = Vec::with_capacity(rows.len());
     for (row, change) in rows.iter().zip(changes) {
         let outcome = match change {
-            Err(problems) => RowOutcome::Refused(problems),
+            Err(problems) => RowOutcome::Rejected(problems),
             Ok((_, Some(name))) if used.contains(name) => RowOutcome::Skipped,
             Ok((change, name)) => create(cx, post_cx, tx, row, (&change, name)).await?,
         };
@@ -161,7 +160,7 @@ fn media_of(changes: &[RowChange<'_>]) -> Vec<i64> {
     valid.flat_map(ids).collect()
 }
 
-/// Creates the post of a row, in a savepoint: a refusal may come after the first write.
+/// Creates the post of a row, in a savepoint, because a rejection may come after the first write.
 async fn create(
     cx: &RowContext<'_>,
     post_cx: &PostContext<'_>,
@@ -172,19 +171,19 @@ async fn create(
     let savepoint = tx.set_savepoint().await?;
     let draft = Post { external_ref: name.map(str::to_owned), ..post_cx.empty_draft() };
     let created = crier_posts::create_from(post_cx, tx, draft, change, false, Problems::default()).await;
-    let refusal = match created {
+    let rejection = match created {
         Ok(_) => {
             tx.release(savepoint).await?;
             return Ok(RowOutcome::Imported);
         }
-        Err(refusal) if refusal.is_refusal() => refusal,
+        Err(rejection) if rejection.is_rejection() => rejection,
         Err(error) => return Err(error),
     };
     tx.roll_back_to(savepoint).await?;
-    Ok(match refusal {
-        PostError::Invalid(found) => RowOutcome::Refused(cx.problems(row.number, &found)),
-        PostError::LimitReached { .. } => RowOutcome::Stopped(refusal.to_string()),
-        refusal => RowOutcome::Refused(vec![error(row.number, "", &refusal.to_string())]),
+    Ok(match rejection {
+        PostError::Invalid(found) => RowOutcome::Rejected(cx.problems(row.number, &found)),
+        PostError::LimitReached { .. } => RowOutcome::Stopped(rejection.to_string()),
+        rejection => RowOutcome::Rejected(vec![error(row.number, "", &rejection.to_string())]),
     })
 }
 

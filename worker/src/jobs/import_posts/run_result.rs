@@ -12,10 +12,10 @@ use super::super::{RunResult, backoff_from_table};
 /// The backoff between attempts, each ± 20 %.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
-/// The shortest and the longest pause between two looks at files that are being downloaded.
+/// The shortest and the longest pause between two checks of files that are being downloaded.
 const MIN_WAIT: TimeDelta = TimeDelta::seconds(3);
 const MAX_WAIT: TimeDelta = TimeDelta::minutes(5);
-/// The divisor of the time waited so far that gives the next pause.
+/// The next pause is the time waited so far, divided by this.
 const WAIT_SHARE: i32 = 4;
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
