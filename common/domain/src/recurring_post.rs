@@ -276,7 +276,7 @@ impl Plan {
         let by_slot: HashMap<&str, &StoredOccurrence> = stored.iter().map(|one| (one.slot.as_str(), one)).collect();
         let is_future = |one: &&StoredOccurrence| one.occurs_at > now && !one.is_removed;
         let past = rule.planned - length(stored.iter().filter(is_future).count());
-        // Those that a user changed or deleted stay, also if they are no times of the rule any more. They count first, so
+        // Those that a user changed or deleted stay, even if they are no longer times of the rule. They count first, so
         // that a smaller `count` does not leave room for others.
         let mut fixed = length(stored.iter().filter(is_future).filter(|one| !one.is_free(now)).count());
         let is_new_version = rule.version != rule.planned_version;

@@ -1,5 +1,5 @@
-//! What the columns of a file are: by the headings of Crier, and of the files for bulk uploads of Buffer, Hootsuite,
-//! Metricool and Publer. Case, spaces and punctuation in a heading are ignored.
+//! Determines what the columns of a file are, by the headings of Crier, and of the files for bulk uploads of Buffer,
+//! Hootsuite, Metricool and Publer. Case, spaces and punctuation in a heading are ignored.
 //!
 //! A file of Hootsuite has no headings: its columns are the time, the text and a link. It is recognized by a time in the
 //! place of the first heading.

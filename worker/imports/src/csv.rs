@@ -1,5 +1,5 @@
 //! CSV, with the separators that spreadsheet programs use. Cells in quotation marks may have line breaks. Empty lines are
-//! left out and do not count.
+//! omitted and do not count.
 
 use ::csv::ReaderBuilder;
 use crier_domain::spreadsheet::unguarded;

@@ -32,7 +32,7 @@ pub fn read(text: &str) -> Result<Table, FileError> {
     if let Some(exceeded) = objects.exceeded {
         return Err(exceeded);
     }
-    // The error quotes a text of the file in full.
+    // The error may contain a complete text of the file.
     read.map_err(|error| FileError::BrokenJson(shortened(&error.to_string())))?;
     let mut table = Table::default();
     for (number, row) in (1..).zip([objects.headings].into_iter().chain(objects.rows)) {

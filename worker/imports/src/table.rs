@@ -35,7 +35,7 @@ impl TableRow {
 }
 
 impl Table {
-    /// Adds a row. The first one has the headings. An empty row is left out.
+    /// Adds a row. The first one has the headings. An empty row is omitted.
     pub fn add<'a>(&mut self, number: u32, cells: impl Iterator<Item = Cow<'a, str>>) -> Result<(), FileError> {
         let mut row = Vec::new();
         // Empty cells are added with the next cell that is not empty, so that a row may end with any number of them.

@@ -2,8 +2,8 @@
 //! between the first and the last one.
 //!
 //! A workbook is a ZIP archive, which may inflate to a thousand times its size, so it is inflated once without keeping
-//! anything before it is read. The reader copies the font and the borders of each cell format, so a small file could also
-//! make it allocate much by many formats with long names; such a file is rejected.
+//! anything before it is read. The reader copies the font and the borders of each cell format, so a small file with many
+//! formats and long names could make it allocate much memory. Such a file is rejected.
 
 use std::io::{self, Cursor, Read};
 

@@ -22,8 +22,8 @@ const MAX_PROBLEMS: usize = 10;
 const MAX_COLUMN: usize = 80;
 /// The maximum number of rows of a transaction. On SQLite, it blocks all other writers.
 const ROWS_PER_BATCH: usize = 20;
-/// The approximate maximum number of records that a transaction writes: the targets of the posts with their jobs, and the
-/// words of the texts. A single row may need more.
+/// The approximate maximum number of records that a transaction writes: the targets of the posts with their jobs, and
+/// the words of the texts. A single row may need more.
 const RECORDS_PER_BATCH: usize = 2_000;
 /// The approximate number of bytes of a text per word.
 const BYTES_PER_WORD: usize = 8;
