@@ -12,7 +12,7 @@ use crate::PostChange;
 use crate::change::MAX_CONTENT_CHARS;
 
 /// Returns the text of the post of an article, which fits on all accounts if possible. If the text is too long, the
-/// summary is cut between two words, then the author is left out, and then the title is cut. The URL and the text of the
+/// summary is cut between two words, then the author is omitted, and then the title is cut. The URL and the text of the
 /// template always stay.
 pub fn text(template: &Template, article: &ArticleText, accounts: &[AccountSummary]) -> String {
     let rules: Vec<_> = accounts.iter().map(|a| descriptor(a.platform).with_limits(a.limits.as_ref())).collect();
@@ -131,7 +131,7 @@ mod tests {
         let long_title = article(&"rye ".repeat(200), "Summary");
         let cut = on(Platform::Bluesky, &long_title);
         assert!(cut.starts_with("New: rye") && cut.ends_with(&long.url) && !cut.contains("Summary"), "{cut}");
-        assert!(!cut.contains("Ann"), "the author is left out before the title is cut");
+        assert!(!cut.contains("Ann"), "the author is omitted before the title is cut");
     }
 
     #[test]

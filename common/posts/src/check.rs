@@ -248,7 +248,7 @@ fn check_unchanged_media(desired: &DesiredPost, change: &PostChange, lookup: &Lo
 }
 
 fn check_media_exists(place: &str, ids: &[i64], lookup: &LookupContext, problems: &Problems) {
-    // Ids that could not be parsed are left out, so the indexes do not match the request.
+    // Ids that could not be parsed are omitted, so the indexes do not match the request.
     if problems.has(place) {
         return;
     }

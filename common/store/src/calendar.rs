@@ -1,5 +1,5 @@
 //! Posts for the console's calendar and home page, by their planned or published time and by account. Texts are cut
-//! after 300 characters, and threads and first comments are left out.
+//! after 300 characters, and threads and first comments are omitted.
 
 use chrono::{DateTime, Utc};
 use crier_domain::post::{Post, PostStatus};

@@ -13,7 +13,7 @@ use super::{Conn, Result};
 #[derive(Debug)]
 pub struct NearbyQuery<'a> {
     pub brand_id: i64,
-    /// The post that is changed, which is left out.
+    /// The post that is changed, which is omitted.
     pub except: Option<i64>,
     /// The text on accounts without their own.
     pub content: &'a str,

@@ -217,7 +217,7 @@ async fn lock_one(tx: &mut Tx, sql: &'static str, id: i64) -> Result<Option<(Pos
     Ok(row.map(|row| (row.post, row.deleted)))
 }
 
-/// Locks the posts of several targets, in id order, like [`lock`]. If `wait` is false, leaves out posts that another
+/// Locks the posts of several targets, in id order, like [`lock`]. If `wait` is false, omits posts that another
 /// transaction has locked.
 pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
     let sql = if wait {

@@ -498,7 +498,7 @@ impl<T: Request> Format for Object<T> {
     }
 }
 
-/// At most `max` objects with the fields of `T`, in order. One that lacks a required field is left out: a type whose
+/// At most `max` objects with the fields of `T`, in order. One that lacks a required field is omitted: a type whose
 /// position matters to later checks makes its fields `Option`s that are `required`.
 pub fn objects<T>(max: usize) -> Objects<T> {
     Objects { max, of: PhantomData }

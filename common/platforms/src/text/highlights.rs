@@ -10,7 +10,7 @@ use crate::bluesky::facets;
 /// Returns the URLs, hashtags and mentions that the platform makes links of, as byte offsets, in order and without
 /// overlap. On all platforms but Bluesky, a mention counts whether or not its account exists.
 pub fn find(platform: Platform, text: &str) -> Vec<Range<usize>> {
-    // Whether URLs are links, also those without a scheme (`Some(true)`), and the first characters of words that are.
+    // Whether URLs are links, including those without a scheme (`Some(true)`), and the first characters of words that are.
     let (urls, signs): (Option<bool>, &[char]) = match platform {
         Platform::Bluesky => return facets::find(text).into_iter().map(|found| found.range).collect(),
         Platform::Twitter | Platform::Telegram => (Some(true), &['#', '@']),

@@ -13,7 +13,7 @@ pub fn endpoint() -> Endpoint<(), Many<Brand>> {
     Endpoint::get("/brands", "listBrands", Scope::BrandsRead)
         .tag(TAG)
         .summary("List the brands of the key's user")
-        .description("A key with limited brands gets only these.")
+        .description("A key that is limited to some brands gets only these brands.")
         .for_limited_keys()
         .reads(list)
 }

@@ -104,7 +104,7 @@ fn to_variations(requests: Vec<VariationRequest>) -> Vec<Variation> {
     requests.into_iter().map(Into::into).collect()
 }
 
-/// Returns the overrides after a change. If it omits them, those of other accounts are left out.
+/// Returns the overrides after a change. If it omits them, those of other accounts are omitted.
 fn overrides_after(rule: &RecurringPost, change: &RecurringPostChange) -> Vec<PostOverride> {
     let stored = || {
         let accounts = change.accounts.clone().apply_to(rule.accounts.clone(), Vec::new());
