@@ -29,7 +29,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_IDEMPOTENCY_KEY: usize = 255;
 
-/// What a request must present to be authenticated.
+/// The kind of credential that authenticates a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
     ApiKey,
