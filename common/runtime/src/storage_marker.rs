@@ -56,8 +56,8 @@ fn explain(dir: &Path, is_other: bool) -> String {
         }
     };
     format!(
-        "the directory {} is not the storage of this installation: {why}. If it replaces the storage, move the files \
-         there and run `crier storage adopt`",
+        "the directory {} is not the storage of this installation: {why}. If this directory replaces the storage, \
+         move the files there and run `crier storage adopt`",
         dir.display()
     )
 }
