@@ -27,7 +27,7 @@ on_both_apps!("pro" =>
 on_one_app!("pro" => filters_are_checked, rejected_replies_include_the_reason);
 
 /// Connects a handle of the real sandbox, and stores comments on it, each in its own thread. Returns the account.
-async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
+pub async fn inbox(app: &TestApp, t: &Tenant<'_>, comments: &[&str]) -> i64 {
     let real = sandbox::connector(&app.store.store, app.url.clone());
     let _ = app.connector.real.set(real);
     let account = t.account(&format!("demo{}", t.brand)).await;

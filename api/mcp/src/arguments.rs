@@ -42,7 +42,9 @@ impl<'a> CallArguments<'a> {
         if tool.has_pages() {
             match pages::read(&mut reader.arguments) {
                 Ok(found) => page = found,
-                Err(name) => reader.problem(name, "Is invalid. Use `next_cursor` of a result, and a limit in range."),
+                Err(name) => {
+                    reader.problem(name, "Must be the `next_cursor` of the previous result, with a valid `limit`.")
+                }
             }
         }
         if let Some((name, value)) = tool.fixed {

@@ -343,7 +343,7 @@ fn idempotency_schema() -> Value {
     json!({
         "type": "string", "minLength": 1, "maxLength": 255,
         "description": "To repeat a call whose result you did not get, send the same key and arguments: the effect \
-                        happens once. If omitted, the result has a new one.",
+                        happens once. If omitted, Crier creates a key, which the result contains.",
     })
 }
 

@@ -41,7 +41,8 @@ pub fn missing_scope(message: &Value, caller: &Caller) -> Option<Scope> {
 
 /// The fields of accounts, posts and messages that were written by people outside or by platforms.
 const ACCOUNT_TEXTS: &[&str] = &["data[].name", "data[].username", "data[].last_error"];
-const POST_ERRORS: &[&str] = &["data.targets[].error", "attempts[].error"];
+const POST_ERRORS: &[&str] = &["data.targets[].error"];
+const ATTEMPT_ERRORS: &[&str] = &["data.targets[].error", "attempts[].error"];
 const CONVERSATION_TEXTS: &[&str] =
     &["data[].participant", "data[].last_message_preview", "data[].subject", "data[].tags"];
 const MESSAGE_TEXTS: &[&str] = &["data.participant", "data.last_message_preview", "data.subject", "data.messages[]"];
@@ -64,7 +65,7 @@ fn planning() -> Vec<Tool> {
                  platform; `limits` of an account replace those of its platform.",
             ),
         Tool::new("next_slots", "Get the next free slots", Effect::Read, queue::next::endpoint()).description(
-            "Lists the next free slots of a brand's queue, at which `schedule_post` without a time would publish.",
+            "Lists the next free slots of a brand's queue. `schedule_post` without `scheduled_at` takes the first one.",
         ),
     ]
 }
@@ -80,6 +81,7 @@ fn writing() -> Vec<Tool> {
             .sets("schedule_type", |_| ScheduleType::Draft.as_str())
             // A failed post is not a draft again, but can be changed before it is retried.
             .or_omits("schedule_type")
+            .untrusted(POST_ERRORS)
             .description(
                 "Saves a post as a draft, which is not published. With `post_id`, changes that post and returns it to \
                  draft (a post that failed stays failed until it is published again); omitted fields keep their values. \
@@ -105,6 +107,7 @@ fn publishing() -> Vec<Tool> {
                 kind.as_str()
             })
             .asks("schedule")
+            .untrusted(POST_ERRORS)
             .description(
                 "Schedules a saved post at `scheduled_at` or, without it, at the next free slot of the brand's queue. \
                  The user must confirm it.",
@@ -113,6 +116,7 @@ fn publishing() -> Vec<Tool> {
             .takes(Arguments::Only(&[]))
             .sets("schedule_type", |_| ScheduleType::Now.as_str())
             .asks("publish")
+            .untrusted(POST_ERRORS)
             .description(
                 "Publishes a saved post now, or retries the accounts on which it failed. The user must confirm it. \
                  Publishing takes a moment: `get_post` has the result.",
@@ -133,7 +137,7 @@ fn reading() -> Vec<Tool> {
             .description("Lists the posts of a brand, with search and filters. `get_post` has the accounts of each."),
         Tool::new("get_post", "Get a post", Effect::Read, posts::show::endpoint())
             .and("attempts", posts::attempts::endpoint())
-            .untrusted(POST_ERRORS)
+            .untrusted(ATTEMPT_ERRORS)
             .description(
                 "Gets a post with its status on each account, the reason why it failed there, and all attempts to \
                  publish it.",
@@ -143,8 +147,8 @@ fn reading() -> Vec<Tool> {
             .and("best_times", analytics::best_times::endpoint())
             .and("accounts", analytics::accounts::endpoint())
             .description(
-                "Gets the metrics of a brand's posts and accounts, its best posts, and the hours of the week in which \
-                 its posts did best.",
+                "Gets the metrics of a brand's posts and accounts, its best posts, and the hours of the week with \
+                 the most engagement.",
             ),
     ]
 }

@@ -1,6 +1,8 @@
 //! The choices of access and of brands for agents, which the consent page and the page **Agents** share.
 
 use crier_domain::access::{AgentPreset, Role, Scope, Scopes};
+use crier_endpoints::app::App;
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
 
 use super::keys;
 use super::shared::Choice;
@@ -8,6 +10,12 @@ use super::visit::Visit;
 
 /// The form value for all brands.
 pub const ALL_BRANDS: &str = "all";
+
+/// Fails if the operator does not let agents use this installation.
+pub fn check_is_on(app: &App) -> Result<()> {
+    let message = "Agents cannot use this installation. Its operator can change that with `CRIER_MCP`.";
+    if app.has_mcp { Ok(()) } else { Err(ApiError::new(ErrorCode::NotFound, message)) }
+}
 
 /// Returns the presets to choose from, for an application that requests these scopes.
 pub fn presets(requested: &Scopes, chosen: Option<AgentPreset>) -> Vec<Choice> {

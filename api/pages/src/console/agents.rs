@@ -55,6 +55,7 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
+    agent_access::check_is_on(&visit.app)?;
     render(visit, StatusCode::OK, FieldErrors::default())
 }
 
@@ -78,6 +79,7 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<Page
 
 /// Creates a key. Only this response contains it.
 async fn create(visit: &Visit) -> Result<PageReply> {
+    agent_access::check_is_on(&visit.app)?;
     let (preset, brands) = match read(visit) {
         Ok(new) => new,
         Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),

@@ -54,6 +54,7 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
+    agent_access::check_is_on(&visit.app)?;
     let query = visit.query.without(&[]);
     let query = query.trim_end_matches('&');
     match authorize::check(&visit.app, query).await {
@@ -94,6 +95,7 @@ fn render(
 }
 
 async fn decide(visit: &Visit) -> Result<PageReply> {
+    agent_access::check_is_on(&visit.app)?;
     let query = visit.form.get("request");
     let request = match authorize::check(&visit.app, query).await {
         Ok(request) => request,
