@@ -4,6 +4,7 @@
 
 mod client;
 mod http;
+mod official;
 mod results;
 mod schemas;
 mod writes;
