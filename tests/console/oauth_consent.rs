@@ -8,7 +8,11 @@ use url::Url;
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 
-on_both_apps!(console "unlimited" => an_application_gets_the_chosen_access, a_denied_application_gets_nothing);
+on_both_apps!(console "unlimited" =>
+    an_application_gets_the_chosen_access,
+    a_denied_application_gets_nothing,
+    a_session_that_is_ended_meanwhile_allows_nothing,
+);
 on_one_app!(console "unlimited" =>
     invalid_choices_are_rejected,
     only_requested_access_is_offered,
@@ -128,6 +132,26 @@ async fn a_denied_application_gets_nothing(t: Tenant<'_>, person: ConsoleUser<'_
     let url = destination(&denied);
     assert_eq!(parameter(&url, "error").as_deref(), Some("access_denied"));
     assert_eq!((parameter(&url, "state").as_deref(), parameter(&url, "code")), (Some("x y"), None));
+    assert_eq!(t.app.count_rows("oauth_codes").await, 0);
+}
+
+/// The user signs out everywhere while someone who uses another session allows an application.
+async fn a_session_that_is_ended_meanwhile_allows_nothing(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    // On SQLite, every transaction that writes waits for the previous one.
+    if !t.app.is_postgres() {
+        return;
+    }
+    let client = register(t.app, "Bread helper", REDIRECT).await;
+    let page = person.get(&request(t.app, &client, &[])).await;
+    let mut tx = t.app.begin().await.expect("a transaction");
+    sessions::revoke_others(&mut tx, t.user, 0).await.expect("a sign-out");
+    let sign_out = async {
+        t.app.until_blocked(1).await;
+        tx.commit().await.expect("a commit");
+    };
+    let fields = [("access", "drafts"), ("brands", "all"), ("decision", "allow")];
+    let (rejected, ()) = tokio::join!(person.submit_from(&page, PAGE, &fields), sign_out);
+    rejected.expect(403, "Your session has ended");
     assert_eq!(t.app.count_rows("oauth_codes").await, 0);
 }
 

@@ -2,7 +2,7 @@
 
 use crier_domain::access::Role;
 use crier_store::oauth::grants::{self, MAX_GRANTS};
-use crier_store::oauth::{self, clients};
+use crier_store::oauth::{self, clients, codes, tokens};
 use crier_store::{keys, sessions, users};
 
 use super::{
@@ -16,6 +16,9 @@ on_both_apps!(
     grants_are_not_listed_as_keys,
     deleting_the_user_ends_grants,
     signing_out_everywhere_ends_grants,
+    a_code_that_is_deleted_during_its_exchange_gets_no_tokens,
+    signing_out_everywhere_waits_for_an_exchange,
+    disconnecting_waits_for_a_refresh,
     a_removed_member_loses_the_brand,
     the_least_recently_used_grant_makes_room,
     expired_rows_are_deleted,
@@ -89,6 +92,61 @@ async fn signing_out_everywhere_ends_grants(app: TestApp) {
     assert_error(&send(&app, TOKEN, &exchange_of(&app, &client, &code)).await, "invalid_grant");
     assert!(caller(&app, &kept.access, None).await.is_some());
     t.get("/brands").await.expect(200);
+}
+
+async fn a_code_that_is_deleted_during_its_exchange_gets_no_tokens(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let client = register(&app, REDIRECT).await;
+    let code = allow(&t, &client, Allowed::default()).await;
+    let mut tx = app.begin().await.unwrap();
+    let found = codes::find_and_lock(&mut tx, &code).await.unwrap().unwrap();
+    grants::revoke_all(&mut tx, t.user).await.unwrap();
+    assert!(codes::redeem(&mut tx, &found).await.unwrap().is_none());
+    tx.rollback().await.unwrap();
+}
+
+/// The sign-out sees the grant of a code that was being exchanged when it began.
+async fn signing_out_everywhere_waits_for_an_exchange(app: TestApp) {
+    // On SQLite, every transaction that writes waits for the previous one.
+    if !app.is_postgres() {
+        return;
+    }
+    let t = app.tenant("pro").await;
+    let client = register(&app, REDIRECT).await;
+    let code = allow(&t, &client, Allowed::default()).await;
+    let mut tx = app.begin().await.unwrap();
+    let found = codes::find_and_lock(&mut tx, &code).await.unwrap().unwrap();
+    let exchange = async {
+        app.until_blocked(1).await;
+        assert!(codes::redeem(&mut tx, &found).await.unwrap().is_some());
+        tx.commit().await.unwrap();
+    };
+    let user = t.user;
+    let sign_out = app.write(async |tx| sessions::revoke_others(tx, user, 0).await);
+    tokio::join!(exchange, sign_out);
+    assert_eq!((count_grants(&app).await, app.count_rows("oauth_codes").await), (0, 0));
+}
+
+/// An application that refreshes all the time cannot make the disconnection fail.
+async fn disconnecting_waits_for_a_refresh(app: TestApp) {
+    if !app.is_postgres() {
+        return;
+    }
+    let t = app.tenant("pro").await;
+    let (_, issued) = connect(&t, Allowed::default()).await;
+    let grant = grants_of(&t).await[0].id;
+    let mut tx = app.begin().await.unwrap();
+    let found = tokens::find_and_lock(&mut tx, &issued.refresh).await.unwrap().unwrap();
+    let refreshed = async {
+        app.until_blocked(1).await;
+        tokens::refresh(&mut tx, &found, None).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let user = t.user;
+    let disconnect = app.write(async |tx| grants::revoke(tx, user, grant).await);
+    let ((), was_revoked) = tokio::join!(refreshed, disconnect);
+    assert!(was_revoked);
+    assert_eq!((count_grants(&app).await, app.count_rows("oauth_tokens").await), (0, 0));
 }
 
 async fn a_removed_member_loses_the_brand(app: TestApp) {

@@ -107,7 +107,7 @@ async fn redeem_code(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
     if !is_valid || !is_verifier_of(verifier, &code.code_challenge) {
         return Err(invalid());
     }
-    let tokens = codes::redeem(&mut tx, &code).await?;
+    let tokens = codes::redeem(&mut tx, &code).await?.ok_or_else(invalid)?;
     tx.commit().await?;
     Ok(tokens)
 }

@@ -16,7 +16,7 @@ use super::db::{execute, run};
 use super::keys::{self, Authenticated, CALLER_COLUMNS, CALLER_TABLES, NewRow};
 use super::oauth::grants;
 use super::sql::sql;
-use super::{Conn, Result, Tx};
+use super::{Conn, Result, Tx, users};
 
 /// How long after its last use a session expires.
 pub const LIFETIME: TimeDelta = TimeDelta::days(30);
@@ -170,6 +170,15 @@ pub async fn list(conn: &mut Conn, user_id: i64, now: DateTime<Utc>) -> Result<V
         ORDER BY k.id DESC";
     let since = now - LIFETIME;
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(user_id).bind(since).fetch_all(c))?)
+}
+
+/// Locks the user of a session. Returns `false` if the session was ended in the meantime: what it allows must not be
+/// stored after the user signed out everywhere.
+pub async fn lock_user(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT count(*) FROM sessions WHERE api_key_id = $1";
+    users::lock(tx, user_id).await?;
+    let count: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(session_id).fetch_one(c))?;
+    Ok(count > 0)
 }
 
 /// Ends the session with this token.

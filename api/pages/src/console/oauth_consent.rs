@@ -7,8 +7,9 @@
 
 use askama::Template;
 use crier_domain::access::AgentPreset;
-use crier_endpoints::error::{ApiError, FieldProblems, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crier_oauth::authorize::{self, AuthorizationRequest, AuthorizeError};
+use crier_store::sessions;
 use http::StatusCode;
 use url::Url;
 
@@ -115,7 +116,12 @@ async fn decide(visit: &Visit) -> Result<PageReply> {
         // The form was sent twice: the browser shows only this response, and the code of the first one is still valid.
         Submission::Repeated(url) => String::from_utf8_lossy(&url).into_owned(),
         Submission::First(mut write) => {
-            let (tx, user, limit) = (&mut write.tx, visit.user_id(), preset.role_limit());
+            let caller = &visit.authenticated.caller;
+            if !sessions::lock_user(&mut write.tx, caller.user_id, caller.key_id).await? {
+                let message = "Your session has ended. Sign in, then connect the application again.";
+                return write.reject(ApiError::new(ErrorCode::InsufficientScope, message)).await;
+            }
+            let (tx, user, limit) = (&mut write.tx, caller.user_id, preset.role_limit());
             let url = authorize::grant(&visit.app, tx, user, &request, &scopes, brands.ids(), limit).await?;
             write.finish(url.as_bytes()).await?;
             url

@@ -95,8 +95,9 @@ pub async fn find_and_lock(tx: &mut Tx, code: &str) -> Result<Option<Code>> {
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?)
 }
 
-/// Exchanges a code for the tokens of a new grant. The code must be locked and unused.
-pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Tokens> {
+/// Exchanges a code for the tokens of a new grant. The code must be locked and unused. Returns `None` if it was deleted
+/// in the meantime; the transaction must then be rolled back.
+pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Option<Tokens>> {
     let scopes =
         code.scopes.parse::<Scopes>().map_err(|error| StoreError::Decode(format!("scopes of a code: {error}")))?;
     let brands = code.brands.as_deref().map(serde_json::from_str::<Vec<i64>>).transpose();
@@ -110,9 +111,12 @@ pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Tokens> {
         role_limit: code.role_limit,
     };
     let grant_id = grants::create(tx, code.user_id, &new).await?;
-    execute!(tx, "UPDATE oauth_codes SET grant_id = $2 WHERE hash = $1", &code.hash, grant_id)?;
+    // A grant without its code would survive what ended the code.
+    if execute!(tx, "UPDATE oauth_codes SET grant_id = $2 WHERE hash = $1", &code.hash, grant_id)? == 0 {
+        return Ok(None);
+    }
     clients::touch(tx, &code.client_id).await?;
-    tokens::issue(tx, grant_id, scopes, None).await
+    tokens::issue(tx, grant_id, scopes, None).await.map(Some)
 }
 
 /// Deletes codes that expired a day ago, at most `limit`. Returns how many.

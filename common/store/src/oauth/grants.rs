@@ -7,7 +7,7 @@ use super::secrets::hash_of_nothing;
 use crate::db::{execute, run};
 use crate::keys::{self, NewRow};
 use crate::sql::sql;
-use crate::{Conn, Result, StoreError, Tx};
+use crate::{Conn, Result, StoreError, Tx, users};
 
 /// The maximum number of a user's grants. A further grant replaces the one that was not used for the longest time.
 pub const MAX_GRANTS: usize = 50;
@@ -156,6 +156,8 @@ pub async fn revoke(tx: &mut Tx, user_id: i64, grant_id: i64) -> Result<bool> {
         WHERE id = $1
             AND user_id = $2
             AND EXISTS (SELECT 1 FROM oauth_grants g WHERE g.api_key_id = api_keys.id)";
+    // Without the lock, this and a refresh could wait for each other.
+    users::lock(tx, user_id).await?;
     Ok(execute!(tx, SQL, grant_id, user_id)? > 0)
 }
 
@@ -165,6 +167,8 @@ pub async fn revoke_all(tx: &mut Tx, user_id: i64) -> Result<u64> {
         DELETE FROM api_keys
         WHERE user_id = $1
             AND EXISTS (SELECT 1 FROM oauth_grants g WHERE g.api_key_id = api_keys.id)";
+    // A concurrent exchange of a code, or a concurrent consent, ends before this or sees it.
+    users::lock(tx, user_id).await?;
     execute!(tx, "DELETE FROM oauth_codes WHERE user_id = $1", user_id)?;
     Ok(execute!(tx, SQL, user_id)?)
 }
