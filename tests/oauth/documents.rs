@@ -94,6 +94,7 @@ async fn a_document_must_be_one_of_this_application(app: TestApp) {
         ("/missing", ResponseTemplate::new(404), "status 404"),
         ("/redirect", redirect, "status 302"),
         ("/large", text(&format!("\"{}\"", "x".repeat(70_000)), "application/json"), "larger than 64 KiB"),
+        ("/many", json(json!({ "client_id": id("/many"), "redirect_uris": vec![""; 101] })), "more than 100 entries"),
         ("/text", text(&valid, "text/plain"), "content type"),
         ("/html", text("<html>", "application/json"), "is not valid"),
     ] {

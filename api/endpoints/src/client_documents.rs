@@ -16,6 +16,8 @@ use tokio::sync::Semaphore;
 const MAX_URL: usize = 512;
 /// The maximum size of a document, in bytes.
 const MAX_BYTES: usize = 64 << 10;
+/// The maximum number of entries of a list: many short ones take much more memory than the document.
+const MAX_ENTRIES: usize = 100;
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a document is used without reading it again.
 const MAX_AGE: TimeDelta = TimeDelta::minutes(15);
@@ -51,6 +53,8 @@ pub enum ClientDocumentError {
     Status(StatusCode),
     #[error("is larger than 64 KiB")]
     TooLarge,
+    #[error("has a list of more than 100 entries")]
+    TooManyEntries,
     #[error("is not valid: it must be JSON with `client_id` and `redirect_uris`, and have a JSON content type")]
     Invalid,
     #[error("belongs to another application: its `client_id` is not its URL")]
@@ -133,6 +137,10 @@ impl ClientDocuments {
         }
         let document: ClientDocument =
             serde_json::from_slice(&response.body).map_err(|_| ClientDocumentError::Invalid)?;
+        let methods = document.token_endpoint_auth_methods_supported.as_ref().map_or(0, Vec::len);
+        if document.redirect_uris.len().max(methods) > MAX_ENTRIES {
+            return Err(ClientDocumentError::TooManyEntries);
+        }
         if document.client_id == url { Ok(document) } else { Err(ClientDocumentError::OtherId) }
     }
 
