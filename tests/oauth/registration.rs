@@ -1,5 +1,6 @@
 //! Dynamic registration.
 
+use crier_oauth::authorize::AuthorizeError;
 use crier_store::oauth::clients::{self, MAX_CLIENTS, MAX_UNUSED_PER_NETWORK, NewClient, Registration};
 use serde_json::{Value, json};
 
@@ -9,7 +10,11 @@ use super::{
 };
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
-on_both_apps!(unused_registrations_expire_and_used_ones_stay, registrations_are_limited_in_number);
+on_both_apps!(
+    unused_registrations_expire_and_used_ones_stay,
+    registrations_are_limited_in_number,
+    any_text_can_be_an_unknown_id,
+);
 on_one_app!(an_application_is_registered, wrong_metadata_is_rejected, nothing_is_registered_on_a_full_disk);
 
 async fn an_application_is_registered(app: TestApp) {
@@ -86,6 +91,15 @@ async fn unused_registrations_expire_and_used_ones_stay(app: TestApp) {
     assert!(is_known(&used).await && !is_known(&unused).await);
     app.advance((clients::LIFETIME - clients::UNUSED_LIFETIME).num_seconds());
     assert!(!is_known(&used).await);
+}
+
+async fn any_text_can_be_an_unknown_id(app: TestApp) {
+    let long = "a".repeat(10_000);
+    for id in ["a", "\0", "aaaaaaaaaaaaaaaaaaaaaaa\0", "\u{e9}", "'; --", long.as_str()] {
+        let result = check(&app, &request_of(&app, id)).await;
+        let is_unknown = matches!(&result, Err(AuthorizeError::Page(text)) if text.contains("is not registered"));
+        assert!(is_unknown, "{id:?}: {result:?}");
+    }
 }
 
 async fn registrations_are_limited_in_number(app: TestApp) {

@@ -90,6 +90,10 @@ pub async fn find(conn: &mut Conn, id: &str, now: DateTime<Utc>) -> Result<Optio
         FROM oauth_clients
         WHERE id = $1
             AND (last_used_at > $2 OR last_used_at IS NULL AND created_at > $3)";
+    // Other texts are no IDs. Postgres would reject one with a NUL.
+    if id.len() != ID_LENGTH || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Ok(None);
+    }
     let (used_since, created_since) = (now - LIFETIME, now - UNUSED_LIFETIME);
     let found: Option<(String, String, String)> =
         run!(conn, c => sqlx::query_as(SQL).bind(id).bind(used_since).bind(created_since).fetch_optional(c))?;
