@@ -35,6 +35,12 @@ async fn an_application_is_registered(app: TestApp) {
     assert_eq!(request.client_name, "Agent");
     // Of the redirect URIs, one does not lead to this computer.
     assert!(!request.is_loopback_only);
+    // The default of the Python SDK for MCP, which then follows the response.
+    let metadata = json!({ "redirect_uris": [REDIRECT], "token_endpoint_auth_method": "client_secret_post" });
+    let reply = register_with(&app, &metadata).await;
+    reply.assert_status(201);
+    let registered = reply.json();
+    assert_eq!((&registered["token_endpoint_auth_method"], registered.get("client_secret")), (&json!("none"), None));
 }
 
 async fn wrong_metadata_is_rejected(app: TestApp) {
@@ -56,7 +62,6 @@ async fn wrong_metadata_is_rejected(app: TestApp) {
         assert_error(&register_with(&app, &of("redirect_uris", uris)).await, "invalid_redirect_uri");
     }
     for (name, value) in [
-        ("token_endpoint_auth_method", json!("client_secret_basic")),
         ("grant_types", json!(["client_credentials"])),
         ("response_types", json!(["token"])),
         ("padding", json!("x".repeat(17_000))),

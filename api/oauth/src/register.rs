@@ -75,12 +75,10 @@ fn invalid_metadata(description: impl Into<std::borrow::Cow<'static, str>>) -> O
     OAuthError::new("invalid_client_metadata", description)
 }
 
-/// Checks that the application can use what this server offers. Other fields are ignored.
+/// Checks that the application can use what this server offers. Other fields are ignored. A
+/// `token_endpoint_auth_method` is replaced with `none` (RFC 7591, 3.2.1), because libraries request one by default, such
+/// as `client_secret_post`, and then use the one in the response.
 fn check_methods(metadata: &Map<String, Value>) -> Result<()> {
-    let method = metadata.get("token_endpoint_auth_method").filter(|method| !method.is_null());
-    if method.is_some_and(|method| method != "none") {
-        return Err(invalid_metadata("`token_endpoint_auth_method` must be `none`: applications have no secret."));
-    }
     let lacks = |field: &str, value: &str| {
         let list = metadata.get(field).and_then(Value::as_array);
         list.is_some_and(|list| !list.iter().any(|item| item == value))
