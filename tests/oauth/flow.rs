@@ -1,5 +1,7 @@
 //! From the discovery of the server to the end of a grant.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use crier_domain::access::{AgentPreset, Role, Scope, Scopes};
 use serde_json::{Value, json};
 
@@ -12,6 +14,7 @@ use crate::support::app::{TestApp, on_both_apps, on_one_app};
 on_both_apps!(
     an_application_gets_tokens_and_acts_for_the_user,
     tokens_are_refreshed,
+    an_application_can_name_itself_with_an_empty_password,
     a_refreshed_token_can_have_fewer_scopes,
     tokens_are_revoked,
     a_grant_has_only_the_scopes_and_brands_that_the_user_chose,
@@ -152,6 +155,22 @@ async fn tokens_are_refreshed(app: TestApp) {
     app.advance(30 * 86_400);
     assert_error(&refresh(&app, &client, &tokens.refresh).await, "invalid_grant");
     assert_error(&refresh(&app, &client, "svc_ort_unknown").await, "invalid_grant");
+}
+
+async fn an_application_can_name_itself_with_an_empty_password(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (client, tokens) = connect(&t, Allowed::default()).await;
+    let refresh = async |user: &str| {
+        let form = format!("grant_type=refresh_token&refresh_token={}", tokens.refresh);
+        let request = app.request_at_root("POST", &app.url, TOKEN).raw(form);
+        let request = request.header("content-type", "application/x-www-form-urlencoded");
+        request.header("authorization", &format!("Basic {}", STANDARD.encode(user))).send().await
+    };
+    // Applications have no secret, and the ID must be that of the token's application.
+    assert_error(&refresh(&format!("{client}:secret")).await, "invalid_request");
+    assert_error(&refresh(&client).await, "invalid_request");
+    assert_error(&refresh("another:").await, "invalid_grant");
+    Tokens::of(&refresh(&format!("{client}:")).await);
 }
 
 async fn a_refreshed_token_can_have_fewer_scopes(app: TestApp) {

@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, handler};
 
 use crate::error::{self, OAuthError, Result};
-use crate::token::{read_form, required};
+use crate::token::{client_id, read_form, required};
 
 #[handler]
 pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
@@ -25,9 +25,9 @@ pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 
 async fn revoke(app: &Arc<App>, req: &mut Request) -> Result<()> {
     let form = read_form(app, req).await?;
-    let (token, client_id) = (required(&form, "token")?, required(&form, "client_id")?);
+    let (token, client_id) = (required(&form, "token")?, client_id(req, &form)?);
     let mut tx = app.store.begin().await?;
-    if !tokens::revoke(&mut tx, token, client_id).await? {
+    if !tokens::revoke(&mut tx, token, &client_id).await? {
         return Err(OAuthError::new("invalid_client", "The token belongs to another application."));
     }
     tx.commit().await?;

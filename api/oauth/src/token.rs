@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use crier_endpoints::app::App;
 use crier_endpoints::runner::body;
 use crier_store::oauth::codes;
 use crier_store::oauth::tokens::{self, ACCESS_LIFETIME, Tokens};
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use salvo::{Depot, Request, Response, handler};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -49,8 +49,8 @@ async fn exchange(app: &Arc<App>, req: &mut Request) -> Result<Tokens> {
         return Err(OAuthError::invalid_target(&resource));
     }
     match form.get("grant_type") {
-        Some("authorization_code") => redeem_code(app, &form).await,
-        Some("refresh_token") => refresh(app, &form).await,
+        Some("authorization_code") => redeem_code(app, &form, &client_id(req, &form)?).await,
+        Some("refresh_token") => refresh(app, &form, &client_id(req, &form)?).await,
         Some(_) => {
             let description = "`grant_type` must be `authorization_code` or `refresh_token`.";
             Err(OAuthError::new("unsupported_grant_type", description))
@@ -82,9 +82,24 @@ pub fn required<'f>(form: &'f Parameters, name: &str) -> Result<&'f str> {
     form.get(name).ok_or_else(|| OAuthError::invalid_request(format!("`{name}` is missing.")))
 }
 
-async fn redeem_code(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
-    let (code, client_id) = (required(form, "code")?, required(form, "client_id")?);
-    let verifier = required(form, "code_verifier")?;
+/// Returns the ID of the application: a field of the form, or the username of `Authorization: Basic` with an empty
+/// password, which n8n sends when it refreshes the tokens of an application without a secret.
+pub fn client_id(req: &Request, form: &Parameters) -> Result<String> {
+    let basic = || {
+        let header = req.headers().get(AUTHORIZATION)?.to_str().ok()?;
+        let (scheme, encoded) = header.split_once(' ')?;
+        let encoded = Some(encoded).filter(|_| scheme.eq_ignore_ascii_case("basic"))?;
+        let pair = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+        pair.strip_suffix(':').map(str::to_owned)
+    };
+    form.get("client_id")
+        .map(str::to_owned)
+        .or_else(basic)
+        .ok_or_else(|| OAuthError::invalid_request("`client_id` is missing."))
+}
+
+async fn redeem_code(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<Tokens> {
+    let (code, verifier) = (required(form, "code")?, required(form, "code_verifier")?);
     let invalid = || {
         OAuthError::invalid_grant(
             "The code is invalid, has expired, or belongs to another request. Start the authorization again.",
@@ -120,8 +135,8 @@ fn is_verifier_of(verifier: &str, challenge: &str) -> bool {
     is_well_formed && Sha256::digest(computed) == Sha256::digest(challenge)
 }
 
-async fn refresh(app: &Arc<App>, form: &Parameters) -> Result<Tokens> {
-    let (token, client_id) = (required(form, "refresh_token")?, required(form, "client_id")?);
+async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<Tokens> {
+    let token = required(form, "refresh_token")?;
     let invalid = || {
         OAuthError::invalid_grant("The refresh token is invalid, expired or revoked. Start the authorization again.")
     };
