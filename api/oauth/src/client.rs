@@ -93,14 +93,23 @@ fn is_hidden(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
+            | '\u{34f}'
             | '\u{61c}'
-            | '\u{180e}'
+            // Letters without a shape (Hangul fillers, the blank of Braille), which would be a name that nobody sees.
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}'
             | '\u{202a}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
+            | '\u{ffa0}'
             | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
     )
 }
 
@@ -113,5 +122,6 @@ mod tests {
         assert_eq!(name(Some("  Claude\n\u{202e}Code\u{200b} ")), "Claude Code");
         assert_eq!(name(Some(&"a".repeat(1_000))).len(), MAX_NAME);
         assert_eq!((name(None), name(Some("\u{200b}\0"))), (NO_NAME.to_owned(), NO_NAME.to_owned()));
+        assert_eq!(name(Some("\u{3164} \u{2800}\u{115f}\u{ffa0}\u{fe0f}\u{e0100}\u{34f}")), NO_NAME);
     }
 }
