@@ -218,7 +218,7 @@ create table oauth_clients (
 create index oauth_clients_network on oauth_clients (network) where last_used_at is null;
 -- clients::purge, clients::drop_oldest_unused.
 create index oauth_clients_unused on oauth_clients (created_at) where last_used_at is null;
--- clients::purge.
+-- clients::purge, clients::drop_oldest_without_grant.
 create index oauth_clients_used on oauth_clients (last_used_at) where last_used_at is not null;
 
 -- The access that users granted to applications. The grant has an API key with its user, scopes and brands, and was
@@ -233,6 +233,8 @@ create table oauth_grants (
     client_name   text not null,
     redirect_host text not null
 );
+-- clients::drop_oldest_without_grant.
+create index oauth_grants_client on oauth_grants (client_id);
 -- grants::purge.
 create index oauth_grants_expiry on oauth_grants (expires_at);
 

@@ -5,8 +5,8 @@ use crier_store::oauth::clients::{self, MAX_CLIENTS, MAX_UNUSED_PER_NETWORK, New
 use serde_json::{Value, json};
 
 use super::{
-    Allowed, REDIRECT, REGISTER, TOKEN, Tokens, allow, assert_error, check, exchange_of, register, register_with,
-    request_of, send,
+    Allowed, REDIRECT, REGISTER, TOKEN, Tokens, allow, assert_error, check, connect, exchange_of, register,
+    register_with, request_of, send,
 };
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
@@ -135,6 +135,15 @@ async fn registrations_are_limited_in_number(app: TestApp) {
     assert!(matches!(register("address:203.0.113.3").await, Registration::Created(_)));
     assert_eq!(app.count_rows("oauth_clients").await, MAX_CLIENTS);
     assert_eq!(app.count_rows(format!("oauth_clients WHERE id = '{first}'")).await, 0);
+    // A user who allows many applications cannot keep out others: a user has few grants.
+    let t = app.tenant("pro").await;
+    let (client, _) = connect(&t, Allowed::default()).await;
     app.sql("UPDATE oauth_clients SET last_used_at = created_at").await;
-    assert_eq!(register("address:203.0.113.4").await, Registration::Full);
+    for network in 4..7 {
+        let created = register(&format!("address:203.0.113.{network}")).await;
+        assert!(matches!(created, Registration::Created(_)), "{created:?}");
+        app.sql("UPDATE oauth_clients SET last_used_at = created_at").await;
+    }
+    assert_eq!(app.count_rows("oauth_clients").await, MAX_CLIENTS);
+    assert_eq!(app.count_rows(format!("oauth_clients WHERE id = '{client}'")).await, 1);
 }

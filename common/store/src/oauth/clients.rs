@@ -11,7 +11,8 @@ use crate::{Conn, Result, StoreError, Tx};
 pub const UNUSED_LIFETIME: TimeDelta = TimeDelta::hours(24);
 /// How long after its last use a registration is kept. Longer than a refresh token is valid.
 pub const LIFETIME: TimeDelta = TimeDelta::days(90);
-/// The maximum number of registrations. If there are more, the oldest unused one is deleted for a new one. Concurrent
+/// The maximum number of registrations. If there are more, the oldest unused one is deleted for a new one, or the least
+/// recently used one without a grant, so that a user who allows many applications cannot keep out others. Concurrent
 /// registrations can exceed it.
 pub const MAX_CLIENTS: i64 = 10_000;
 /// The maximum number of unused registrations from one network. Concurrent registrations can exceed it.
@@ -43,7 +44,7 @@ pub enum Registration {
     Created(String),
     /// The network has [`MAX_UNUSED_PER_NETWORK`] unused registrations.
     NetworkFull,
-    /// There are [`MAX_CLIENTS`] registrations, all used.
+    /// There are [`MAX_CLIENTS`] registrations, all with grants.
     Full,
 }
 
@@ -55,7 +56,7 @@ pub async fn register(tx: &mut Tx, new: &NewClient<'_>) -> Result<Registration> 
     if count_unused(tx, new.network).await? >= MAX_UNUSED_PER_NETWORK {
         return Ok(Registration::NetworkFull);
     }
-    if count(tx).await? >= MAX_CLIENTS && !drop_oldest_unused(tx).await? {
+    if count(tx).await? >= MAX_CLIENTS && !drop_oldest_unused(tx).await? && !drop_oldest_without_grant(tx).await? {
         return Ok(Registration::Full);
     }
     let id = crier_base::random::text(ID_LENGTH).map_err(|_| SecretError::NoRandomness)?;
@@ -80,6 +81,21 @@ async fn drop_oldest_unused(tx: &mut Tx) -> Result<bool> {
     const SQL: &str = "
         DELETE FROM oauth_clients
         WHERE id IN (SELECT id FROM oauth_clients WHERE last_used_at IS NULL ORDER BY created_at LIMIT 1)";
+    Ok(execute!(tx, SQL)? > 0)
+}
+
+/// Deletes the least recently used registration without a grant. Returns `false` if there is none.
+async fn drop_oldest_without_grant(tx: &mut Tx) -> Result<bool> {
+    const SQL: &str = "
+        DELETE FROM oauth_clients
+        WHERE id IN (
+            SELECT c.id
+            FROM oauth_clients c
+            WHERE c.last_used_at IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM oauth_grants g WHERE g.client_id = c.id)
+            ORDER BY c.last_used_at
+            LIMIT 1
+        )";
     Ok(execute!(tx, SQL)? > 0)
 }
 
