@@ -142,7 +142,7 @@ fn check_parameters(parameters: &Parameters, resource: &str) -> std::result::Res
     }
     let scopes = match parameters.get("scope") {
         None => AgentPreset::Drafts.scopes(),
-        Some(list) => parse_scopes(list).ok_or(("invalid_scope", "scope contains a scope that is not supported."))?,
+        Some(list) => parse_scopes(list).ok_or(("invalid_scope", "scope contains no scope that is supported."))?,
     };
     Ok((scopes, challenge.to_owned()))
 }
@@ -152,10 +152,11 @@ fn is_challenge(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-/// Parses a list of scopes that is separated by spaces. `None` if one is unknown or not supported, or if there is none.
+/// Parses a list of scopes that is separated by spaces. Unknown ones are ignored (RFC 6749, 3.3), because some clients
+/// always request `offline_access` or `openid` too; the response names those that are granted. `None` if none is left.
 pub(crate) fn parse_scopes(list: &str) -> Option<Scopes> {
     let scope = |name: &str| name.parse::<Scope>().ok().filter(|scope| is_supported(*scope));
-    let scopes: Scopes = list.split(' ').filter(|name| !name.is_empty()).map(scope).collect::<Option<_>>()?;
+    let scopes: Scopes = list.split(' ').filter_map(scope).collect();
     (!scopes.is_empty()).then_some(scopes)
 }
 
@@ -224,6 +225,10 @@ mod tests {
         assert_eq!(
             outcome("&scope=posts:read++brands:read").unwrap().0,
             "brands:read,posts:read".parse::<Scopes>().unwrap()
+        );
+        assert_eq!(
+            outcome("&scope=openid+posts:read+offline_access+webhooks:read").unwrap().0,
+            "posts:read".parse::<Scopes>().unwrap()
         );
         for scope in ["posts:destroy", "webhooks:read", "posts:read,brands:read", "all", "+"] {
             assert_eq!(outcome(&format!("&scope={scope}")).unwrap_err().0, "invalid_scope", "{scope}");
