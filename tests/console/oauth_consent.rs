@@ -20,6 +20,8 @@ on_one_app!(console "unlimited" =>
     invalid_requests_never_redirect,
     the_page_warns_of_applications_on_this_computer,
     the_page_cannot_be_framed,
+    the_page_can_be_switched_off,
+    a_user_can_have_few_documents_read,
 );
 on_one_app!("unlimited" => a_user_who_is_not_signed_in_returns_after_the_sign_in);
 
@@ -256,6 +258,36 @@ async fn the_page_cannot_be_framed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     assert!(!policy.contains("unsafe"), "{policy}");
     assert_eq!(page.reply.header("cache-control"), Some("no-store"));
     assert_eq!(page.reply.header("referrer-policy"), Some("same-origin"));
+}
+
+async fn the_page_can_be_switched_off(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let client = register(t.app, "Bread helper", REDIRECT).await;
+    let path = request(t.app, &client, &[]);
+    let page = person.get(&path).await;
+    let hidden = page.hidden_fields(PAGE);
+    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let fields = [("access", "drafts"), ("brands", "all"), ("decision", "allow")];
+    let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(hidden.chain(fields)).finish();
+    let replica = t.app.replica_without_mcp().await;
+    let shown = t.app.visit("GET", &format!("{replica}{path}")).header("cookie", &person.cookie).send().await;
+    shown.assert_status(404);
+    let sent = t.app.visit("POST", &format!("{replica}{PAGE}")).raw(body).header("cookie", &person.cookie);
+    sent.header("content-type", "application/x-www-form-urlencoded").send().await.assert_status(404);
+    assert_eq!(t.app.count_rows("oauth_codes").await, 0);
+}
+
+async fn a_user_can_have_few_documents_read(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let id = "https://10.0.0.1/client.json";
+    // A second, empty parameter counts as omitted.
+    let paths = [request(t.app, id, &[]), request(t.app, id, &[("client_id", id), ("client_id", "")])];
+    for visits in 0..20 {
+        person.get(&paths[visits % 2]).await.expect(400, "This application cannot be connected");
+    }
+    for path in &paths {
+        person.get(path).await.expect(429, "Too many requests");
+    }
+    let client = register(t.app, "Bread helper", REDIRECT).await;
+    person.get(&request(t.app, &client, &[])).await.expect(200, "calls itself");
 }
 
 async fn a_user_who_is_not_signed_in_returns_after_the_sign_in(t: Tenant<'_>) {

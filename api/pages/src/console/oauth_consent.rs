@@ -8,6 +8,7 @@
 use askama::Template;
 use crier_domain::access::AgentPreset;
 use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
+use crier_endpoints::limits::RateLimitSubject;
 use crier_oauth::authorize::{self, AuthorizationRequest, AuthorizeError};
 use crier_store::sessions;
 use http::StatusCode;
@@ -19,6 +20,10 @@ use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
+
+/// The maximum number of requests of applications with a metadata document, per minute and user. Few documents are read
+/// at the same time, so one user with slow ones must not keep out others.
+const DOCUMENTS_PER_MINUTE: u32 = 20;
 
 #[derive(Template)]
 #[template(path = "console/oauth_consent.html")]
@@ -58,7 +63,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     agent_access::check_is_on(&visit.app)?;
     let query = visit.query.without(&[]);
     let query = query.trim_end_matches('&');
-    match authorize::check(&visit.app, query).await {
+    match check(visit, query).await? {
         Ok(request) => render(visit, StatusCode::OK, query, &request, FieldErrors::default()),
         Err(error) => render_rejected(visit, error),
     }
@@ -95,10 +100,23 @@ fn render(
     visit.page_with(status, &page)
 }
 
+/// Checks a request, unless it exceeds a limit.
+async fn check(visit: &Visit, query: &str) -> Result<std::result::Result<AuthorizationRequest, AuthorizeError>> {
+    let mut parameters = url::form_urlencoded::parse(query.as_bytes());
+    if parameters.any(|(name, value)| name == "client_id" && value.contains("://")) {
+        let subject = RateLimitSubject::PageReader(visit.user_id());
+        let decision = visit.app.limiter.take(subject, DOCUMENTS_PER_MINUTE).await;
+        if !decision.allowed {
+            return Err(ApiError::rate_limited(decision.retry_after));
+        }
+    }
+    Ok(authorize::check(&visit.app, query).await)
+}
+
 async fn decide(visit: &Visit) -> Result<PageReply> {
     agent_access::check_is_on(&visit.app)?;
     let query = visit.form.get("request");
-    let request = match authorize::check(&visit.app, query).await {
+    let request = match check(visit, query).await? {
         Ok(request) => request,
         Err(error) => return render_rejected(visit, error),
     };
