@@ -266,7 +266,7 @@ create index oauth_grants_client on oauth_grants (client_id);
 -- grants::purge.
 create index oauth_grants_expiry on oauth_grants (expires_at);
 
--- Authorization codes. A used code stays for a day, so that a second use is detected.
+-- Authorization codes. A used code stays for a day, so that a second use is detected; an unused one until it expires.
 create table oauth_codes (
     hash           bytea primary key,
     user_id        bigint not null references users (id) on delete cascade,

@@ -22,6 +22,7 @@ on_both_apps!(
     a_removed_member_loses_the_brand,
     the_least_recently_used_grant_makes_room,
     expired_rows_are_deleted,
+    unused_codes_are_deleted_when_they_expire,
     old_tokens_of_a_grant_are_deleted,
 );
 
@@ -207,6 +208,21 @@ async fn expired_rows_are_deleted(app: TestApp) {
     assert_eq!(app.count_rows("api_keys").await, 1, "the tenant's own key");
     app.advance((clients::LIFETIME - grants::LIFETIME).num_seconds());
     assert_eq!((purge().await, counts().await), (1, vec![0, 0, 0, 0]));
+}
+
+/// A user who allows applications all the time does not fill the database. A used code stays, to detect a second use.
+async fn unused_codes_are_deleted_when_they_expire(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (client, _) = connect(&t, Allowed::default()).await;
+    for _ in 0..3 {
+        allow(&t, &client, Allowed::default()).await;
+    }
+    let purge = async || app.write(async |tx| codes::purge(tx, 100).await).await;
+    assert_eq!(purge().await, 0);
+    app.advance(codes::LIFETIME.num_seconds());
+    assert_eq!((purge().await, app.count_rows("oauth_codes WHERE grant_id IS NOT NULL").await), (3, 1));
+    app.advance(86_400);
+    assert_eq!((purge().await, app.count_rows("oauth_codes").await), (1, 0));
 }
 
 /// A client that refreshes all the time does not fill the database.

@@ -14,7 +14,8 @@ use crate::{Result, StoreError, Tx, users};
 
 /// How long a code can be exchanged.
 pub const LIFETIME: TimeDelta = TimeDelta::seconds(60);
-/// How long after it expired a second use of a code is detected.
+/// How long after it expired a second use of a code is detected. Codes that were never used are deleted earlier, because
+/// a user can create many, but has few grants.
 const RETENTION: TimeDelta = TimeDelta::days(1);
 
 /// What a user allowed an application.
@@ -119,11 +120,17 @@ pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Option<Tokens>> {
     tokens::issue(tx, grant_id, scopes, None).await.map(Some)
 }
 
-/// Deletes codes that expired a day ago, at most `limit`. Returns how many.
+/// Deletes codes that expired a day ago, and unused ones that expired, at most `limit`. Returns how many.
 pub async fn purge(tx: &mut Tx, limit: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM oauth_codes
-        WHERE hash IN (SELECT hash FROM oauth_codes WHERE expires_at <= $1 ORDER BY expires_at LIMIT $2)";
-    let before = tx.now - RETENTION;
-    Ok(execute!(tx, SQL, before, limit)?)
+        WHERE hash IN (
+            SELECT hash
+            FROM oauth_codes
+            WHERE expires_at <= $1 AND (grant_id IS NULL OR expires_at <= $2)
+            ORDER BY expires_at
+            LIMIT $3
+        )";
+    let (now, before) = (tx.now, tx.now - RETENTION);
+    Ok(execute!(tx, SQL, now, before, limit)?)
 }
