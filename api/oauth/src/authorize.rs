@@ -14,8 +14,8 @@ use crate::client::{self, ClientError};
 use crate::parameters::{MAX_BYTES, Parameters};
 use crate::{is_supported, redirect_uri, resource};
 
-/// The maximum length of `state`, in bytes.
-const MAX_STATE: usize = 512;
+/// The maximum length of `state`, in bytes. Some clients, such as n8n, encrypt what they must remember in it.
+const MAX_STATE: usize = 2_048;
 /// The length of a SHA-256 hash in base64url, without padding.
 const CHALLENGE_LENGTH: usize = 43;
 
@@ -118,7 +118,7 @@ fn check_parameters(parameters: &Parameters, resource: &str) -> std::result::Res
         return invalid("A parameter is repeated.");
     }
     if parameters.get("state").is_some_and(|state| state.len() > MAX_STATE) {
-        return invalid("state must have at most 512 bytes.");
+        return invalid("state must have at most 2,048 bytes.");
     }
     match parameters.get("response_type") {
         Some("code") => {}
@@ -249,7 +249,8 @@ mod tests {
         assert_eq!(outcome("&resource=https://crier.example/mcp").unwrap_err().0, "invalid_target");
         assert!(outcome(&format!("&resource={RESOURCE}")).is_ok());
         assert_eq!(outcome("&state=a&state=a").unwrap_err().0, "invalid_request");
-        assert_eq!(outcome(&format!("&state={}", "a".repeat(513))).unwrap_err().0, "invalid_request");
+        assert!(outcome(&format!("&state={}", "a".repeat(2_048))).is_ok());
+        assert_eq!(outcome(&format!("&state={}", "a".repeat(2_049))).unwrap_err().0, "invalid_request");
         assert_eq!(outcome("&response_mode=fragment").unwrap_err().0, "invalid_request");
     }
 }
