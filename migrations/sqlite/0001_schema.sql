@@ -173,7 +173,7 @@ create table key_brands (
     -- keys::authenticate, brands::list_of_key, grants::list; fk.
     primary key (api_key_id, brand_id)
 );
--- fk.
+-- brands::remove_member; fk.
 create index key_brands_brand on key_brands (brand_id);
 
 -- Console sessions. No client can present the hash of a session's key as an API key. The session was last used when

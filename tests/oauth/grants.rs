@@ -158,8 +158,12 @@ async fn a_removed_member_loses_the_brand(app: TestApp) {
     let role = async || caller(&app, &tokens.access, Some(owner.brand)).await.unwrap().membership.map(|(_, role)| role);
     assert_eq!(role().await, Some(Role::Editor));
     let user = colleague.user;
-    app.write(async |tx| crier_store::brands::remove_member(tx, owner.brand, user).await).await;
+    assert!(app.write(async |tx| crier_store::brands::remove_member(tx, owner.brand, user).await).await);
     assert_eq!(role().await, None);
+    // Nor does the list show the name that the brand gets later.
+    assert_eq!(grants_of(&colleague).await[0].brands, Some(Vec::new()));
+    app.write(async |tx| crier_store::brands::set_member(tx, owner.brand, user, Role::Editor).await).await;
+    assert_eq!(role().await, None, "the user allows it again or not");
 }
 
 async fn the_least_recently_used_grant_makes_room(app: TestApp) {

@@ -202,9 +202,15 @@ pub async fn set_member(tx: &mut Tx, brand_id: i64, user_id: i64, role: Role) ->
     Ok(())
 }
 
-/// Removes a member and unassigns the member's conversations. Returns `false` if the user was not a member.
+/// Removes a member, unassigns the member's conversations, and takes the brand from keys and applications that the
+/// member limited to some brands: they do not get it back if the user becomes a member again. Returns `false` if the
+/// user was not a member.
 pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<bool> {
+    const KEYS: &str = "
+        DELETE FROM key_brands
+        WHERE brand_id = $1 AND api_key_id IN (SELECT id FROM api_keys WHERE user_id = $2)";
     const UNASSIGN: &str = "UPDATE conversations SET assignee_id = NULL WHERE brand_id = $1 AND assignee_id = $2";
     execute!(tx, UNASSIGN, brand_id, user_id)?;
+    execute!(tx, KEYS, brand_id, user_id)?;
     Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)
 }
