@@ -61,7 +61,8 @@ fn is_application_scheme(scheme: &str) -> bool {
     is_lower && (scheme.contains('.') || SCHEMES.contains(&scheme))
 }
 
-/// Returns a URI on this computer as the text before its port and the text after it. `None` for any other URI.
+/// Returns a URI on this computer as the text before its port and the text after it. `None` for any other URI. No path
+/// is the path `/`, as which many programs write it.
 fn without_port(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix("http://")?;
     let host = LOOPBACK_HOSTS.iter().find_map(|host| rest.starts_with(host).then_some(*host))?;
@@ -75,7 +76,8 @@ fn without_port(text: &str) -> Option<(&str, &str)> {
             path
         }
     };
-    (path.is_empty() || path.starts_with(['/', '?'])).then_some((host, path))
+    let path = if path.is_empty() { "/" } else { path };
+    path.starts_with(['/', '?']).then_some((host, path))
 }
 
 /// Returns whether a URI leads to this computer.
@@ -191,6 +193,7 @@ mod tests {
         assert!(matches("http://127.0.0.1/cb", "http://127.0.0.1:51234/cb"));
         assert!(matches("http://localhost:1/cb", "http://localhost:2/cb"));
         assert!(matches("http://[::1]:1/cb", "http://[::1]/cb"));
+        assert!(matches("http://127.0.0.1:33418", "http://127.0.0.1:51234/"));
         for (registered, requested) in [
             ("http://127.0.0.1/cb", "http://localhost:51234/cb"),
             ("http://127.0.0.1/cb", "http://127.0.0.1:51234/other"),
