@@ -84,14 +84,16 @@ async fn drop_oldest_unused(tx: &mut Tx) -> Result<bool> {
     Ok(execute!(tx, SQL)? > 0)
 }
 
-/// Deletes the least recently used registration without a grant. Returns `false` if there is none.
+/// Deletes the least recently used registration without a grant, if all are used. Returns `false` if there is none.
 async fn drop_oldest_without_grant(tx: &mut Tx) -> Result<bool> {
+    // There may be unused ones: a concurrent registration may have deleted the oldest of them first.
     const SQL: &str = "
         DELETE FROM oauth_clients
         WHERE id IN (
             SELECT c.id
             FROM oauth_clients c
             WHERE c.last_used_at IS NOT NULL
+                AND NOT EXISTS (SELECT 1 FROM oauth_clients WHERE last_used_at IS NULL)
                 AND NOT EXISTS (SELECT 1 FROM oauth_grants g WHERE g.client_id = c.id)
             ORDER BY c.last_used_at
             LIMIT 1
