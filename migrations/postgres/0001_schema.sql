@@ -244,7 +244,7 @@ create table oauth_clients (
 );
 -- clients::count_unused.
 create index oauth_clients_network on oauth_clients (network) where last_used_at is null;
--- clients::purge, clients::drop_oldest_unused.
+-- clients::purge, clients::drop_oldest_unused, clients::drop_oldest_without_grant.
 create index oauth_clients_unused on oauth_clients (created_at) where last_used_at is null;
 -- clients::purge, clients::drop_oldest_without_grant.
 create index oauth_clients_used on oauth_clients (last_used_at) where last_used_at is not null;
