@@ -136,6 +136,13 @@ impl RecurringPost {
         usize::try_from(number.rem_euclid(count)).ok().and_then(|n| self.variations.get(n))
     }
 
+    /// Returns whether the rule's posts use the image or the video.
+    pub fn has_media(&self, media_id: i64) -> bool {
+        let of_variations = self.variations.iter().flat_map(|one| &one.media).copied();
+        let of_overrides = self.overrides.iter().flat_map(|one| one.target_override.all_media());
+        of_variations.chain(of_overrides).any(|id| id == media_id)
+    }
+
     /// Returns the occurrences after a time and until another one, in order.
     pub fn occurrences(&self, zone: Tz, after: DateTime<Utc>, until: DateTime<Utc>) -> Vec<Occurrence> {
         let Ok(recurrence) = self.recurrence(zone) else { return Vec::new() };

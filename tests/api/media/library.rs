@@ -1,5 +1,7 @@
 //! The list of images, and changes to their fields.
 
+use chrono::TimeDelta;
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Tenant, on_both_apps, on_one_app};
@@ -11,6 +13,7 @@ on_both_apps!("unlimited" =>
     image_metadata_can_be_updated,
     a_deleted_image_releases_its_storage,
     an_image_in_use_cannot_be_deleted,
+    contributors_cannot_change_a_public_alt_text,
 );
 on_one_app!("unlimited" => invalid_filters_are_rejected, invalid_updates_are_rejected);
 
@@ -136,4 +139,34 @@ async fn an_image_in_use_cannot_be_deleted(t: Tenant<'_>) {
         t.app.end_post(create(id).await, status, &[]).await;
         t.delete(&t.path(&format!("/media/{id}"))).await.expect(204);
     }
+}
+
+/// The alt text of a link-in-bio page's image is public immediately. That of a recurring post is published later, and
+/// nobody approves these posts.
+async fn contributors_cannot_change_a_public_alt_text(t: Tenant<'_>) {
+    let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let avatar = upload_png(&t, "a.png", &[]).await;
+    let scheduled = upload_png(&t, "bb.png", &[]).await;
+    let drafted = upload_png(&t, "ccc.png", &[]).await;
+    let describe = async |tenant: &Tenant<'_>, id: i64| {
+        tenant.put(&t.path(&format!("/media/{id}")), json!({ "alt_text": "Everything is free" })).await
+    };
+    for id in [avatar, scheduled, drafted] {
+        describe(&contributor, id).await.expect(200);
+    }
+    t.post(&t.path("/link-in-bio"), json!({ "title": "Acme", "avatar": avatar })).await.expect(201);
+    // Its posts do not exist yet.
+    let starts_on = (t.app.now() + TimeDelta::days(60)).date_naive().to_string();
+    for (destination, media) in [("calendar", scheduled), ("draft", drafted)] {
+        let rule = json!({
+            "name": "Menu", "variations": [{ "content": "Bread", "media": [media] }], "accounts": [account],
+            "frequency": "daily", "time": "09:00", "starts_on": starts_on, "destination": destination,
+        });
+        t.post(&t.path("/recurring-posts"), rule).await.expect(201);
+    }
+    for id in [avatar, scheduled] {
+        describe(&contributor, id).await.expect_error(403, "insufficient_scope");
+        describe(&t, id).await.expect(200);
+    }
+    describe(&contributor, drafted).await.expect(200);
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::content_plan::Destination;
 use crier_domain::media::{AssetType, MediaType};
 use crier_media as media;
-use crier_store::{Tx, media as assets, post_media};
+use crier_store::{Tx, bio_pages, media as assets, post_media, recurring_posts};
 
 use super::{MAX_ALT_TEXT_CHARS, MediaAsset, TAG, show};
 use crate::context::Context;
@@ -35,7 +36,10 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
         .tag(TAG)
         .adds(Growth::Texts)
         .summary("Update an image or a video")
-        .description("The file itself and its URL never change.")
+        .description(
+            "The file itself and its URL never change. Contributors cannot update a file that is used by a post that is \
+             pending approval or scheduled, by a recurring post whose posts need no approval, or by a link-in-bio page.",
+        )
         .extension()
         .error_codes(&[ErrorCode::ValidationFailed])
         .checks_then_writes(update)
@@ -43,8 +47,7 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> Result<Reply<MediaAsset>> {
     assets::lock(tx, cx.brand()?.id, cx.id("media")?).await?.ok_or_else(show::missing)?;
-    // The alt text is published with the post, so it is approved with the post.
-    if !cx.role()?.can_publish() && post_media::in_use(tx, cx.id("media")?).await? {
+    if !cx.role()?.can_publish() && needs_no_approval(cx, tx).await? {
         return Err(ApiError::for_publishers());
     }
     let mut asset = show::find(cx, tx).await?;
@@ -60,6 +63,17 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> 
     asset.updated_at = tx.now;
     assets::update(tx, &asset).await?;
     Ok(Reply::from(MediaAsset::new(&cx.app.library, asset)))
+}
+
+/// Returns whether a new alt text of the file in the path would become public without an approval: with a post that has
+/// been approved, scheduled or submitted, with a recurring post, or immediately on a link-in-bio page.
+async fn needs_no_approval(cx: &Context, tx: &mut Tx) -> Result<bool> {
+    let media_id = cx.id("media")?;
+    if post_media::in_use(tx, media_id).await? || bio_pages::is_avatar(tx, media_id).await? {
+        return Ok(true);
+    }
+    let rules = recurring_posts::list(tx, cx.brand()?.id).await?;
+    Ok(rules.iter().any(|rule| rule.destination == Destination::Calendar && rule.has_media(media_id)))
 }
 
 /// Fails if the type is that of a video and the file is an image, or the other way round.
