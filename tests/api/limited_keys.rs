@@ -1,7 +1,7 @@
 //! Keys that can use only some of the brands of their user.
 
 use crier_domain::access::{KeyMode, Scopes};
-use crier_store::{brands, keys};
+use crier_store::{accounts, brands, keys};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ on_both_apps!(
     a_limited_key_uses_only_its_brands,
     a_limited_key_cannot_use_endpoints_for_all_brands,
     a_limit_gives_no_membership,
+    a_limited_key_keeps_the_credentials_of_other_brands,
 );
 
 /// Returns a tenant with the same user and a key for these brands.
@@ -88,4 +89,25 @@ async fn a_limit_gives_no_membership(app: TestApp) {
     app.write(async |tx| brands::remove_member(tx, t.brand, t.user).await).await;
     assert_eq!(ids(&agent.get("/brands").await.expect(200)), Vec::<i64>::new());
     agent.get(&t.path("")).await.expect_error(403, "brand_forbidden");
+}
+
+/// A workspace has an account once, so new credentials would also apply to the other brands that have it.
+async fn a_limited_key_keeps_the_credentials_of_other_brands(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let second = create_brand(&t, "Second").await;
+    let account = t.account("demo").await;
+    let agent = limited(&t, &[second]).await;
+    let connect = async |handle: &str| {
+        let body = json!({ "platform": "sandbox", "credentials": { "handle": handle } });
+        agent.post(&format!("/brands/{second}/social-accounts"), body).await
+    };
+    let version = async || {
+        let found = accounts::find_any(&mut app.store.conn().await, account).await.expect("the account is read");
+        found.expect("an account").credentials_version
+    };
+    let before = version().await;
+    connect("demo+other").await.expect_error(422, "invalid_credentials");
+    assert_eq!(version().await, before);
+    // With the stored credentials, nothing changes for the other brand.
+    connect("demo").await.expect(201);
 }

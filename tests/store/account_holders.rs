@@ -69,10 +69,14 @@ async fn brands_of_other_users_are_detected(s: TestStore) {
     let account = s.account(w, "ann", "t").await.id;
     let colleague = s.user(w.workspace, "colleague@example.com").await;
     let brand = s.brand(w.workspace, colleague).await;
-    let belongs_to_others =
-        async |user: i64| account_holders::belongs_to_others(&mut s.conn().await, account, brand, user).await.unwrap();
+    let belongs_to_others = async |user: i64| {
+        account_holders::belongs_to_others(&mut s.conn().await, account, brand, user, None).await.unwrap()
+    };
     assert!(belongs_to_others(colleague).await && !belongs_to_others(w.user).await);
-    s.member(w.brand, colleague, Role::Editor).await;
+    s.member(w.brand, colleague, Role::Contributor).await;
+    assert!(belongs_to_others(colleague).await, "contributors connect no accounts");
+    s.sql(format!("UPDATE brand_members SET role = 'editor' WHERE brand_id = {} AND user_id = {colleague}", w.brand))
+        .await;
     assert!(!belongs_to_others(colleague).await);
     s.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {colleague}", w.brand)).await;
     assert!(belongs_to_others(colleague).await);

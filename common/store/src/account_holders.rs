@@ -50,18 +50,40 @@ pub async fn find_external(
     }))
 }
 
-/// Returns whether an account belongs only to brands of which the user is not a member, and not to `brand_id`.
-pub async fn belongs_to_others(conn: &mut Conn, account_id: i64, brand_id: i64, user_id: i64) -> Result<bool> {
+/// Returns whether an account belongs to a brand whose accounts the user cannot connect, and not to `brand_id`: the user
+/// is no member or a contributor there, or the key `key_id` cannot use the brand.
+pub async fn belongs_to_others(
+    conn: &mut Conn,
+    account_id: i64,
+    brand_id: i64,
+    user_id: i64,
+    key_id: Option<i64>,
+) -> Result<bool> {
     const SQL: &str = "
         SELECT b.brand_id
         FROM brand_accounts b
         WHERE b.account_id = $1
             AND (
                 b.brand_id = $2
-                OR NOT EXISTS (SELECT 1 FROM brand_members m WHERE m.brand_id = b.brand_id AND m.user_id = $3)
+                OR NOT EXISTS (
+                    SELECT 1
+                    FROM brand_members m
+                    WHERE m.brand_id = b.brand_id AND m.user_id = $3 AND m.role <> 'contributor'
+                )
+                OR EXISTS (
+                    SELECT 1
+                    FROM api_keys k
+                    WHERE k.id = $4
+                        AND NOT k.all_brands
+                        AND NOT EXISTS (
+                            SELECT 1
+                            FROM key_brands kb
+                            WHERE kb.api_key_id = k.id AND kb.brand_id = b.brand_id
+                        )
+                )
             )";
-    let found: Vec<i64> =
-        run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(brand_id).bind(user_id).fetch_all(c))?;
+    let found: Vec<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(brand_id).bind(user_id)
+        .bind(key_id).fetch_all(c))?;
     Ok(!found.is_empty() && !found.contains(&brand_id))
 }
 

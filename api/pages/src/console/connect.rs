@@ -173,6 +173,7 @@ async fn at_instance(visit: &Visit, platform: PlatformKey) -> Result<PageReply> 
         workspace_id: caller.workspace_id,
         brand_id: visit.brand()?.0.id,
         user_id: Some(caller.user_id),
+        key_id: None,
         cap: admission::plan(&visit.app, caller)?.social_accounts,
         trace: Some(&visit.request_id),
     };

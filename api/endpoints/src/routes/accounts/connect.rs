@@ -146,6 +146,7 @@ async fn save(
         workspace_id: cx.caller.workspace_id,
         brand_id: brand,
         user_id: Some(cx.caller.user_id),
+        key_id: Some(cx.caller.key_id),
         cap: cx.plan.social_accounts,
         trace: cx.trace(),
     };

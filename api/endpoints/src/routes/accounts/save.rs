@@ -22,6 +22,8 @@ pub struct Place<'a> {
     pub brand_id: i64,
     /// The user who connects the account. `None` for the operator.
     pub user_id: Option<i64>,
+    /// The key that connects the account. `None` if the account is connected in a browser.
+    pub key_id: Option<i64>,
     /// The plan's maximum number of accounts per brand.
     pub cap: Option<u64>,
     pub trace: Option<&'a str>,
@@ -33,7 +35,7 @@ pub enum SaveError {
     /// The brand has the maximum number of accounts of its plan.
     #[error("the plan allows {0} accounts")]
     Full(u64),
-    /// Brands of other users have the account, with different credentials.
+    /// Brands whose accounts the user or the key cannot connect have the account, with different credentials.
     #[error("{OWNED_BY_OTHERS}")]
     OwnedByOthers,
     #[error(transparent)]
@@ -44,7 +46,7 @@ pub enum SaveError {
 
 /// The reason why an account of other brands was not connected.
 pub const OWNED_BY_OTHERS: &str =
-    "This account is connected to a brand that you are not a member of, with different credentials.";
+    "This account is connected, with different credentials, to a brand whose accounts you cannot connect.";
 
 fn is_full(count: i64, cap: u64) -> bool {
     count >= i64::try_from(cap).unwrap_or(i64::MAX)
@@ -128,8 +130,8 @@ fn replaced_credentials(former: &ExistingAccount) -> Option<ConnectorAccount> {
     former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets))
 }
 
-/// Fails if the account belongs to brands that the user is not a member of, and the credentials differ: they would
-/// replace the credentials with which these brands publish.
+/// Fails if the account belongs to brands whose accounts the user or the key cannot connect, and the credentials differ:
+/// they would replace the credentials with which these brands publish.
 async fn check_not_owned_by_others(
     tx: &mut Tx,
     app: &App,
@@ -144,7 +146,7 @@ async fn check_not_owned_by_others(
     if replaced.is_some_and(is_same) {
         return Ok(());
     }
-    match account_holders::belongs_to_others(tx, former.account.id, place.brand_id, user).await? {
+    match account_holders::belongs_to_others(tx, former.account.id, place.brand_id, user, place.key_id).await? {
         true => Err(SaveError::OwnedByOthers),
         false => Ok(()),
     }
