@@ -86,7 +86,7 @@ pub fn with_oauth(public_url: &str) -> Vec<Client> {
 pub fn unreachable(public_url: &str) -> Option<&'static str> {
     let url = Url::parse(public_url).ok()?;
     let is_private = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Domain(name)) => is_local(name),
         Some(Host::Ipv4(address)) => is_private(address.into()),
         Some(Host::Ipv6(address)) => is_private(address.into()),
         None => true,
@@ -103,6 +103,13 @@ pub fn unreachable(public_url: &str) -> Option<&'static str> {
          desktop, and ChatGPT, accept only https. Without https, others on the network can also read your keys. The \
          operator sets the URL with CRIER_PUBLIC_URL.",
     )
+}
+
+/// Returns whether a name has an address only on this computer or in its network.
+fn is_local(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    let suffixes = [".localhost", ".local", ".internal", ".localdomain", ".home.arpa"];
+    !name.contains('.') || suffixes.iter().any(|suffix| name.ends_with(suffix))
 }
 
 fn is_private(address: IpAddr) -> bool {
@@ -132,12 +139,20 @@ mod tests {
 
     #[test]
     fn urls_that_the_cloud_cannot_reach_are_reported() {
-        for url in
-            ["http://127.0.0.1:8080", "https://localhost", "https://10.1.2.3", "http://[::1]:8080", "https://[fd00::1]"]
-        {
+        for url in [
+            "http://127.0.0.1:8080",
+            "https://localhost",
+            "https://crier",
+            "https://crier.local",
+            "https://crier.home.arpa.",
+            "https://10.1.2.3",
+            "http://[::1]:8080",
+            "https://[fd00::1]",
+        ] {
             assert!(unreachable(url).is_some_and(|text| text.contains("Only programs")), "{url}");
         }
         assert!(unreachable("http://crier.example").is_some_and(|text| text.contains("only https")));
         assert_eq!(unreachable("https://crier.example"), None);
+        assert_eq!(unreachable("https://local.example"), None);
     }
 }
