@@ -76,7 +76,7 @@ fn verb(scope: Scope) -> (&'static str, &'static str) {
 
 fn noun(kind: &'static str) -> String {
     match kind {
-        "ai" => "texts with AI".to_owned(),
+        "ai" => "texts and images with AI".to_owned(),
         kind => keys::label(kind).to_lowercase(),
     }
 }
@@ -180,7 +180,7 @@ mod tests {
         }
         assert_eq!(
             in_words(&scopes("brands:read,linkinbio:read,ai:write")),
-            "Reads: brands, link in bio. Writes: texts with AI."
+            "Reads: brands, link in bio. Writes: texts and images with AI."
         );
     }
 }
