@@ -70,6 +70,18 @@ pub async fn in_use(conn: &mut Conn, media_id: i64) -> Result<bool> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
 }
 
+/// Returns whether a post that failed on an account uses the image, so that a retry publishes it.
+pub async fn can_be_retried(conn: &mut Conn, media_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_media m
+            JOIN posts p ON p.id = m.post_id
+            WHERE m.media_id = $1 AND p.status IN ('failed', 'partially_published') AND p.deleted_at IS NULL
+        )";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(media_id).fetch_one(c))?)
+}
+
 /// Returns the platform's ids of the images and videos that were uploaded for a target, by asset id.
 pub async fn uploads(conn: &mut Conn, target_id: i64) -> Result<Map<String, Value>> {
     const SQL: &str = "SELECT uploads FROM post_targets WHERE id = $1";

@@ -169,4 +169,10 @@ async fn contributors_cannot_change_a_public_alt_text(t: Tenant<'_>) {
         describe(&t, id).await.expect(200);
     }
     describe(&contributor, drafted).await.expect(200);
+    // A retry publishes the alt text of a failed post.
+    let post = t.post(&t.path("/posts"), json!({ "media": [drafted] })).await.data(201)["id"].as_i64().unwrap();
+    for (status, expected) in [("failed", 403), ("partially_published", 403), ("published", 200), ("draft", 200)] {
+        t.app.end_post(post, status, &[]).await;
+        describe(&contributor, drafted).await.assert_status(expected);
+    }
 }

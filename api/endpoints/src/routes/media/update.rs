@@ -38,7 +38,8 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
         .summary("Update an image or a video")
         .description(
             "The file itself and its URL never change. Contributors cannot update a file that is used by a post that is \
-             pending approval or scheduled, by a recurring post whose posts need no approval, or by a link-in-bio page.",
+             pending approval, scheduled or failed, by a recurring post whose posts need no approval, or by a \
+             link-in-bio page.",
         )
         .extension()
         .error_codes(&[ErrorCode::ValidationFailed])
@@ -66,10 +67,12 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> 
 }
 
 /// Returns whether a new alt text of the file in the path would become public without an approval: with a post that has
-/// been approved, scheduled or submitted, with a recurring post, or immediately on a link-in-bio page.
+/// been submitted, scheduled or approved, also if it failed and is retried, with a recurring post, or immediately on a
+/// link-in-bio page.
 async fn needs_no_approval(cx: &Context, tx: &mut Tx) -> Result<bool> {
     let media_id = cx.id("media")?;
-    if post_media::in_use(tx, media_id).await? || bio_pages::is_avatar(tx, media_id).await? {
+    let is_of_post = post_media::in_use(tx, media_id).await? || post_media::can_be_retried(tx, media_id).await?;
+    if is_of_post || bio_pages::is_avatar(tx, media_id).await? {
         return Ok(true);
     }
     let rules = recurring_posts::list(tx, cx.brand()?.id).await?;
