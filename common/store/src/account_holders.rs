@@ -50,8 +50,8 @@ pub async fn find_external(
     }))
 }
 
-/// Returns whether an account belongs to a brand whose accounts the user cannot connect, and not to `brand_id`: the user
-/// is no member or a contributor there, or the key `key_id` cannot use the brand.
+/// Returns whether an account belongs to a brand whose accounts the user cannot connect, and not to `brand_id`: the
+/// user is no member or a contributor there, or the key `key_id` cannot use the brand.
 pub async fn belongs_to_others(
     conn: &mut Conn,
     account_id: i64,

@@ -80,8 +80,8 @@ async fn authorize(
         Mode::Oauth => {}
     }
     let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);
-    let (user_id, key_id) = (Some(cx.caller.user_id), Some(cx.caller.key_id));
-    let place = Place { workspace_id, brand_id, user_id, key_id, cap: cx.plan.social_accounts, trace: cx.trace() };
+    let (user_id, cap) = (Some(cx.caller.user_id), cx.plan.social_accounts);
+    let place = Place { workspace_id, brand_id, user_id, key_id: None, cap, trace: cx.trace() };
     let authorization_url = issue(&cx.app, tx, place, ConnectRequest { target, instance: "" }, platform).await?;
     Ok(Reply::from(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() }))
 }

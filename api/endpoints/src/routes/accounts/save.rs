@@ -130,8 +130,8 @@ fn replaced_credentials(former: &ExistingAccount) -> Option<ConnectorAccount> {
     former.secrets.as_ref().map(|secrets| ConnectorAccount::stored(&former.account, secrets))
 }
 
-/// Fails if the account belongs to brands whose accounts the user or the key cannot connect, and the credentials differ:
-/// they would replace the credentials with which these brands publish.
+/// Fails if the account belongs to brands whose accounts the user or the key cannot connect, and the credentials
+/// differ: they would replace the credentials with which these brands publish.
 async fn check_not_owned_by_others(
     tx: &mut Tx,
     app: &App,
