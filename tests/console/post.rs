@@ -19,6 +19,7 @@ on_one_app!(console "unlimited" =>
     a_long_text_is_cut,
     a_post_is_rescheduled_and_unscheduled,
     a_post_is_published_once,
+    a_draft_that_was_changed_meanwhile_is_not_published,
     a_post_is_deleted_once,
     a_post_is_duplicated_once,
     failed_accounts_are_tried_again_once,
@@ -100,6 +101,23 @@ async fn a_post_is_published_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     }
     person.submit_from(&another, &publish, &[]).await.expect(409, "cannot be scheduled, published");
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+}
+
+/// A contributor, or an agent with drafts only, could otherwise publish a text that nobody has seen.
+async fn a_draft_that_was_changed_meanwhile_is_not_published(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (account, contributor) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let id = create_post(&t, json!({ "content": "Fresh bread", "accounts": [account] })).await;
+    let path = page_of(&t, id);
+    let page = person.get(&path).await;
+    t.app.clock.advance(TimeDelta::seconds(1));
+    contributor.put(&t.path(&format!("/posts/{id}")), json!({ "content": "Everything is free" })).await.expect(200);
+    let time = [("scheduled_at", "2026-07-01T09:30")];
+    for (action, fields) in [("publish", &time[..0]), ("reschedule", &time[..])] {
+        let shown = person.submit_from(&page, &format!("{path}/{action}"), fields).await;
+        shown.expect(409, "was changed after you opened").expect(409, "Everything is free");
+        assert_eq!(read_post(&t, id).await["status"], "draft", "{action}");
+    }
+    person.submit(&path, &format!("{path}/publish"), &[]).await.expect(200, "data-moving");
 }
 
 async fn a_post_is_deleted_once(t: Tenant<'_>, person: ConsoleUser<'_>) {

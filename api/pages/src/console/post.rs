@@ -100,11 +100,29 @@ fn change_to(schedule_type: ScheduleType) -> UpdatePostRequest {
     UpdatePostRequest { schedule_type: PatchField::Value(schedule_type), ..UpdatePostRequest::default() }
 }
 
+/// Fails if a draft was changed after the user opened the page, by a contributor or an agent that cannot publish: the
+/// user would publish a text that they have not seen.
+async fn check_seen(visit: &Visit) -> Result<()> {
+    let post = Stored::load(visit, id(visit)).await?.post;
+    let is_seen = visit.form.get("seen") == post.updated_at.timestamp_micros().to_string();
+    if is_seen || post.status != PostStatus::Draft || !visit.can_publish() {
+        return Ok(());
+    }
+    let message = "The draft was changed after you opened this page. Check it, then continue.";
+    Err(ApiError::new(ErrorCode::PostNotEditable, message))
+}
+
 async fn publish(visit: &Visit) -> Result<PageReply> {
+    if let Err(error) = check_seen(visit).await {
+        return render_error(visit, error).await;
+    }
     write(visit, update::endpoint(), change_to(ScheduleType::Now), "post-publishing").await
 }
 
 async fn reschedule(visit: &Visit) -> Result<PageReply> {
+    if let Err(error) = check_seen(visit).await {
+        return render_error(visit, error).await;
+    }
     let mut fields = visit.form.texts(&["scheduled_at"]);
     fields.insert("schedule_type".to_owned(), ScheduleType::Scheduled.as_str().into());
     write(visit, update::endpoint(), visit.parse::<UpdatePostRequest>(&fields), "post-scheduled").await

@@ -45,6 +45,8 @@ struct PostPage {
     comment: Option<(String, String)>,
     targets: Vec<TargetRow>,
     more_targets: usize,
+    /// The version of the post that the page shows.
+    seen: i64,
     attempts: Vec<Attempt>,
     metrics: Vec<MetricsRow>,
     /// Labels and times: "Scheduled for", "Published", "Created", "Updated".
@@ -166,6 +168,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             .map(|t| TargetRow::new(visit, &shell, &chips, &stored, &comments, t))
             .collect(),
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
+        seen: post.updated_at.timestamp_micros(),
         attempts,
         metrics,
         times: times(visit, post),
