@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(a_key_for_drafts_cannot_publish, a_limit_never_raises_the_role_of_a_member);
-on_one_app!(a_key_for_drafts_cannot_start_work_in_the_name_of_its_user);
+on_one_app!(a_key_for_drafts_cannot_start_work_in_the_name_of_its_user, a_key_for_drafts_has_no_other_way_to_publish);
 
 /// Returns a tenant with the same user and another key, which has all scopes.
 async fn limited<'a>(t: &Tenant<'a>, role: Role) -> Tenant<'a> {
@@ -102,4 +102,40 @@ async fn a_key_for_drafts_cannot_start_work_in_the_name_of_its_user(app: TestApp
     agent.put(&path, json!({ "destination": "approval" })).await.expect_error(403, "insufficient_scope");
     t.put(&path, json!({ "destination": "approval" })).await.expect(200);
     agent.put(&path, json!({ "name": "Changed" })).await.expect_error(403, "insufficient_scope");
+}
+
+/// Feeds and plans publish without the scope `posts:write`.
+async fn a_key_for_drafts_has_no_other_way_to_publish(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let agent = limited(&t, Role::Contributor).await;
+    let feed = agent.post(&t.path("/feeds"), json!({ "url": "https://8.8.8.8/feed.xml" })).await.data(201);
+    let feed = t.path(&format!("/feeds/{}", feed["id"]));
+    let publishing = |destination: &str| {
+        let settings = json!({
+            "template": "{title} {url}", "accounts": [account], "destination": destination, "max_per_day": 5,
+        });
+        json!({ "auto_post": settings })
+    };
+    for destination in ["now", "queue"] {
+        agent.put(&feed, publishing(destination)).await.expect_error(403, "insufficient_scope");
+    }
+    t.put(&feed, publishing("now")).await.expect(200);
+    let moved = json!({ "url": "https://8.8.4.4/feed.xml" });
+    agent.put(&feed, moved).await.expect_error(403, "insufficient_scope");
+
+    let plan = json!({ "name": "p", "items": [{ "title": "a", "content": "x", "planned_at": later(&app) }] });
+    let plan = agent.post(&t.path("/content-plans"), plan).await.data(201);
+    let schedule = t.path(&format!("/content-plans/{}/items/{}/schedule", plan["id"], plan["items"][0]["id"]));
+    agent.post(&schedule, json!({ "account_ids": [account] })).await.expect_error(403, "insufficient_scope");
+
+    let draft = json!({ "content": "x", "accounts": [account] });
+    let id = agent.post(&t.path("/posts"), draft).await.data(201)["id"].clone();
+    let bulk = json!({ "ids": [id], "action": "schedule", "scheduled_at": later(&app) });
+    let results = agent.post(&t.path("/posts/bulk"), bulk).await.data(200);
+    assert_eq!(
+        (&results[0]["outcome"], &results[0]["error"]["code"]),
+        (&json!("refused"), &json!("insufficient_scope"))
+    );
+    assert_eq!(app.count_rows("posts WHERE status <> 'draft'").await, 0);
 }
