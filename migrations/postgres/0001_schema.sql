@@ -436,7 +436,9 @@ create table authorizations (
     -- The current attempt, encrypted: verifier, application, tokens, choices.
     data         bytea,
     -- The user who requested the URL. Null if the operator did.
-    user_id      bigint
+    user_id      bigint,
+    -- The API key with which the user requested it, which may no longer exist. Null if there is none.
+    key_id       bigint
 );
 -- authorizations::purge.
 create index authorizations_expiry on authorizations (expires_at);

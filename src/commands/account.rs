@@ -93,8 +93,14 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
         return fail(format!("the brand has {count} accounts, the maximum of its plan"));
     }
-    let new =
-        authorizations::NewAuthorization { brand_id: brand, user_id: None, platform, target, instance: &instance };
+    let new = authorizations::NewAuthorization {
+        brand_id: brand,
+        user_id: None,
+        key_id: None,
+        platform,
+        target,
+        instance: &instance,
+    };
     let token = authorizations::create(&mut tx, new).await?;
     tx.commit().await?;
     let public_url = cx.config.public_url.as_str().trim_end_matches('/');

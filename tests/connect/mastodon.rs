@@ -1,9 +1,9 @@
 //! Connecting a Mastodon account, from the one-time URL to the account.
 
-use crier_domain::access::Role;
+use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_store::authorizations::NewAuthorization;
-use crier_store::{accounts, authorizations, brands};
+use crier_store::{accounts, authorizations, brands, keys};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -161,10 +161,11 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     let colleague = t.colleague(Role::Editor).await;
     let brand = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].as_i64().unwrap();
     app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
-    let path = async || {
+    let path = async |key_id: Option<i64>| {
         let new = NewAuthorization {
             brand_id: brand,
             user_id: Some(colleague.user),
+            key_id,
             platform: Platform::Mastodon,
             target: ConnectTarget::Default,
             instance: &mastodon.server.uri(),
@@ -173,12 +174,20 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
         format!("/connect/{}", token.expose_secret())
     };
     let mut person = Person::new(&app);
-    let callback = mastodon.fake.agree(&person.leave(&path().await).await);
+    let callback = mastodon.fake.agree(&person.leave(&path(None).await).await);
     assert_page(&person.open(callback.as_str()).await, 409, "Another brand has this account");
     assert_eq!(token(&t).await, before);
-    // A member of both brands may replace them.
+    // A member of both brands may replace them, but not with a key that cannot use the other brand.
     app.member(t.brand, colleague.user, Role::Editor).await;
-    let callback = mastodon.fake.agree(&person.leave(&path().await).await);
+    let (user, scopes) = (colleague.user, Scopes::all());
+    let created =
+        app.write(async |tx| keys::create_within_cap(tx, user, KeyMode::Live, &scopes, Some(&[brand][..])).await).await;
+    assert!(created.is_some());
+    let limited = app.number("SELECT max(id) FROM api_keys").await;
+    let callback = mastodon.fake.agree(&person.leave(&path(Some(limited)).await).await);
+    assert_page(&person.open(callback.as_str()).await, 409, "Another brand has this account");
+    assert_eq!(token(&t).await, before);
+    let callback = mastodon.fake.agree(&person.leave(&path(None).await).await);
     person.finish(callback.as_str()).await;
     assert_ne!(token(&t).await, before);
 }

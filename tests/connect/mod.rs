@@ -28,7 +28,8 @@ fn now(app: &TestApp) -> String {
 async fn mastodon_path(t: &Tenant<'_>, mastodon: &RunningMastodon) -> String {
     let instance = mastodon.server.uri();
     let (platform, target) = (Platform::Mastodon, ConnectTarget::Default);
-    let new = NewAuthorization { brand_id: t.brand, user_id: None, platform, target, instance: &instance };
+    let new =
+        NewAuthorization { brand_id: t.brand, user_id: None, key_id: None, platform, target, instance: &instance };
     let token = t.app.write(async |tx| authorizations::create(tx, new).await).await;
     format!("/connect/{}", token.expose_secret())
 }

@@ -41,7 +41,8 @@ async fn start(s: TestStore) -> (TestApp, Shopify, MockServer) {
 async fn path(t: &Tenant<'_>) -> String {
     let instance = format!("https://{SHOP}");
     let (platform, target) = (Platform::Shopify, ConnectTarget::Default);
-    let new = NewAuthorization { brand_id: t.brand, user_id: None, platform, target, instance: &instance };
+    let new =
+        NewAuthorization { brand_id: t.brand, user_id: None, key_id: None, platform, target, instance: &instance };
     let token = t.app.write(async |tx| authorizations::create(tx, new).await).await;
     format!("/connect/{}", token.expose_secret())
 }

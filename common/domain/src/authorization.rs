@@ -47,6 +47,8 @@ pub struct Authorization {
     pub expires_at: DateTime<Utc>,
     /// The user who requested it; `None`: the operator.
     pub user_id: Option<i64>,
+    /// The API key with which the user requested it, or that of the session. It may no longer exist.
+    pub key_id: Option<i64>,
 }
 
 /// Why an authorization cannot be continued.

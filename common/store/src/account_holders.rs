@@ -51,7 +51,7 @@ pub async fn find_external(
 }
 
 /// Returns whether an account belongs to a brand whose accounts the user cannot connect, and not to `brand_id`: the
-/// user is no member or a contributor there, or the key `key_id` cannot use the brand.
+/// user is no member or a contributor there, or the key `key_id` cannot use the brand or no longer exists.
 pub async fn belongs_to_others(
     conn: &mut Conn,
     account_id: i64,
@@ -70,20 +70,23 @@ pub async fn belongs_to_others(
                     FROM brand_members m
                     WHERE m.brand_id = b.brand_id AND m.user_id = $3 AND m.role <> 'contributor'
                 )
-                OR EXISTS (
-                    SELECT 1
-                    FROM api_keys k
-                    WHERE k.id = $4
-                        AND NOT k.all_brands
-                        AND NOT EXISTS (
-                            SELECT 1
-                            FROM key_brands kb
-                            WHERE kb.api_key_id = k.id AND kb.brand_id = b.brand_id
-                        )
-                )
+                OR $4 <> 0
+                    AND NOT EXISTS (
+                        SELECT 1
+                        FROM api_keys k
+                        WHERE k.id = $4
+                            AND (
+                                k.all_brands
+                                OR EXISTS (
+                                    SELECT 1
+                                    FROM key_brands kb
+                                    WHERE kb.api_key_id = k.id AND kb.brand_id = b.brand_id
+                                )
+                            )
+                    )
             )";
     let found: Vec<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).bind(brand_id).bind(user_id)
-        .bind(key_id).fetch_all(c))?;
+        .bind(key_id.unwrap_or_default()).fetch_all(c))?;
     Ok(!found.is_empty() && !found.contains(&brand_id))
 }
 

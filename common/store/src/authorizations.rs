@@ -18,7 +18,7 @@ pub const SECRET_LENGTH: usize = 43;
 
 const SELECT: &str = "
     SELECT a.id, a.brand_id, b.name AS brand_name, b.workspace_id, a.platform, a.target, a.instance, a.stage,
-        a.browser_hash, a.account_id, a.expires_at, a.user_id
+        a.browser_hash, a.account_id, a.expires_at, a.user_id, a.key_id
     FROM authorizations a
     JOIN brands b ON b.id = a.brand_id";
 
@@ -48,6 +48,8 @@ pub struct NewAuthorization<'a> {
     pub brand_id: i64,
     /// The user who connects the account. `None` means the operator.
     pub user_id: Option<i64>,
+    /// The API key with which the user requests it, if its limits apply.
+    pub key_id: Option<i64>,
     pub platform: Platform,
     pub target: ConnectTarget,
     pub instance: &'a str,
@@ -57,13 +59,24 @@ pub struct NewAuthorization<'a> {
 pub async fn create(tx: &mut Tx, new: NewAuthorization<'_>) -> Result<SecretString> {
     const SQL: &str = "
         INSERT INTO authorizations (
-            token_hash, brand_id, platform, target, instance, stage, expires_at, user_id
+            token_hash, brand_id, platform, target, instance, stage, expires_at, user_id, key_id
         )
-        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7)";
+        VALUES ($1, $2, $3, $4, $5, 'issued', $6, $7, $8)";
     let token = new_secret()?;
     let hashed = required_hash(&token)?;
     let expires_at = tx.now + LIFETIME;
-    execute!(tx, SQL, &hashed, new.brand_id, new.platform, new.target, new.instance, expires_at, new.user_id)?;
+    execute!(
+        tx,
+        SQL,
+        &hashed,
+        new.brand_id,
+        new.platform,
+        new.target,
+        new.instance,
+        expires_at,
+        new.user_id,
+        new.key_id
+    )?;
     Ok(token)
 }
 

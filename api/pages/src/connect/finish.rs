@@ -39,8 +39,8 @@ pub(super) async fn finish(
     let authorization = open_authorization(app, found)?;
     let (workspace_id, plan) = brands::plan_of(&mut tx, authorization.brand_id).await?.ok_or(StepError::Unknown)?;
     let cap = app.plans.get(&plan).and_then(|plan| plan.social_accounts);
-    let (brand_id, user_id) = (authorization.brand_id, authorization.user_id);
-    let place = Place { workspace_id, brand_id, user_id, key_id: None, cap, trace: None };
+    let (brand_id, user_id, key_id) = (authorization.brand_id, authorization.user_id, authorization.key_id);
+    let place = Place { workspace_id, brand_id, user_id, key_id, cap, trace: None };
     let saved = save_account(&mut tx, app, place, authorization.platform, &connected, grant.scopes.as_deref()).await;
     let account = saved.map_err(|error| StepError::of_save(name, error))?;
     authorizations::consume(&mut tx, authorization.id, account.id).await?;

@@ -80,8 +80,8 @@ async fn authorize(
         Mode::Oauth => {}
     }
     let (workspace_id, brand_id) = (cx.caller.workspace_id, cx.brand()?.id);
-    let (user_id, cap) = (Some(cx.caller.user_id), cx.plan.social_accounts);
-    let place = Place { workspace_id, brand_id, user_id, key_id: None, cap, trace: cx.trace() };
+    let (user_id, key_id) = (Some(cx.caller.user_id), Some(cx.caller.key_id));
+    let place = Place { workspace_id, brand_id, user_id, key_id, cap: cx.plan.social_accounts, trace: cx.trace() };
     let authorization_url = issue(&cx.app, tx, place, ConnectRequest { target, instance: "" }, platform).await?;
     Ok(Reply::from(Authorization { platform, authorization_url, expires_in: LIFETIME.num_seconds() }))
 }
@@ -95,7 +95,7 @@ pub async fn issue(
     platform: Platform,
 ) -> Result<String> {
     let ConnectRequest { target, instance } = request;
-    let Place { workspace_id, brand_id, user_id, cap, .. } = place;
+    let Place { workspace_id, brand_id, user_id, key_id, cap, .. } = place;
     let connector = app.platforms.get(platform).ok_or_else(|| not_configured(platform, target))?;
     let oauth = connector.oauth().ok_or_else(|| not_configured(platform, target))?;
     if !oauth.targets().contains(&target) {
@@ -111,7 +111,7 @@ pub async fn issue(
     if let Some(cap) = cap_reached(tx, brand_id, cap, platform).await? {
         return Err(full(cap));
     }
-    let new = authorizations::NewAuthorization { brand_id, user_id, platform, target, instance };
+    let new = authorizations::NewAuthorization { brand_id, user_id, key_id, platform, target, instance };
     let token = authorizations::create(tx, new).await?;
     Ok(format!("{}/connect/{}", app.public_url, token.expose_secret()))
 }

@@ -22,7 +22,7 @@ pub struct Place<'a> {
     pub brand_id: i64,
     /// The user who connects the account. `None` for the operator.
     pub user_id: Option<i64>,
-    /// The key that connects the account. `None` if the account is connected in a browser.
+    /// The API key with which the user connects the account, if its limits apply.
     pub key_id: Option<i64>,
     /// The plan's maximum number of accounts per brand.
     pub cap: Option<u64>,
