@@ -65,10 +65,10 @@ impl Installation {
 async fn scheduled_posts_are_published_once_after_a_restore() {
     let (mut crier, brand, scheduled) = create_backup().await;
     let files = list_files(&crier.files());
-    assert_eq!(files.len(), 2, "{files:?}");
+    assert_eq!(files.len(), 3, "{files:?}");
     crier.lose_and_restore().await;
     assert!(crier.page("demo").await.contains("before the backup"));
-    assert_eq!(list_files(&crier.files()), files, "the image and its thumbnail");
+    assert_eq!(list_files(&crier.files()), files, "the image, its thumbnail and the id of the storage");
 
     // The operator must choose what happens to overdue posts: without `--overdue`, the command fails.
     make_overdue(&crier, TimeDelta::days(3)).await;

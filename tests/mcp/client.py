@@ -345,7 +345,7 @@ class Scenarios:
             with self.check("ignores `confirm` of a model if it can ask the user"):
                 user = User("decline")
                 async with connect(URL, KEY, self.era, user) as asking:
-                    await asking.error("publish_post", **posts[2], confirm=True)
+                    await asking.error("publish_post", **posts[2], confirm="another code")
                 expect_equal(len(user.forms), 1, "the number of forms")
                 expect_equal((await chat.data("get_post", **posts[2]))["status"], "draft", "the status")
 

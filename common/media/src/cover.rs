@@ -21,6 +21,7 @@ use tokio::sync::Semaphore;
 use super::images;
 use super::spool::Spooled;
 use super::video::ProbedVideo;
+use crate::blocking;
 
 /// The maximum duration of a process.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -82,7 +83,7 @@ pub fn find_program(program: &Path) -> Option<PathBuf> {
 /// Runs the program. It is killed if this is dropped.
 async fn run(program: &Path, source: &Spooled, video: &ProbedVideo) -> io::Result<Bytes> {
     let source = source.clone();
-    let file = tokio::task::spawn_blocking(move || source.to_file()).await.map_err(io::Error::other).flatten()?;
+    let file = blocking::run(move || source.to_file()).await?;
     let mut child = Command::new(program)
         .env_clear()
         .args(arguments(video))

@@ -29,6 +29,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use unicode_normalization::UnicodeNormalization;
 
+mod blocking;
 pub mod budget;
 pub mod cover;
 pub mod images;

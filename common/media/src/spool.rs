@@ -19,6 +19,8 @@ use futures::stream::{self, BoxStream};
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, Semaphore};
 
+use crate::blocking;
+
 /// The number of bytes per write to the file. Smaller spools stay in memory.
 const CHUNK: usize = 512 * 1024;
 /// The growth step of a spool that receives more bytes than it was opened for.
@@ -109,7 +111,7 @@ impl SpaceLimit {
             let _permit = permit;
             work()
         };
-        tokio::task::spawn_blocking(work).await.map_err(io::Error::other).flatten()
+        blocking::run(work).await
     }
 }
 
@@ -292,7 +294,7 @@ impl Spooled {
                 return Ok(None);
             }
             let read = move || source.part(start..end).map(|bytes| (bytes, (source, end)));
-            let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+            let read = blocking::run(read).await;
             read.map(Some)
         })
         .boxed()

@@ -13,6 +13,7 @@ use futures::stream::{self, BoxStream};
 use object_store::local::LocalFileSystem;
 
 use super::{StorageError, TOP, folder};
+use crate::blocking;
 
 /// The number of bytes per read.
 const CHUNK: u64 = 64 * 1024;
@@ -50,18 +51,18 @@ pub fn read(file: File, range: Range<u64>) -> BoxStream<'static, Result<Bytes, S
             file.read_exact(&mut chunk)?;
             Ok((Bytes::from(chunk), (file, range.start + size..range.end)))
         };
-        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+        let read = blocking::run(read).await;
         read.map(Some).map_err(StorageError::of_disk)
     })
     .boxed()
 }
 
 pub async fn delete(root: Arc<Path>, key: String) -> io::Result<()> {
-    tokio::task::spawn_blocking(move || remove(&root.join(TOP), &key)).await.map_err(io::Error::other).flatten()
+    blocking::run(move || remove(&root.join(TOP), &key)).await
 }
 
 pub async fn check(root: Arc<Path>) -> io::Result<()> {
-    tokio::task::spawn_blocking(move || check_exists(&root.join(TOP))).await.map_err(io::Error::other).flatten()
+    blocking::run(move || check_exists(&root.join(TOP))).await
 }
 
 /// Fails if the directory is missing, because an unmounted disk must not look like deleted files.
