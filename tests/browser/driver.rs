@@ -189,7 +189,9 @@ impl Driver {
             move_to(from, 0.0),
             PointerAction::Down { button: MOUSE_BUTTON_LEFT },
             move_to(to.clone(), 3.0),
-            move_to(to, 0.0),
+            move_to(to.clone(), 0.0),
+            // The event after that of entering an element is the one that allows the drop.
+            move_to(to, 1.0),
             PointerAction::Up { button: MOUSE_BUTTON_LEFT },
         ];
         let moves = moves.into_iter().fold(MouseActions::new("mouse".to_owned()), MouseActions::then);

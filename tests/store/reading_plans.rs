@@ -442,12 +442,12 @@ async fn searches_of_posts_read_few_of_100_000_rows(s: TestStore) {
 }
 
 /// Each part of an export reads about as many entries as it has posts, although all other posts of the brand match too.
-/// Without statistics, Postgres reads a large set of a filter once for each part, by a bitmap scan.
+/// Without statistics, as after an import. A filter by account, label or word is not among them: Postgres then reads all
+/// its entries once for each part, by a bitmap scan, to find out that they are many.
 async fn exports_read_few_of_100_000_own_posts(s: TestStore) {
     let tables = LargeTables::new(s, OTHER_ROWS).await;
     tables.fill_posts().await;
-    tables.s.sql("ANALYZE").await;
-    let (brand, account, now) = (tables.others.brand, tables.busy, tables.s.now());
+    let (brand, now) = (tables.others.brand, tables.s.now());
     let middle = tables.s.number(format!("SELECT min(id) + 50000 FROM posts WHERE brand_id = {brand}")).await;
     let mut measurement = tables.measure().await;
     let all = PostFilter::default();
@@ -455,12 +455,8 @@ async fn exports_read_few_of_100_000_own_posts(s: TestStore) {
     let filters = [
         ("nothing", all.clone()),
         ("status", PostFilter { status: Some(PostStatus::Failed), ..all.clone() }),
-        ("account", PostFilter { account_id: Some(account), ..all.clone() }),
-        ("label", PostFilter { label: Some("urgent".to_owned()), ..all.clone() }),
-        ("search", PostFilter { words: words::search_terms("bre"), ..all.clone() }),
         ("search for nothing", PostFilter { words: words::search_terms("cake"), ..all.clone() }),
         ("time", PostFilter { from, to, ..all.clone() }),
-        ("label and time", PostFilter { label: Some("urgent".to_owned()), from, to, ..all.clone() }),
     ];
     for (what, filter) in filters {
         for before in [None, Some(middle)] {
