@@ -7,7 +7,11 @@ use serde_json::Value;
 use crate::support::images;
 use crate::support::process::{Installation, on_both_forms};
 
-on_both_forms!(no_process_starts_without_the_disk_of_its_storage, another_directory_can_be_adopted);
+on_both_forms!(
+    no_process_starts_without_the_disk_of_its_storage,
+    an_empty_directory_is_not_marked_if_there_are_files,
+    another_directory_can_be_adopted,
+);
 
 async fn stop_all(crier: &mut Installation) {
     for name in crier.names() {
@@ -54,6 +58,25 @@ async fn no_process_starts_without_the_disk_of_its_storage(mut crier: Installati
     std::fs::remove_dir_all(&files).unwrap();
     std::fs::rename(&disk, &files).unwrap();
     crier.start_all().await;
+}
+
+/// The database knows no marker after files were in a bucket.
+async fn an_empty_directory_is_not_marked_if_there_are_files(mut crier: Installation) {
+    let brand = crier.brand().await;
+    crier.upload(brand, &images::png(9, 9)).await.expect("it is taken");
+    stop_all(&mut crier).await;
+    crier.execute("DELETE FROM storage_marker").await;
+    let (files, disk) = (crier.files(), crier.files().with_file_name("disk"));
+    std::fs::rename(&files, &disk).unwrap();
+    std::fs::create_dir(&files).unwrap();
+
+    assert_rejected(&crier, "it contains no files, but the database lists some, so its disk may not be mounted");
+    assert!(!files.join("storage.id").exists());
+    std::fs::remove_dir(&files).unwrap();
+    std::fs::rename(&disk, &files).unwrap();
+    std::fs::remove_file(files.join("storage.id")).unwrap();
+    crier.start_all().await;
+    assert!(files.join("storage.id").exists(), "the directory with the files is marked");
 }
 
 async fn another_directory_can_be_adopted(mut crier: Installation) {

@@ -6,18 +6,39 @@ use std::path::{Path, PathBuf};
 
 use crier_config::{Config, Storage};
 use crier_media::storage::marker;
-use crier_store::{Store, storage_marker};
+use crier_store::{Store, files, storage_marker};
 
 use super::StartError;
+
+const NOT_MOUNTED: &str = "so its disk may not be mounted; mount the disk, or correct CRIER_STORAGE_URL";
 
 /// Compares the marker of the configured directory with the database. Creates nothing. The schema must be current.
 pub async fn check(config: &Config, store: &Store) -> Result<(), StartError> {
     let Storage::Directory(dir) = &config.storage else { return Ok(()) };
-    let Some(known) = storage_marker::find(&mut store.read().await?).await? else { return Ok(()) };
+    let Some(known) = storage_marker::find(&mut store.read().await?).await? else {
+        return check_unmarked(dir, store).await;
+    };
     match marker::read(dir).map_err(io_error(dir))? {
         Some(found) if found == known => Ok(()),
-        found => Err(StartError::Invalid(explain(dir, found.is_some()))),
+        Some(_) => {
+            let why = format!("its {} belongs to another storage; correct CRIER_STORAGE_URL", marker::NAME);
+            Err(StartError::Invalid(explain(dir, &why)))
+        }
+        None => {
+            let why = format!("it contains no {}, {NOT_MOUNTED}", marker::NAME);
+            Err(StartError::Invalid(explain(dir, &why)))
+        }
     }
+}
+
+/// Checks a directory whose marker is not known yet. An empty one is not the storage if there are files: it would be
+/// marked, and the disk would be rejected as soon as it is mounted.
+async fn check_unmarked(dir: &Path, store: &Store) -> Result<(), StartError> {
+    if marker::has_files(dir).map_err(io_error(dir))? || !files::has_stored(&mut store.read().await?).await? {
+        return Ok(());
+    }
+    let why = format!("it contains no files, but the database lists some, {NOT_MOUNTED}");
+    Err(StartError::Invalid(explain(dir, &why)))
 }
 
 /// Marks the directory of an installation that has no marker yet. Call it after [`check`]; the directory must exist.
@@ -45,16 +66,7 @@ pub async fn adopt(config: &Config, store: &Store) -> Result<Option<PathBuf>, St
     Ok(Some(dir.clone()))
 }
 
-fn explain(dir: &Path, is_other: bool) -> String {
-    let name = marker::NAME;
-    let why = match is_other {
-        true => format!("its {name} belongs to another storage; correct CRIER_STORAGE_URL"),
-        false => {
-            format!(
-                "it contains no {name}, so its disk may not be mounted; mount the disk, or correct CRIER_STORAGE_URL"
-            )
-        }
-    };
+fn explain(dir: &Path, why: &str) -> String {
     format!(
         "the directory {} is not the storage of this installation: {why}. If this directory replaces the storage, \
          move the files there and run `crier storage adopt`",

@@ -208,6 +208,12 @@ pub async fn key_of(conn: &mut Conn, file_id: i64) -> Result<Option<String>> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
 }
 
+/// Returns whether any file is stored.
+pub async fn has_stored(conn: &mut Conn) -> Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM files WHERE state = 'stored')";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).fetch_one(c))?)
+}
+
 /// Returns the storage keys of all files and thumbnails.
 pub async fn keys(conn: &mut Conn) -> Result<Vec<String>> {
     const SQL: &str = "

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use crier_base::random;
 
+use super::TOP;
+
 /// The name of the file. It is beside the directory of the files, so it is never served.
 pub const NAME: &str = "storage.id";
 /// The number of characters of an id.
@@ -24,6 +26,11 @@ pub fn read(dir: &Path) -> io::Result<Option<String>> {
     file.take(MAX_BYTES).read_to_string(&mut text)?;
     let id = text.trim();
     Ok((!id.is_empty()).then(|| id.to_owned()))
+}
+
+/// Returns whether the directory has the directory of the files, which the first start creates.
+pub fn has_files(dir: &Path) -> io::Result<bool> {
+    dir.join(TOP).try_exists()
 }
 
 /// Returns the id of the directory, and creates the marker if it is missing. Concurrent calls return the same id.
