@@ -201,7 +201,7 @@ impl Spool {
 
     pub async fn finish(mut self) -> io::Result<Spooled> {
         self.share.shrink_to(self.size);
-        let (place, sha256): (_, [u8; 32]) = if self.file.is_none() {
+        let (place, sha256): (_, [u8; 32]) = if self.file.is_none() && self.is_complete() {
             let bytes = Bytes::from(std::mem::take(&mut self.unwritten));
             let source = bytes.clone();
             let sha256 = self.share.limit.run(move || Ok(Sha256::digest(&source).into())).await?;
@@ -214,7 +214,16 @@ impl Spool {
         Ok(Spooled { size: self.size, place, sha256: Some(sha256), _share: Some(Arc::new(self.share)) })
     }
 
+    /// Returns whether all received bytes are in the file or will be. A write that failed, or that the caller no longer
+    /// waited for, has taken the file.
+    fn is_complete(&self) -> bool {
+        self.file.is_some() || self.unwritten.len() as u64 == self.size
+    }
+
     async fn flush(&mut self) -> io::Result<()> {
+        if !self.is_complete() {
+            return Err(io::Error::other("an earlier write to the file failed"));
+        }
         let (file, mut unwritten) = (self.file.take(), std::mem::take(&mut self.unwritten));
         let mut hash = std::mem::take(&mut self.hash);
         let write = move || {
@@ -348,6 +357,23 @@ mod tests {
     use futures::TryStreamExt;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_spool_is_unusable_after_a_failed_write() {
+        let spools = Spools::new(1 << 30);
+        for writes_again in [false, true] {
+            let mut spool = spools.open(1, 0).await.unwrap();
+            spool.write(&vec![1; CHUNK]).await.unwrap();
+            // It rejects writes, as a full disk does.
+            spool.file = Some(Arc::new(File::open("/dev/null").unwrap()));
+            assert!(spool.write(&vec![2; CHUNK]).await.is_err());
+            if writes_again {
+                assert!(spool.write(&vec![3; CHUNK]).await.is_err(), "the file would begin in the middle");
+            }
+            assert!(spool.finish().await.is_err());
+        }
+        assert_eq!(spools.held(), 0);
+    }
 
     #[tokio::test]
     async fn written_bytes_are_read_back_at_any_size() {
