@@ -13,6 +13,7 @@ on_both_apps!(
     a_brand_imports_one_file_at_a_time,
     only_the_newest_imports_and_files_are_kept,
     an_import_is_canceled,
+    contributors_cancel_dry_runs_and_their_own_imports,
 );
 on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
 on_both!(
@@ -99,6 +100,25 @@ async fn an_import_is_canceled(app: TestApp) {
     assert_eq!((&import["status"], &import["error"]), (&json!("completed"), &json!(null)));
     assert_eq!(app.count_rows("post_import_files").await, 1);
     t.post(&format!("{}/cancel", path_of(&t, MISSING_ID)), json!({})).await.expect_error(404, "not_found");
+}
+
+/// Starts an import, and returns the path that cancels it.
+async fn cancelable(t: &Tenant<'_>, dry_run: &str) -> String {
+    let id = send(t, "content\na\n", &[("dry_run", dry_run)]).await.data(202)["id"].as_i64().unwrap();
+    format!("{}/cancel", path_of(t, id))
+}
+
+async fn contributors_cancel_dry_runs_and_their_own_imports(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let contributor = t.colleague(Role::Contributor).await;
+    let of_publisher = cancelable(&t, "false").await;
+    contributor.post(&of_publisher, json!({})).await.expect_error(403, "insufficient_scope");
+    assert_eq!(app.count_rows("post_imports WHERE status = 'pending'").await, 1);
+    t.post(&of_publisher, json!({})).await.expect(200);
+    let check = cancelable(&t, "true").await;
+    contributor.post(&check, json!({})).await.expect(200);
+    let own = cancelable(&contributor, "false").await;
+    contributor.post(&own, json!({})).await.expect(200);
 }
 
 async fn invalid_requests_are_rejected(app: TestApp) {

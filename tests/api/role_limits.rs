@@ -86,6 +86,9 @@ async fn a_key_for_drafts_cannot_start_work_in_the_name_of_its_user(app: TestApp
     let start = t.path(&format!("/posts/imports/{id}/start"));
     agent.request("POST", &start).send().await.expect_error(403, "insufficient_scope");
     t.request("POST", &start).send().await.expect(202);
+    let cancel = t.path(&format!("/posts/imports/{id}/cancel"));
+    agent.request("POST", &cancel).send().await.expect_error(403, "insufficient_scope");
+    t.request("POST", &cancel).send().await.expect(200);
 
     let rule = |destination: &str| {
         json!({
