@@ -58,8 +58,10 @@ async fn start(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
-    visit.call().write(post_imports::cancel::endpoint(), ()).await?;
-    visit.to(&format!("posts/imports/{}", visit.id("import").unwrap_or_default()), "import-canceled")
+    let import = visit.call().write(post_imports::cancel::endpoint(), ()).await?.into_value()?;
+    // An import that completed before the request stays as it is.
+    let note = if import.status == PostImportStatus::Failed { "import-canceled" } else { "" };
+    visit.to(&format!("posts/imports/{}", import.id), note)
 }
 
 async fn download(visit: &Visit) -> Result<PageReply> {
