@@ -88,10 +88,10 @@ pub fn endpoint() -> Endpoint<ImportPostsRequest, One<PostImport>> {
         .description(
             "Crier reads the file after it has sent the response. Poll `GET /brands/{brand}/posts/imports/{import}` until \
              the status is `completed` or `failed`. By default, the rows are only checked. A row with a time is scheduled, \
-             a row without one becomes a draft. A row whose `external_ref` exists is skipped. The columns are `content`, \
-             `scheduled_at` (or `date` and `time`), `accounts`, `media_urls`, `labels`, `first_comment` and \
-             `external_ref`, and those of the files of Buffer, Hootsuite, Metricool and Publer. A brand imports one file \
-             at a time.",
+             a row without one becomes a draft, unless its `schedule` is `draft`, `scheduled` or `queue`. A row whose \
+             `external_ref` exists is skipped. The columns are `content`, `scheduled_at` (or `date` and `time`), \
+             `schedule`, `accounts`, `media_urls`, `labels`, `first_comment` and `external_ref`, and those of the files \
+             of Buffer, Hootsuite, Metricool and Publer. A brand imports one file at a time.",
         )
         .extension()
         .body_is_form()
