@@ -63,7 +63,8 @@
   grid.addEventListener('focusin', (event) => stopAt(event.target));
   grid.addEventListener('keydown', (event) => {
     const next = hours[hours.indexOf(event.target) + steps[event.key]];
-    if (!next) return;
+    // With a modifier, an arrow key is a command of the browser.
+    if (!next || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     next.focus();
   });
