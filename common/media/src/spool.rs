@@ -363,12 +363,12 @@ mod tests {
         let spools = Spools::new(1 << 30);
         for writes_again in [false, true] {
             let mut spool = spools.open(1, 0).await.unwrap();
-            spool.write(&vec![1; CHUNK]).await.unwrap();
+            spool.write(&vec![1_u8; CHUNK]).await.unwrap();
             // It rejects writes, as a full disk does.
             spool.file = Some(Arc::new(File::open("/dev/null").unwrap()));
-            assert!(spool.write(&vec![2; CHUNK]).await.is_err());
+            assert!(spool.write(&vec![2_u8; CHUNK]).await.is_err());
             if writes_again {
-                assert!(spool.write(&vec![3; CHUNK]).await.is_err(), "the file would begin in the middle");
+                assert!(spool.write(&vec![3_u8; CHUNK]).await.is_err(), "the file would begin in the middle");
             }
             assert!(spool.finish().await.is_err());
         }
@@ -455,7 +455,7 @@ mod tests {
     async fn space_is_released_with_the_last_clone() {
         let spools = Spools::new(4 * MIB);
         let mut spool = spools.open(1, MIB).await.unwrap();
-        spool.write(&vec![1; CHUNK]).await.unwrap();
+        spool.write(&vec![1_u8; CHUNK]).await.unwrap();
         let spooled = spool.finish().await.unwrap();
         let clone = spooled.clone();
         drop(spooled);
