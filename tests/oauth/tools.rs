@@ -1,8 +1,10 @@
 //! The tools of agents with access tokens, at `/mcp/oauth`.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
-use super::{Allowed, connect};
+use super::{Allowed, SCOPES, connect};
 use crate::support::app::{TestApp, on_both_apps};
 use crate::support::request::Reply;
 
@@ -42,9 +44,15 @@ async fn a_token_is_required(app: TestApp) {
         let reply = send(&app, path, token, "tools/list", json!({})).await;
         reply.expect_error(401, "unauthorized");
         let challenge = reply.header("www-authenticate").unwrap();
+        assert!(challenge.ends_with(", error=\"invalid_token\""), "{challenge}");
         let document = challenge.split('"').nth(1).unwrap();
         assert_eq!(app.visit("GET", document).send().await.json()["resource"], format!("{}/mcp/oauth", app.url));
     }
+    let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let reply = app.request_at_root("POST", &app.url, "/mcp/oauth").json(&list).send().await;
+    reply.expect_error(401, "unauthorized");
+    let challenge = reply.header("www-authenticate").unwrap();
+    assert!(challenge.contains("resource_metadata=") && !challenge.contains("error"), "{challenge}");
     // A token is for its resource only.
     let reply = send(&app, "/mcp", &tokens.access, "tools/list", json!({})).await;
     reply.expect_error(401, "unauthorized");
@@ -58,7 +66,11 @@ async fn a_tool_beyond_the_scopes_asks_for_more(app: TestApp) {
     let reply = call(&app, &tokens.access, "list_conversations", json!({ "brand_id": t.brand })).await;
     reply.expect_error(403, "insufficient_scope");
     let challenge = reply.header("www-authenticate").unwrap();
-    assert!(challenge.contains("error=\"insufficient_scope\", scope=\"inbox:read\""), "{challenge}");
+    assert!(challenge.contains("error=\"insufficient_scope\""), "{challenge}");
+    // The scopes that the application has remain part of its next request.
+    let (_, scopes) = challenge.trim_end_matches('"').rsplit_once('"').unwrap();
+    let scopes: BTreeSet<&str> = scopes.split(' ').collect();
+    assert_eq!(scopes, SCOPES.split(' ').chain(["inbox:read"]).collect::<BTreeSet<_>>(), "{challenge}");
 }
 
 async fn limits_of_the_grant_apply_to_tools(app: TestApp) {

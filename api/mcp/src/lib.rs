@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crier_domain::access::Scope;
 use crier_endpoints::admission::{self, Credential};
 use crier_endpoints::app::App;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
@@ -78,7 +79,9 @@ impl salvo::Handler for Endpoint {
             let error = self.of_credential(error);
             reply::write_error(&self.app, res, &error, &request_id);
             if error.code == ErrorCode::Unauthorized && self.credential == Credential::AccessToken {
-                self.write_challenge(res, &crier_oauth::challenge(&self.app));
+                // A request without a token has no error (RFC 6750, 3.1).
+                let error = admission::bearer(req.headers()).map_or("", |_| ", error=\"invalid_token\"");
+                self.write_challenge(res, &format!("{}{error}", crier_oauth::challenge(&self.app)));
             }
         }
     }
@@ -106,9 +109,10 @@ impl Endpoint {
         if self.credential == Credential::AccessToken
             && let Some(scope) = tools::missing_scope(&message, session.caller())
         {
-            // The client can ask the user for more.
+            // The client can ask the user for more. It requests exactly these scopes, so those that it has are included.
+            let scopes: Vec<Scope> = session.caller().scopes.iter().chain([scope]).collect();
             reply::write_error(&self.app, res, &ApiError::insufficient_scope(scope), request_id);
-            self.write_challenge(res, &crier_oauth::insufficient_scope(&self.app, &[scope]));
+            self.write_challenge(res, &crier_oauth::insufficient_scope(&self.app, &scopes));
             return Ok(());
         }
         let mut request = http::Request::new(Full::new(raw));
