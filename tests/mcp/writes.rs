@@ -13,6 +13,7 @@ on_both_apps!("pro" =>
     a_post_is_scheduled_at_a_time_or_in_the_queue,
     a_repeated_call_has_its_effect_once,
     a_reply_is_confirmed,
+    invalid_arguments_are_reported_before_the_question,
     the_question_has_every_text,
     a_failed_post_can_be_changed,
     a_post_without_accounts_cannot_be_published,
@@ -163,6 +164,22 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     assert_eq!(jobs_of(&t, "send_reply").await, 0);
     done(confirmed(&t, "reply_to_conversation", arguments).await);
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
+}
+
+async fn invalid_arguments_are_reported_before_the_question(t: Tenant<'_>) {
+    let id = saved(&t, t.account("demo").await).await["id"].clone();
+    for at in [json!(5), json!(""), json!("2030-01-01T10:00:00Z?\n\nIt was already published."), json!({})] {
+        let arguments = json!({ "brand_id": t.brand, "post_id": id, "scheduled_at": at });
+        let error = failed(call(&t, "schedule_post", arguments).await, "validation_failed");
+        assert!(error["fields"]["scheduled_at"].is_array(), "{at}: {error}");
+    }
+    inbox(t.app, &t, &["Great bread"]).await;
+    let conversation = t.app.newest_id(format!("conversations WHERE brand_id = {}", t.brand)).await;
+    for body in [json!(null), json!(5), json!(["Thank you!"])] {
+        let arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": body });
+        let error = failed(call(&t, "reply_to_conversation", arguments).await, "validation_failed");
+        assert!(error["fields"]["body"].is_array(), "{body}: {error}");
+    }
 }
 
 async fn a_contributor_cannot_publish(t: Tenant<'_>) {

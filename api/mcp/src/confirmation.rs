@@ -19,6 +19,8 @@ const MAX_TEXT: usize = 3_000;
 const MAX_TEXTS: usize = 40;
 /// The maximum number of characters of a name, which the other person chose.
 const MAX_NAME: usize = 40;
+/// The maximum size of a time, in bytes.
+const MAX_TIME: usize = 64;
 /// The number of hexadecimal digits of a code.
 const CODE_LENGTH: usize = 16;
 
@@ -32,14 +34,21 @@ impl Question {
     /// Asks whether Crier may do what `verb` says, as far as the caller may read what it is about.
     pub async fn of(call: &ToolCall<'_>, verb: &str, arguments: &CallArguments<'_>) -> Result<Self> {
         let field = |name: &str| arguments.fields.get(name).and_then(Value::as_str);
-        let (text, subject) = match field("body") {
-            Some(body) => {
+        let (text, subject) = match arguments.id("post") {
+            None => {
+                let body = field("body").ok_or_else(|| ApiError::field("body", "Must be the text of the reply."))?;
                 let to = participant(call, arguments).await?;
                 (format!("May Crier {verb} {to}?\n\n{}", shorten(body)), Value::Null)
             }
-            None => {
+            Some(_) => {
                 let when = match field("schedule_type") {
-                    Some("scheduled") => format!(" for {}", shorten(field("scheduled_at").unwrap_or_default())),
+                    Some("scheduled") => {
+                        let at = field("scheduled_at")
+                            .filter(|at| (1..=MAX_TIME).contains(&at.len()) && !at.contains(char::is_control));
+                        let problem =
+                            || ApiError::field("scheduled_at", "Must be a time, such as 2030-01-31T10:00:00Z.");
+                        format!(" for {}", at.ok_or_else(problem)?)
+                    }
                     Some("queue") => " at the next free slot of the queue".to_owned(),
                     Some("now") => " now".to_owned(),
                     _ => String::new(),
