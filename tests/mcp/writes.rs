@@ -1,10 +1,12 @@
 //! Tools that write: drafts, confirmation, and repeated calls.
 
+use crier_domain::access::KeyMode;
 use serde_json::{Value, json};
 
-use super::client::{call, confirmed, done, failed, post_new, result};
+use super::client::{call, confirmed, done, failed, names, post, post_new, result};
 use crate::api::conversations::inbox;
 use crate::support::app::{Tenant, on_both_apps};
+use crate::support::images;
 
 on_both_apps!("pro" =>
     a_draft_is_saved_and_changed,
@@ -15,6 +17,8 @@ on_both_apps!("pro" =>
     a_reply_is_confirmed,
     invalid_arguments_are_reported_before_the_question,
     the_question_has_every_text,
+    the_question_has_texts_beside_the_post,
+    a_post_that_cannot_be_read_cannot_be_published,
     a_failed_post_can_be_changed,
     a_post_without_accounts_cannot_be_published,
     a_contributor_cannot_publish,
@@ -211,6 +215,42 @@ async fn the_question_has_every_text(t: Tenant<'_>) {
     let arguments = json!({ "brand_id": t.brand, "post_id": id["data"]["id"] });
     let error = failed(call(&t, "publish_post", arguments).await, "confirmation_required");
     assert!(error["message"].as_str().unwrap().contains("2007 more characters"), "{error}");
+}
+
+async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let image = async |name: &str, description: &str| {
+        let texts = [("alt_text", description)];
+        t.upload(name, &images::png(20, 10), &texts).await.data(201)["id"].clone()
+    };
+    let (first, second) = (image("a.png", "A loaf").await, image("b.png", "The oven").await);
+    let arguments = json!({
+        "brand_id": t.brand, "content": "Bread\n\nMay Crier do nothing?", "accounts": [account], "media": [first],
+        "thread": [{ "content": "And the oven", "media": [second] }],
+    });
+    let id = done(call(&t, "save_draft", arguments).await)["data"]["id"].clone();
+    // The account gets a signature after the post was saved.
+    let snippet = json!({ "name": "Ann", "kind": "signature", "content": "— Ann" });
+    let snippet = t.post(&t.path("/snippets"), snippet).await.data(201)["id"].clone();
+    let path = t.path(&format!("/social-accounts/{account}"));
+    t.put(&path, json!({ "signature_id": snippet })).await.expect(200);
+    let arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(call(&t, "publish_post", arguments).await, "confirmation_required");
+    let message = error["message"].as_str().unwrap();
+    let (name, of_part) = (format!("account {account} “"), format!("part:\n> {second}"));
+    for text in ["> A loaf", "> The oven", "> — Ann", "> May Crier do nothing?", name.as_str(), of_part.as_str()] {
+        assert!(message.contains(text), "{text}: {message}");
+    }
+}
+
+async fn a_post_that_cannot_be_read_cannot_be_published(t: Tenant<'_>) {
+    let id = saved(&t, t.account("demo").await).await["id"].clone();
+    let writing = t.app.key_of(t.user, KeyMode::Live, "brands:read,posts:write").await;
+    assert_eq!(names(t.app, &writing).await, ["list_brands", "save_draft"]);
+    let params = json!({ "name": "publish_post", "arguments": { "brand_id": t.brand, "post_id": id } });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let reply = post(t.app, &writing, &message).send().await.json();
+    assert_eq!(reply["error"]["code"], -32602, "{reply}");
 }
 
 async fn a_failed_post_can_be_changed(t: Tenant<'_>) {

@@ -4,9 +4,14 @@
 //! answer has the code, so an answer never counts for something else: another post, or a text that was changed since.
 
 use crier_domain::access::Scope;
+use crier_domain::account::AccountSummary;
+use crier_domain::snippet::signature_for;
 use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::routes::posts::thread::ThreadPartBody;
+use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
 use crier_endpoints::runner::call::InProcessCall;
+use crier_store::{accounts, media};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -38,7 +43,7 @@ impl Question {
             None => {
                 let body = field("body").ok_or_else(|| ApiError::field("body", "Must be the text of the reply."))?;
                 let to = participant(call, arguments).await?;
-                (format!("May Crier {verb} {to}?\n\n{}", shorten(body)), Value::Null)
+                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), Value::Null)
             }
             Some(_) => {
                 let when = match field("schedule_type") {
@@ -67,30 +72,64 @@ impl Question {
 /// Returns the post's name, and what of it is published.
 async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(String, Value)> {
     let id = arguments.id("post").unwrap_or_default();
-    if !call.session.caller().scopes.has(Scope::PostsRead) {
-        return Ok((format!("post {id}"), Value::Null));
-    }
     let post = read_call(call, arguments).await?.read(&posts::show::endpoint(), ()).await?;
     if post.targets.is_empty() {
         return Err(ApiError::field("accounts", "The post has no accounts. Add them with `save_draft` first."));
     }
-    let platforms: Vec<&str> = post.targets.iter().map(|target| target.platform.as_str()).collect();
-    let accounts = match platforms.len() {
-        1 => "1 account".to_owned(),
-        count => format!("{count} accounts"),
-    };
-    let name = format!("post {id} on {accounts} ({})", shorten(&platforms.join(", ")));
+    let brand_id = arguments.id("brand").unwrap_or_default();
+    let account_ids: Vec<i64> = post.targets.iter().map(|target| target.account_id).collect();
+    let mut conn = call.app.store.read().await?;
+    let accounts = accounts::summaries(&mut conn, brand_id, &account_ids).await?;
+    let media = media::find_many(&mut conn, brand_id, &media_ids(&post)).await?;
+    drop(conn);
     let of = |record: Value, names: &[&str]| -> Value {
         names.iter().map(|name| ((*name).to_owned(), record[*name].clone())).collect()
     };
     const TEXTS: [&str; 4] = ["content", "media", "thread", "first_comment"];
     const OF_TARGET: [&str; 8] =
         ["platform", "account_id", "content", "media", "thread", "first_comment", "options", "signature"];
-    let targets = post.targets.iter().filter_map(|target| serde_json::to_value(target).ok());
-    let targets: Value = targets.map(|target| of(target, &OF_TARGET)).collect();
+    let target = |target: &TargetBody| {
+        let mut shown = of(serde_json::to_value(target).unwrap_or_default(), &OF_TARGET);
+        let account = accounts.iter().find(|account| account.id == target.account_id);
+        shown["new_signature"] = json!(new_signature(&post, target, account));
+        shown
+    };
+    let targets: Value = post.targets.iter().map(target).collect();
     let mut subject = of(serde_json::to_value(&post).unwrap_or_default(), &TEXTS);
     subject["targets"] = targets;
-    Ok((name, subject))
+    let mut descriptions: Vec<(i64, String)> =
+        media.into_iter().filter_map(|asset| Some((asset.id, asset.alt_text?))).collect();
+    descriptions.sort();
+    subject["descriptions"] = json!(descriptions);
+    let has_names = call.session.caller().scopes.has(Scope::AccountsRead);
+    let names = post.targets.iter().map(|target| {
+        let name = accounts.iter().find(|account| has_names && account.id == target.account_id);
+        let name = name.map(|account| format!(" {}", harmless(&account.name))).unwrap_or_default();
+        format!("{} account {}{name}", target.platform, target.account_id)
+    });
+    let names = shorten(&names.collect::<Vec<_>>().join(", "));
+    Ok((format!("post {id} on {names}"), subject))
+}
+
+/// Returns the images and videos of a post, of the parts of its thread and of its accounts.
+fn media_ids(post: &PostDetail) -> Vec<i64> {
+    let parts = |parts: &[ThreadPartBody]| -> Vec<i64> { parts.iter().flat_map(|part| part.media.clone()).collect() };
+    let mut ids = [post.fields.media.clone(), parts(&post.fields.thread)].concat();
+    for target in &post.targets {
+        ids.extend(target.media.iter().flatten());
+        ids.extend(parts(target.thread.as_deref().unwrap_or_default()));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Returns the signature that a target gets when the post is changed, if it differs from the stored one: the signature
+/// of the account may have changed since the post was saved.
+fn new_signature<'a>(post: &PostDetail, target: &TargetBody, account: Option<&'a AccountSummary>) -> Option<&'a str> {
+    let text = target.content.as_deref().unwrap_or(&post.fields.content);
+    let new = account?.signature.as_deref().and_then(|signature| signature_for(signature, text))?;
+    (!target.status.was_published() && target.signature.as_deref() != Some(new)).then_some(new)
 }
 
 /// Returns the texts of a post, with what distinguishes its accounts.
@@ -100,6 +139,10 @@ fn texts(post: &Value) -> Vec<String> {
     for target in post["targets"].as_array().into_iter().flatten() {
         let on = format!(" on {}, account {}", target["platform"].as_str().unwrap_or_default(), target["account_id"]);
         add_texts(target, &on, &mut all);
+    }
+    for description in post["descriptions"].as_array().into_iter().flatten() {
+        let text = description[1].as_str().unwrap_or_default();
+        all.push(format!("Description of the image or video {}:\n{}", description[0], quote(text)));
     }
     if all.len() > MAX_TEXTS {
         let more = all.len() - MAX_TEXTS;
@@ -113,22 +156,25 @@ fn texts(post: &Value) -> Vec<String> {
 fn add_texts(of: &Value, on: &str, all: &mut Vec<String>) {
     let mut add = |what: &str, text: &str| {
         if !text.is_empty() {
-            all.push(format!("{what}{on}:\n{}", shorten(text)));
+            all.push(format!("{what}{on}:\n{}", quote(text)));
         }
     };
     add("Text", of["content"].as_str().unwrap_or_default());
     for part in of["thread"].as_array().into_iter().flatten() {
         add("Next part of the thread", part["content"].as_str().unwrap_or_default());
+        add("Images and videos of this part", &list(&part["media"]));
     }
     add("First comment", of["first_comment"]["content"].as_str().unwrap_or_default());
     add("Signature", of["signature"].as_str().unwrap_or_default());
-    if let Some(media) = of["media"].as_array().filter(|media| !media.is_empty()) {
-        let ids: Vec<String> = media.iter().map(Value::to_string).collect();
-        add("Images and videos", &ids.join(", "));
-    }
+    add("New signature", of["new_signature"].as_str().unwrap_or_default());
+    add("Images and videos", &list(&of["media"]));
     if of["options"].as_object().is_some_and(|options| !options.is_empty()) {
         add("Options", &of["options"].to_string());
     }
+}
+
+fn list(ids: &Value) -> String {
+    ids.as_array().into_iter().flatten().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the name of the other person in a conversation.
@@ -154,13 +200,25 @@ fn harmless(name: &str) -> String {
     if name.trim().is_empty() { "someone".to_owned() } else { format!("“{name}”") }
 }
 
+/// Returns a text with a mark before each line, so that it cannot pretend to be part of the question.
+fn quote(text: &str) -> String {
+    const LINE_ENDS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+    let (start, rest) = cut(text);
+    let lines: Vec<String> = start.split(LINE_ENDS).map(|line| format!("> {line}")).collect();
+    format!("{}{rest}", lines.join("\n"))
+}
+
 fn shorten(text: &str) -> String {
-    let count = text.chars().count();
-    let start: String = text.chars().take(MAX_TEXT).collect();
-    match count.saturating_sub(MAX_TEXT) {
-        0 => start,
-        more => {
-            format!("{start}… ({more} more characters, which are not shown. Look at them in Crier before you agree.)")
-        }
-    }
+    let (start, rest) = cut(text);
+    format!("{start}{rest}")
+}
+
+/// Returns the start of a text, and what says how much is not shown.
+fn cut(text: &str) -> (String, String) {
+    let start = text.chars().take(MAX_TEXT).collect();
+    let rest = match text.chars().count().saturating_sub(MAX_TEXT) {
+        0 => String::new(),
+        more => format!("…\n({more} more characters are not shown. Look at them in Crier before you agree.)"),
+    };
+    (start, rest)
 }

@@ -203,8 +203,10 @@ impl Tool {
         Self { untrusted: paths, ..self }
     }
 
-    pub fn scope(&self) -> Scope {
-        self.main.spec().scope
+    /// Returns the scopes that the tool needs: that of its endpoint, and that with which its question shows the post.
+    pub fn scopes(&self) -> impl Iterator<Item = Scope> {
+        let shows_post = self.asks.is_some() && self.main.spec().ids().any(|id| id == "post");
+        [self.main.spec().scope].into_iter().chain(shows_post.then_some(Scope::PostsRead))
     }
 
     pub fn is_write(&self) -> bool {
@@ -213,7 +215,7 @@ impl Tool {
 
     /// Returns whether the caller's key allows the tool. Only such tools are listed.
     pub fn is_for(&self, caller: &Caller) -> bool {
-        caller.scopes.has(self.scope()) && (caller.mode == KeyMode::Live || !self.is_write())
+        self.scopes().all(|scope| caller.scopes.has(scope)) && (caller.mode == KeyMode::Live || !self.is_write())
     }
 
     /// Returns whether a result has a part of a list.

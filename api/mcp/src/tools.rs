@@ -35,8 +35,8 @@ pub fn all() -> &'static [ListedTool] {
 /// Returns the scope that the caller lacks for the tool that a message calls.
 pub fn missing_scope(message: &Value, caller: &Caller) -> Option<Scope> {
     let name = (message["method"] == "tools/call").then(|| message["params"]["name"].as_str()).flatten()?;
-    let scope = all().iter().find(|listed| listed.tool.name == name)?.tool.scope();
-    (!caller.scopes.has(scope)).then_some(scope)
+    let mut scopes = all().iter().find(|listed| listed.tool.name == name)?.tool.scopes();
+    scopes.find(|scope| !caller.scopes.has(*scope))
 }
 
 /// The fields of accounts, posts and messages that were written by people outside or by platforms.
