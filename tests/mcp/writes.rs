@@ -1,9 +1,10 @@
 //! Tools that write: drafts, confirmation, and repeated calls.
 
+use chrono::TimeDelta;
 use crier_domain::access::KeyMode;
 use serde_json::{Value, json};
 
-use super::client::{call, confirmed, done, failed, names, post, post_new, result};
+use super::client::{call, call_with, confirmed, done, failed, names, post, post_new, result};
 use crate::api::conversations::inbox;
 use crate::support::app::{Tenant, on_both_apps};
 use crate::support::images;
@@ -15,6 +16,8 @@ on_both_apps!("pro" =>
     a_post_is_scheduled_at_a_time_or_in_the_queue,
     a_repeated_call_has_its_effect_once,
     a_reply_is_confirmed,
+    a_confirmation_counts_once,
+    a_confirmation_is_for_one_key,
     invalid_arguments_are_reported_before_the_question,
     the_question_has_every_text,
     the_question_has_texts_beside_the_post,
@@ -168,6 +171,39 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     assert_eq!(jobs_of(&t, "send_reply").await, 0);
     done(confirmed(&t, "reply_to_conversation", arguments).await);
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
+}
+
+/// The user agreed to publish the post once, as it was.
+async fn a_confirmation_counts_once(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    let at = "2030-01-01T10:00:00Z";
+    let mut arguments = json!({ "scheduled_at": at, "brand_id": t.brand, "post_id": id, "idempotency_key": "k" });
+    let error = failed(call(&t, "schedule_post", arguments.clone()).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
+    let scheduled = done(call(&t, "schedule_post", arguments.clone()).await);
+    assert_eq!(scheduled["data"]["status"], "scheduled");
+    // The same call returns its result again, although the post has changed.
+    assert_eq!(done(call(&t, "schedule_post", arguments.clone()).await), scheduled);
+    arguments["idempotency_key"] = "other".into();
+    failed(call(&t, "schedule_post", arguments.clone()).await, "confirmation_required");
+    // Someone stops it. The agent cannot schedule it again.
+    t.app.clock.advance(TimeDelta::seconds(1));
+    t.put(&t.path(&format!("/posts/{id}")), json!({ "schedule_type": "draft" })).await.expect(200);
+    failed(call(&t, "schedule_post", arguments.clone()).await, "confirmation_required");
+    arguments["idempotency_key"] = "k".into();
+    done(call(&t, "schedule_post", arguments).await);
+    assert_eq!(t.get(&t.path(&format!("/posts/{id}"))).await.data(200)["status"], "draft");
+}
+
+async fn a_confirmation_is_for_one_key(t: Tenant<'_>) {
+    let id = saved(&t, t.account("demo").await).await["id"].clone();
+    let mut arguments = json!({ "brand_id": t.brand, "post_id": id });
+    let error = failed(call(&t, "publish_post", arguments.clone()).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
+    let other = t.app.key_of(t.user, KeyMode::Live, "all").await;
+    failed(call_with(t.app, &other, "publish_post", arguments).await, "confirmation_required");
+    assert_eq!(publish_jobs(&t).await, 0);
 }
 
 async fn invalid_arguments_are_reported_before_the_question(t: Tenant<'_>) {

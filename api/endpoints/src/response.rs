@@ -201,7 +201,7 @@ impl From<idempotency::StoredResponse> for ApiResponse {
 }
 
 // A time in the past: UTC, always with microseconds.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, JsonSchema)]
 #[serde(transparent)]
 #[schemars(transparent)]
 pub struct Timestamp(pub DateTime<Utc>);

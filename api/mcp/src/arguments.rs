@@ -65,12 +65,20 @@ impl<'a> CallArguments<'a> {
         key.map_err(|_| ApiError::bug("no randomness for a key"))
     }
 
+    /// Returns the caller's `Idempotency-Key`.
+    pub fn own_key(&self) -> Option<&str> {
+        self.idempotency_key.as_deref()
+    }
+
     /// Returns what identifies the request under its key, and its size in bytes. The order of the arguments does not
     /// matter.
     pub fn fingerprint(&self) -> (Vec<u8>, usize) {
-        let fields: BTreeMap<&String, &Value> = self.fields.iter().collect();
-        let text = serde_json::to_vec(&(self.endpoint.spec().id, &self.ids, fields)).unwrap_or_default();
+        let text = serde_json::to_vec(&(self.endpoint.spec().id, &self.ids, self.sorted_fields())).unwrap_or_default();
         (Sha256::digest(&text).to_vec(), text.len())
+    }
+
+    pub fn sorted_fields(&self) -> BTreeMap<&String, &Value> {
+        self.fields.iter().collect()
     }
 
     pub fn id(&self, name: &str) -> Option<i64> {

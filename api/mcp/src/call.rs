@@ -5,8 +5,10 @@ use std::sync::Arc;
 use crier_endpoints::app::App;
 use crier_endpoints::endpoint::ResponseShape;
 use crier_endpoints::error::{ApiError, ErrorCode, ErrorType, Result};
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::runner::call::{InProcessCall, WriteKey};
 use crier_store::PageRequest;
+use crier_store::idempotency::{self, IdempotencySlot, KeyState};
 use serde_json::{Map, Value, json};
 
 use crate::arguments::{CallArguments, to_query};
@@ -51,6 +53,14 @@ impl Outcome {
     }
 }
 
+/// What became of a question.
+enum Asked {
+    /// The user agreed, to this version of the post.
+    Agreed(Option<Timestamp>),
+    /// What ends the call before it has an effect.
+    Stop(Outcome),
+}
+
 pub struct ToolCall<'a> {
     pub app: &'a Arc<App>,
     pub session: &'a Session,
@@ -71,12 +81,15 @@ impl ToolCall<'_> {
     async fn try_run(&self, arguments: Map<String, Value>) -> Result<Outcome> {
         let tool = &self.listed.tool;
         let arguments = CallArguments::read(tool, &self.listed.input, arguments)?;
-        if let Some(verb) = tool.asks
-            && let Some(stop) = self.ask(verb, &arguments).await?
-        {
-            return Ok(stop);
-        }
-        let mut result = self.call_main(tool, &arguments).await?;
+        let consented = match tool.asks {
+            Some(verb) => self.ask(verb, &arguments).await?,
+            None => Asked::Agreed(None),
+        };
+        let version = match consented {
+            Asked::Agreed(version) => version,
+            Asked::Stop(outcome) => return Ok(outcome),
+        };
+        let mut result = self.call_main(tool, &arguments, version).await?;
         let mut omitted: Vec<&str> = Vec::new();
         for part in &tool.parts {
             let has_ids = part.endpoint.spec().ids().all(|id| arguments.id(id).is_some());
@@ -98,11 +111,16 @@ impl ToolCall<'_> {
         Ok(Outcome::Done(result.into()))
     }
 
-    /// Returns what ends the call before it has an effect: a question, or an error.
-    async fn ask(&self, verb: &str, arguments: &CallArguments<'_>) -> Result<Option<Outcome>> {
+    /// Asks the user, unless the user has agreed.
+    async fn ask(&self, verb: &str, arguments: &CallArguments<'_>) -> Result<Asked> {
         if self.consent == Consent::Declined {
             let message = "The user did not agree. Nothing was changed.";
-            return Ok(Some(self.failed(json!({ "code": "not_confirmed", "message": message }))));
+            return Ok(Asked::Stop(self.failed(json!({ "code": "not_confirmed", "message": message }))));
+        }
+        if arguments.id("post").is_some() && self.is_repeated(arguments).await? {
+            // The post is no longer the one to which the user agreed. No post has this version, so the call can only
+            // return the stored response.
+            return Ok(Asked::Agreed(Some(Timestamp::default())));
         }
         let question = Question::of(self, verb, arguments).await?;
         let agreed = match &self.consent {
@@ -111,16 +129,26 @@ impl ToolCall<'_> {
             Consent::ToAsk | Consent::Declined => None,
         };
         if agreed == Some(&question.code) {
-            return Ok(None);
+            return Ok(Asked::Agreed(question.version));
         }
         if self.consent != Consent::LeftToModel {
-            return Ok(Some(Outcome::Ask(question)));
+            return Ok(Asked::Stop(Outcome::Ask(question)));
         }
-        let Question { text, code } = question;
+        let Question { text, code, .. } = question;
         let message = format!(
             "{text}\n\nShow the user all of this. If the user agrees, repeat the call with `confirm: \"{code}\"`."
         );
-        Ok(Some(self.failed(json!({ "code": "confirmation_required", "message": message, "confirm": code }))))
+        let error = json!({ "code": "confirmation_required", "message": message, "confirm": code });
+        Ok(Asked::Stop(self.failed(error)))
+    }
+
+    /// Returns whether the response to this call is stored under its `Idempotency-Key`.
+    async fn is_repeated(&self, arguments: &CallArguments<'_>) -> Result<bool> {
+        let Some(key) = arguments.own_key() else { return Ok(false) };
+        let (fingerprint, _) = arguments.fingerprint();
+        let api_key_id = self.session.caller().key_id;
+        let slot = IdempotencySlot { api_key_id, key: key.to_owned(), fingerprint, request: None };
+        Ok(matches!(idempotency::look_up(&self.app.store, &slot).await?, KeyState::Stored(_)))
     }
 
     /// Returns an error that only tools have, in the form of the API's errors.
@@ -130,7 +158,12 @@ impl ToolCall<'_> {
         Outcome::Failed(json!({ "error": error }))
     }
 
-    async fn call_main(&self, tool: &Tool, arguments: &CallArguments<'_>) -> Result<Map<String, Value>> {
+    async fn call_main(
+        &self,
+        tool: &Tool,
+        arguments: &CallArguments<'_>,
+        version: Option<Timestamp>,
+    ) -> Result<Map<String, Value>> {
         let (endpoint, mut fields) = (arguments.endpoint, arguments.fields.clone());
         let spec = endpoint.spec();
         let key = if spec.is_write() { Some(arguments.key()?) } else { None };
@@ -142,12 +175,12 @@ impl ToolCall<'_> {
             let PageRequest { page, per_page } = arguments.page;
             fields.extend(pages::PAGE_PARAMETERS.iter().map(|n| (*n).to_owned()).zip([page.into(), per_page.into()]));
         }
-        let mut sent = self.send(endpoint, arguments, &fields, write_key()).await;
+        let mut sent = self.send(endpoint, arguments, &fields, write_key(), version).await;
         if let (Err(error), Some(name)) = (&sent, tool.optional_field)
             && error.code == ErrorCode::PostNotEditable
         {
             fields.remove(name);
-            sent = self.send(endpoint, arguments, &fields, write_key()).await;
+            sent = self.send(endpoint, arguments, &fields, write_key(), version).await;
         }
         let mut body = sent?;
         let next_cursor = cut(tool, endpoint, &mut body, arguments.page);
@@ -165,7 +198,7 @@ impl ToolCall<'_> {
         arguments: &CallArguments<'_>,
         result: &Map<String, Value>,
     ) -> Result<Value> {
-        let mut body = self.send(&part.endpoint, arguments, &arguments.fields, None).await?;
+        let mut body = self.send(&part.endpoint, arguments, &arguments.fields, None, None).await?;
         let data = result.get("data").unwrap_or(&Value::Null);
         Ok(match body.remove("data").unwrap_or_default() {
             Value::Array(records) => records.into_iter().filter(|record| (part.keeps)(data, record)).collect(),
@@ -180,13 +213,14 @@ impl ToolCall<'_> {
         arguments: &CallArguments<'_>,
         fields: &Map<String, Value>,
         key: Option<WriteKey>,
+        version: Option<Timestamp>,
     ) -> Result<Map<String, Value>> {
         let query = endpoint.spec().query.is_some().then(|| to_query(fields));
         let authenticated = self.session.authenticate(self.app, arguments.id("brand")).await?;
         let ids = arguments.ids.clone();
         let call = InProcessCall { app: self.app, authenticated, ids, request_id: self.request_id };
         let (response, ignored) =
-            call.send(&endpoint.endpoint, &endpoint.known, query.as_ref().unwrap_or(fields), key).await?;
+            call.send(&endpoint.endpoint, &endpoint.known, query.as_ref().unwrap_or(fields), key, version).await?;
         let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let Value::Object(mut body) = body else { return Err(ApiError::bug("a response is no object")) };
         if let Some(names) = ignored.and_then(|names| names.to_str().map(str::to_owned).ok()) {

@@ -1,12 +1,14 @@
 //! What the user is asked before something is published.
 //!
-//! A question shows every text that others will see. Its code changes with each of them and with the arguments, and the
-//! answer has the code, so an answer never counts for something else: another post, or a text that was changed since.
+//! A question shows every text that others will see. Its code changes with each of them, with the arguments, with the
+//! caller and with the version of the post, and the answer has the code, so an answer never counts for something else:
+//! another post, a text that was changed since, or the same post a second time.
 
 use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
 use crier_domain::snippet::signature_for;
 use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::thread::ThreadPartBody;
 use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
@@ -33,17 +35,19 @@ pub struct Question {
     pub text: String,
     /// What an answer must contain.
     pub code: String,
+    /// The version of the post that it shows.
+    pub version: Option<Timestamp>,
 }
 
 impl Question {
     /// Asks whether Crier may do what `verb` says, as far as the caller may read what it is about.
     pub async fn of(call: &ToolCall<'_>, verb: &str, arguments: &CallArguments<'_>) -> Result<Self> {
         let field = |name: &str| arguments.fields.get(name).and_then(Value::as_str);
-        let (text, subject) = match arguments.id("post") {
+        let (text, subject, version) = match arguments.id("post") {
             None => {
                 let body = field("body").ok_or_else(|| ApiError::field("body", "Must be the text of the reply."))?;
                 let to = participant(call, arguments).await?;
-                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), Value::Null)
+                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), Value::Null, None)
             }
             Some(_) => {
                 let when = match field("schedule_type") {
@@ -58,19 +62,20 @@ impl Question {
                     Some("now") => " now".to_owned(),
                     _ => String::new(),
                 };
-                let (post, subject) = post(call, arguments).await?;
+                let (post, subject, version) = post(call, arguments).await?;
                 let texts = texts(&subject).join("\n\n");
-                (format!("May Crier {verb} {post}{when}?\n\n{texts}").trim_end().to_owned(), subject)
+                (format!("May Crier {verb} {post}{when}?\n\n{texts}").trim_end().to_owned(), subject, Some(version))
             }
         };
-        let hashed = json!([call.listed.tool.name, arguments.ids, arguments.fields, subject]).to_string();
+        let (caller, fields) = (call.session.caller().key_id, arguments.sorted_fields());
+        let hashed = json!([call.listed.tool.name, caller, arguments.ids, fields, subject, version]).to_string();
         let code = hex::encode(Sha256::digest(hashed)).chars().take(CODE_LENGTH).collect();
-        Ok(Self { text, code })
+        Ok(Self { text, code, version })
     }
 }
 
-/// Returns the post's name, and what of it is published.
-async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(String, Value)> {
+/// Returns the post's name, what of it is published, and its version.
+async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(String, Value, Timestamp)> {
     let id = arguments.id("post").unwrap_or_default();
     let post = read_call(call, arguments).await?.read(&posts::show::endpoint(), ()).await?;
     if post.targets.is_empty() {
@@ -85,9 +90,10 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
     let of = |record: Value, names: &[&str]| -> Value {
         names.iter().map(|name| ((*name).to_owned(), record[*name].clone())).collect()
     };
-    const TEXTS: [&str; 4] = ["content", "media", "thread", "first_comment"];
-    const OF_TARGET: [&str; 8] =
-        ["platform", "account_id", "content", "media", "thread", "first_comment", "options", "signature"];
+    // The status is not shown, but an answer is only for a post that still has it.
+    const TEXTS: [&str; 5] = ["content", "media", "thread", "first_comment", "status"];
+    const OF_TARGET: [&str; 9] =
+        ["platform", "account_id", "content", "media", "thread", "first_comment", "options", "signature", "status"];
     let target = |target: &TargetBody| {
         let mut shown = of(serde_json::to_value(target).unwrap_or_default(), &OF_TARGET);
         let account = accounts.iter().find(|account| account.id == target.account_id);
@@ -108,7 +114,7 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
         format!("{} account {}{name}", target.platform, target.account_id)
     });
     let names = shorten(&names.collect::<Vec<_>>().join(", "));
-    Ok((format!("post {id} on {names}"), subject))
+    Ok((format!("post {id} on {names}"), subject, post.updated_at))
 }
 
 /// Returns the images and videos of a post, of the parts of its thread and of its accounts.

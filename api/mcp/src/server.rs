@@ -182,7 +182,7 @@ fn respond(outcome: Outcome) -> CallToolResponse {
 
 /// Returns a result that asks the user. The client returns the code with the answer. It needs no signature: a client
 /// that invents an answer could also invent one to the right question.
-fn ask(Question { text, code }: Question) -> CallToolResponse {
+fn ask(Question { text, code, .. }: Question) -> CallToolResponse {
     let schema = serde_json::json!({
         "type": "object",
         "properties": { "confirm": { "type": "boolean", "title": "I agree" } },

@@ -58,6 +58,7 @@ impl Access<'_> {
             other_parts: OtherParts::default(),
             body_size: 0,
             unknown: UnknownNames::default(),
+            version: None,
             request_id,
             now: app.store.now(),
         })

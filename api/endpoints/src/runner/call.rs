@@ -22,7 +22,7 @@ use crate::fields::{Problems, ReadContext};
 use crate::file::{FileResponse, FileStream};
 use crate::request::unknown::KnownNames;
 use crate::request::{Parsed, Request};
-use crate::response::{ApiResponse, Nothing, Output};
+use crate::response::{ApiResponse, Nothing, Output, Timestamp};
 use crate::tus::{self, TusRequest, TusResponse};
 
 /// A caller in this process.
@@ -162,19 +162,22 @@ impl InProcessCall<'_> {
     }
 
     /// Calls an endpoint with the fields of its body or its query, whose values are texts. `key` is needed for a write.
-    /// Returns the response, and the names that the endpoint ignored.
+    /// If the post in the path no longer has the version `version`, the write fails. Returns the response, and the names
+    /// that the endpoint ignored.
     pub async fn send(
         self,
         endpoint: &AnyEndpoint,
         known: &KnownNames,
         fields: &Map<String, Value>,
         key: Option<WriteKey>,
+        version: Option<Timestamp>,
     ) -> Result<(ApiResponse, Option<HeaderValue>)> {
         let record = match &key {
             Some(key) => self.record(&key.key).await?,
             None => KeyRecord::default(),
         };
         let mut cx = self.access(&endpoint.spec, &record).await?;
+        cx.version = version;
         cx.unknown.check_body(known, fields);
         let bound = endpoint.read(&cx, Problems::from(cx.unknown.typos.clone()), fields);
         if let Some(name) = bound.ignored {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
-use crate::error::{ApiError, Result};
+use crate::error::{ApiError, ErrorCode, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::{ScheduledTimestamp, Timestamp};
 
@@ -71,10 +71,16 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
     ]
 }
 
-/// Locks and returns the post in the path; 404 if it does not exist.
+/// Locks and returns the post in the path; 404 if it does not exist. Fails if it is no longer what the caller saw.
 pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<post::Post> {
     let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
-    found.ok_or_else(|| ApiError::not_found("post"))
+    let post = found.ok_or_else(|| ApiError::not_found("post"))?;
+    if cx.version.is_some_and(|version| version.0 != post.updated_at) {
+        let message =
+            "The post was changed after the user agreed. Repeat the call, so that the user can check it again.";
+        return Err(ApiError::new(ErrorCode::PostNotEditable, message));
+    }
+    Ok(post)
 }
 
 /// The reason why a target failed.
