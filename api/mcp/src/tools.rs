@@ -41,8 +41,12 @@ pub fn missing_scope(message: &Value, caller: &Caller) -> Option<Scope> {
 
 /// The fields of accounts, posts and messages that were written by people outside or by platforms.
 const ACCOUNT_TEXTS: &[&str] = &["data[].name", "data[].username", "data[].last_error"];
-const POST_ERRORS: &[&str] = &["data.targets[].error"];
-const ATTEMPT_ERRORS: &[&str] = &["data.targets[].error", "attempts[].error"];
+/// The content of a post may be that of an article in a feed, which the post does not tell, and part of an error is the
+/// platform's.
+const POST_TEXTS: &[&str] = &["data.content", "data.thread[]", "data.first_comment", "data.error", "data.targets[]"];
+const POST_AND_ATTEMPT_TEXTS: &[&str] =
+    &["data.content", "data.thread[]", "data.first_comment", "data.error", "data.targets[]", "attempts[].error"];
+const LISTED_POST_TEXTS: &[&str] = &["data[].content", "data[].thread[]", "data[].first_comment", "data[].error"];
 const CONVERSATION_TEXTS: &[&str] =
     &["data[].participant", "data[].last_message_preview", "data[].subject", "data[].tags"];
 const MESSAGE_TEXTS: &[&str] = &["data.participant", "data.last_message_preview", "data.subject", "data.messages[]"];
@@ -81,7 +85,7 @@ fn writing() -> Vec<Tool> {
             .sets("schedule_type", |_| ScheduleType::Draft.as_str())
             // A failed post is not a draft again, but can be changed before it is retried.
             .or_omits("schedule_type")
-            .untrusted(POST_ERRORS)
+            .untrusted(POST_TEXTS)
             .description(
                 "Saves a post as a draft, which is not published. With `post_id`, changes that post and returns it to \
                  draft (a post that failed stays failed until it is published again); omitted fields keep their values. \
@@ -92,7 +96,8 @@ fn writing() -> Vec<Tool> {
              `get_media_import` says when the file can be used in a post.",
         ),
         Tool::new("get_media_import", "Get an import of media", Effect::Read, media::job::endpoint())
-            .untrusted(&["data.error"])
+            // The name of a file is often part of its URL.
+            .untrusted(&["data.error", "data.media"])
             .description("Gets the status of an import that `import_media` started, and the id of the media."),
     ]
 }
@@ -107,7 +112,7 @@ fn publishing() -> Vec<Tool> {
                 kind.as_str()
             })
             .asks("schedule")
-            .untrusted(POST_ERRORS)
+            .untrusted(POST_TEXTS)
             .description(
                 "Schedules a saved post at `scheduled_at` or, without it, at the next free slot of the brand's queue. \
                  The user must confirm it.",
@@ -116,14 +121,14 @@ fn publishing() -> Vec<Tool> {
             .takes(Arguments::Only(&[]))
             .sets("schedule_type", |_| ScheduleType::Now.as_str())
             .asks("publish")
-            .untrusted(POST_ERRORS)
+            .untrusted(POST_TEXTS)
             .description(
                 "Publishes a saved post now, or retries the accounts on which it failed. The user must confirm it. \
                  Publishing takes a moment: `get_post` has the result.",
             ),
         Tool::new("unpublish_post", "Delete a published post", Effect::Publish, posts::unpublish::endpoint())
             .asks("delete from its platforms")
-            .untrusted(POST_ERRORS)
+            .untrusted(POST_TEXTS)
             .description(
                 "Deletes a published post from its platforms, where they allow it. The post stays in Crier. The user \
                  must confirm it.",
@@ -134,10 +139,11 @@ fn publishing() -> Vec<Tool> {
 fn reading() -> Vec<Tool> {
     vec![
         Tool::new("list_posts", "List posts", Effect::Read, posts::list::endpoint())
+            .untrusted(LISTED_POST_TEXTS)
             .description("Lists the posts of a brand, with search and filters. `get_post` has the accounts of each."),
         Tool::new("get_post", "Get a post", Effect::Read, posts::show::endpoint())
             .and("attempts", posts::attempts::endpoint())
-            .untrusted(ATTEMPT_ERRORS)
+            .untrusted(POST_AND_ATTEMPT_TEXTS)
             .description(
                 "Gets a post with its status on each account, the reason why it failed there, and all attempts to \
                  publish it.",
@@ -146,6 +152,7 @@ fn reading() -> Vec<Tool> {
             .and("top_posts", analytics::top_posts::endpoint())
             .and("best_times", analytics::best_times::endpoint())
             .and("accounts", analytics::accounts::endpoint())
+            .untrusted(&["top_posts.posts[].text"])
             .description(
                 "Gets the metrics of a brand's posts and accounts, its best posts, and the hours of the week with \
                  the most engagement.",
@@ -170,15 +177,18 @@ fn inbox() -> Vec<Tool> {
 
 fn texts_and_reports() -> Vec<Tool> {
     vec![
-        Tool::new("generate_captions", "Generate captions", Effect::Fetch, ai::captions::endpoint()).description(
-            "Generates captions with the model that the operator configured. Uses AI credits of the plan.",
-        ),
-        Tool::new("generate_hashtags", "Generate hashtags", Effect::Fetch, ai::hashtags::endpoint()).description(
-            "Generates hashtags for a text with the model that the operator configured. Uses AI credits of the plan.",
-        ),
+        Tool::new("generate_captions", "Generate captions", Effect::Fetch, ai::captions::endpoint())
+            .untrusted(&["data.captions[]"])
+            .description("Generates captions with the model that the operator configured. Uses AI credits of the plan."),
+        Tool::new("generate_hashtags", "Generate hashtags", Effect::Fetch, ai::hashtags::endpoint())
+            .untrusted(&["data.hashtags[]"])
+            .description(
+                "Generates hashtags for a text with the model that the operator configured. Uses AI credits of the plan.",
+            ),
         Tool::new("get_reports", "Get reports", Effect::Read, reports::list::endpoint())
             .with_id("report", reports::show::endpoint())
             .and("exports", reports::deliveries::endpoint())
+            .untrusted(&["exports[].error"])
             .description("Lists the reports of a brand. With `report_id`, gets that report and its exports."),
         Tool::new("export_report", "Export a report", Effect::Add, reports::export::endpoint())
             .description("Starts an export of a report. `get_reports` with its `report_id` says when it is finished."),
