@@ -3,11 +3,13 @@
 
 use std::borrow::Cow;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use crier_endpoints::app::App;
 use crier_telemetry::metrics;
+use futures::future::{Either, select};
 use http::request::Parts;
 use http_body_util::Full;
 use http_body_util::combinators::BoxBody;
@@ -124,7 +126,12 @@ impl ServerHandler for Agents {
         };
         let consent = consent(&request, &context);
         let call = ToolCall { app: &self.app, session: &session, request_id: &request_id, listed, consent };
-        let outcome = call.run(request.arguments.unwrap_or_default()).await;
+        let run = pin!(call.run(request.arguments.unwrap_or_default()));
+        // As in the API, the work ends with the connection of its client.
+        let outcome = match select(run, pin!(context.ct.cancelled())).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right(_) => return Err(ErrorData::internal_error("The client has closed the connection.", None)),
+        };
         metrics::mcp_call(outcome.as_str());
         Ok(respond(outcome))
     }
