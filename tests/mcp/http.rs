@@ -115,6 +115,27 @@ async fn invalid_messages_are_rejected(t: Tenant<'_>) {
         let reply = post(t.app, &t.key, &json!({})).raw(raw).send().await;
         assert_eq!((reply.status, code(&reply)), (400, json!(-32700)), "{raw}: {}", reply.text());
     }
+    for message in [
+        json!({ "jsonrpc": "2.0", "id": null, "method": "ping" }),
+        json!({ "jsonrpc": "2.0", "id": 1.5, "method": "ping" }),
+        json!({ "jsonrpc": "2.0", "id": [1], "method": "ping" }),
+        json!({ "jsonrpc": "1.0", "id": 1, "method": "ping" }),
+        json!({ "id": 1, "method": "ping" }),
+        json!({}),
+    ] {
+        let reply = post(t.app, &t.key, &message).send().await;
+        assert_eq!((reply.status, code(&reply)), (400, json!(-32600)), "{message}: {}", reply.text());
+    }
+    for id in [json!(0), json!(-1), json!(""), json!("a"), json!(i64::MAX)] {
+        let reply = post(t.app, &t.key, &json!({ "jsonrpc": "2.0", "id": id, "method": "ping" })).send().await;
+        assert_eq!((reply.status, &reply.json()["id"]), (200, &id), "{}", reply.text());
+    }
+    let ping = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
+    let reply = post(t.app, &t.key, &ping).header("content-type", "text/plain").send().await;
+    assert_eq!(reply.status, 415, "{}", reply.text());
+    // Nothing waits for a response of the client.
+    let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    assert_eq!(post(t.app, &t.key, &answer).send().await.status, 400);
     let many =
         format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{{\"x\":[{}0]}}}}", "0,".repeat(30_000));
     post(t.app, &t.key, &json!({})).raw(many).send().await.expect_error(413, "payload_too_large");

@@ -17,7 +17,7 @@ use crier_endpoints::reply;
 use crier_endpoints::runner::{RequestId, RouteLabel, body};
 use crier_oauth::RESOURCE_PATH;
 use http::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_body_util::{BodyExt, Full};
 use salvo::http::ResBody;
 use salvo::{Depot, FlowCtrl, Request, Response, Router};
@@ -103,7 +103,7 @@ impl Endpoint {
         // Its values are counted before the protocol parses it, because a parsed value takes more memory.
         let message = self.app.large_bodies.run(raw.len(), || body::parse_any(&raw)).await?;
         let Some(message) = message.filter(Value::is_object) else {
-            write_parse_error(res);
+            write_error(res, -32700, "The body must be a JSON object.");
             return Ok(());
         };
         if self.credential == Credential::AccessToken
@@ -122,7 +122,12 @@ impl Endpoint {
         // Responses are JSON, whatever the client prefers; rmcp insists on both types.
         request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
         request.extensions_mut().insert(CallerOfRequest { session, request_id: request_id.to_owned() });
-        write(self.server.respond(request).await, res).await;
+        let response = self.server.respond(request).await;
+        // rmcp also calls a message that it cannot read an unsupported media type.
+        match response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && has_json_type(req.headers()) {
+            true => write_error(res, -32600, "The body must be a JSON-RPC message. An `id` is a string or an integer."),
+            false => write(response, res).await,
+        }
         Ok(())
     }
 
@@ -141,9 +146,14 @@ impl Endpoint {
     }
 }
 
-/// Writes the response to a body that is not a JSON object. It cannot have an id.
-fn write_parse_error(res: &mut Response) {
-    let error = json!({ "code": -32700, "message": "The body must be a JSON object." });
+fn has_json_type(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// Writes the response to a body that is not a message. It cannot have an id.
+fn write_error(res: &mut Response, code: i32, message: &str) {
+    let error = json!({ "code": code, "message": message });
     res.status_code(StatusCode::BAD_REQUEST);
     res.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     res.body(ResBody::Once(json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string().into()));
