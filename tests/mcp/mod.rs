@@ -5,6 +5,7 @@
 mod client;
 mod http;
 mod official;
+mod outputs;
 mod results;
 mod schemas;
 mod writes;
