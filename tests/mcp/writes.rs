@@ -21,6 +21,7 @@ on_both_apps!("pro" =>
     invalid_arguments_are_reported_before_the_question,
     the_question_has_every_text,
     the_question_has_texts_beside_the_post,
+    a_retry_that_could_publish_twice_says_so,
     a_post_that_cannot_be_read_cannot_be_published,
     a_failed_post_can_be_changed,
     a_post_without_accounts_cannot_be_published,
@@ -276,6 +277,19 @@ async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
     let (name, of_part) = (format!("account {account} “"), format!("part:\n> {second}"));
     for text in ["> A loaf", "> The oven", "> — Ann", "> May Crier do nothing?", name.as_str(), of_part.as_str()] {
         assert!(message.contains(text), "{text}: {message}");
+    }
+}
+
+async fn a_retry_that_could_publish_twice_says_so(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    for (category, warns) in [("outcome_unknown", true), ("platform_rejected", false)] {
+        let new = json!({ "content": "Bread", "schedule_type": "now", "accounts": [account] });
+        let id = t.post(&t.path("/posts"), new).await.data(201)["id"].as_i64().unwrap();
+        t.app.fail_post(id, category, "The oven is cold.").await;
+        let arguments = json!({ "brand_id": t.brand, "post_id": id });
+        let error = failed(call(&t, "publish_post", arguments).await, "confirmation_required");
+        let message = error["message"].as_str().unwrap();
+        assert_eq!(message.contains(&format!("may already be on account {account}")), warns, "{message}");
     }
 }
 

@@ -6,6 +6,8 @@
 
 use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
+use crier_domain::failure::Category;
+use crier_domain::post::TargetStatus;
 use crier_domain::snippet::signature_for;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::response::Timestamp;
@@ -107,6 +109,9 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
         media.into_iter().filter_map(|asset| Some((asset.id, asset.alt_text?))).collect();
     descriptions.sort();
     subject["descriptions"] = json!(descriptions);
+    let publishes = arguments.fields.contains_key("schedule_type");
+    let unknown: Vec<i64> = post.targets.iter().filter(|t| may_be_published(t)).map(|t| t.account_id).collect();
+    subject["maybe_published"] = if publishes { json!(unknown) } else { Value::Null };
     let has_names = call.session.caller().scopes.has(Scope::AccountsRead);
     let names = post.targets.iter().map(|target| {
         let name = accounts.iter().find(|account| has_names && account.id == target.account_id);
@@ -115,6 +120,12 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
     });
     let names = shorten(&names.collect::<Vec<_>>().join(", "));
     Ok((format!("post {id} on {names}"), subject, post.updated_at))
+}
+
+/// Returns whether a retry could publish the post a second time.
+fn may_be_published(target: &TargetBody) -> bool {
+    let is_unknown = target.error.as_ref().is_some_and(|error| error.category == Category::OutcomeUnknown);
+    is_unknown && target.status == TargetStatus::Failed
 }
 
 /// Returns the images and videos of a post, of the parts of its thread and of its accounts.
@@ -141,6 +152,13 @@ fn new_signature<'a>(post: &PostDetail, target: &TargetBody, account: Option<&'a
 /// Returns the texts of a post, with what distinguishes its accounts.
 fn texts(post: &Value) -> Vec<String> {
     let mut all = Vec::new();
+    if post["maybe_published"].as_array().is_some_and(|accounts| !accounts.is_empty()) {
+        all.push(format!(
+            "The post may already be on account {}: the outcome of an earlier attempt is unknown. Check there first. If the \
+             post is there, do not agree, or it is published twice.",
+            list(&post["maybe_published"])
+        ));
+    }
     add_texts(post, "", &mut all);
     for target in post["targets"].as_array().into_iter().flatten() {
         let on = format!(" on {}, account {}", target["platform"].as_str().unwrap_or_default(), target["account_id"]);
