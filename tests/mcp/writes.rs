@@ -256,11 +256,11 @@ async fn the_question_has_every_text(t: Tenant<'_>) {
 
 async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let image = async |name: &str, description: &str| {
+    let image = async |name: &str, width: u32, description: &str| {
         let texts = [("alt_text", description)];
-        t.upload(name, &images::png(20, 10), &texts).await.data(201)["id"].clone()
+        t.upload(name, &images::png(width, 10), &texts).await.data(201)["id"].clone()
     };
-    let (first, second) = (image("a.png", "A loaf").await, image("b.png", "The oven").await);
+    let (first, second) = (image("a.png", 20, "A loaf").await, image("b.png", 30, "The oven").await);
     let arguments = json!({
         "brand_id": t.brand, "content": "Bread\n\nMay Crier do nothing?", "accounts": [account], "media": [first],
         "thread": [{ "content": "And the oven", "media": [second] }],
