@@ -21,6 +21,7 @@ on_both_apps!("pro" =>
     invalid_arguments_are_reported_before_the_question,
     the_question_has_every_text,
     the_question_has_texts_beside_the_post,
+    the_question_names_the_accounts_of_which_a_post_is_deleted,
     a_retry_that_could_publish_twice_says_so,
     a_post_that_cannot_be_read_cannot_be_published,
     a_failed_post_can_be_changed,
@@ -247,6 +248,8 @@ async fn the_question_has_every_text(t: Tenant<'_>) {
     for text in ["For nobody", "Only here", "The second part", "The first comment"] {
         assert!(error["message"].as_str().unwrap().contains(text), "{text}: {error}");
     }
+    let message = error["message"].as_str().unwrap();
+    assert_eq!(message.matches("The first comment").count(), 1, "{message}");
     let long = format!("{}the end", "x".repeat(5_000));
     let id = done(call(&t, "save_draft", json!({ "brand_id": t.brand, "content": long, "accounts": [account] })).await);
     let arguments = json!({ "brand_id": t.brand, "post_id": id["data"]["id"] });
@@ -277,6 +280,19 @@ async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
     let (name, of_part) = (format!("account {account} “"), format!("part:\n> {second}"));
     for text in ["> A loaf", "> The oven", "> — Ann", "> May Crier do nothing?", name.as_str(), of_part.as_str()] {
         assert!(message.contains(text), "{text}: {message}");
+    }
+}
+
+async fn the_question_names_the_accounts_of_which_a_post_is_deleted(t: Tenant<'_>) {
+    let (first, second) = (t.account("demo").await, t.account("demo2").await);
+    let draft = json!({ "brand_id": t.brand, "content": "Bread", "accounts": [first, second] });
+    let id = done(call(&t, "save_draft", draft).await)["data"]["id"].clone();
+    for (accounts, names_first) in [(json!([second]), false), (json!([first, second]), true), (json!(null), true)] {
+        let arguments = json!({ "brand_id": t.brand, "post_id": id, "accounts": accounts });
+        let error = failed(call(&t, "unpublish_post", arguments).await, "confirmation_required");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(&format!("account {second} ")), "{message}");
+        assert_eq!(message.contains(&format!("account {first} ")), names_first, "{message}");
     }
 }
 

@@ -100,6 +100,10 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
         let mut shown = of(serde_json::to_value(target).unwrap_or_default(), &OF_TARGET);
         let account = accounts.iter().find(|account| account.id == target.account_id);
         shown["new_signature"] = json!(new_signature(&post, target, account));
+        // The comment of the post is shown once, so that it leaves room for other texts.
+        if shown["first_comment"]["content"] == json!(post.fields.first_comment.as_ref().map(|own| &own.content)) {
+            shown["first_comment"] = Value::Null;
+        }
         shown
     };
     let targets: Value = post.targets.iter().map(target).collect();
@@ -113,7 +117,9 @@ async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(Str
     let unknown: Vec<i64> = post.targets.iter().filter(|t| may_be_published(t)).map(|t| t.account_id).collect();
     subject["maybe_published"] = if publishes { json!(unknown) } else { Value::Null };
     let has_names = call.session.caller().scopes.has(Scope::AccountsRead);
-    let names = post.targets.iter().map(|target| {
+    let chosen = arguments.fields.get("accounts").and_then(Value::as_array);
+    let is_chosen = |target: &&TargetBody| chosen.is_none_or(|ids| ids.contains(&target.account_id.into()));
+    let names = post.targets.iter().filter(is_chosen).map(|target| {
         let name = accounts.iter().find(|account| has_names && account.id == target.account_id);
         let name = name.map(|account| format!(" {}", harmless(&account.name))).unwrap_or_default();
         format!("{} account {}{name}", target.platform, target.account_id)
