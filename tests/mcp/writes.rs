@@ -171,7 +171,13 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     let error = failed(call(&t, "reply_to_conversation", arguments.clone()).await, "confirmation_required");
     assert!(error["message"].as_str().unwrap().contains("Thank you!"), "{error}");
     assert_eq!(jobs_of(&t, "send_reply").await, 0);
-    done(confirmed(&t, "reply_to_conversation", arguments).await);
+    let mut agreed = arguments;
+    (agreed["confirm"], agreed["idempotency_key"]) = (error["confirm"].clone(), "k".into());
+    let sent = done(call(&t, "reply_to_conversation", agreed.clone()).await);
+    assert_eq!(done(call(&t, "reply_to_conversation", agreed.clone()).await), sent);
+    // The user agreed to one reply.
+    agreed["idempotency_key"] = "other".into();
+    failed(call(&t, "reply_to_conversation", agreed).await, "confirmation_required");
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
 }
 

@@ -127,9 +127,9 @@ impl ToolCall<'_> {
             let message = "The user did not agree. Nothing was changed.";
             return Ok(Asked::Stop(self.failed(json!({ "code": "not_confirmed", "message": message }))));
         }
-        if arguments.id("post").is_some() && self.is_repeated(arguments).await? {
-            // The post is no longer the one to which the user agreed. No post has this version, so the call can only
-            // return the stored response.
+        if self.is_repeated(arguments).await? {
+            // What the user agreed to has happened, and has changed the question. No post has this version, so the call
+            // can only return the stored response.
             return Ok(Asked::Agreed(Some(Timestamp::default())));
         }
         let question = Question::of(self, verb, arguments).await?;

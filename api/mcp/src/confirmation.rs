@@ -2,7 +2,7 @@
 //!
 //! A question shows every text that others will see. Its code changes with each of them, with the arguments, with the
 //! caller and with the version of the post, and the answer has the code, so an answer never counts for something else:
-//! another post, a text that was changed since, or the same post a second time.
+//! another post, a text that was changed since, or the same post or reply a second time.
 
 use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
@@ -15,6 +15,7 @@ use crier_endpoints::routes::posts::thread::ThreadPartBody;
 use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
 use crier_endpoints::runner::call::InProcessCall;
+use crier_store::conversations::replies;
 use crier_store::{accounts, media};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -30,6 +31,10 @@ const MAX_TEXTS: usize = 40;
 const MAX_NAME: usize = 40;
 /// The maximum size of a time, in bytes.
 const MAX_TIME: usize = 64;
+/// The number of messages among which the newest one is, and their maximum size in bytes. Messages are in the order of
+/// the platform's times.
+const NEWEST_MESSAGES: i64 = 20;
+const MAX_MESSAGES_SIZE: i64 = 1 << 20;
 /// The number of hexadecimal digits of a code.
 const CODE_LENGTH: usize = 16;
 
@@ -42,14 +47,14 @@ pub struct Question {
 }
 
 impl Question {
-    /// Asks whether Crier may do what `verb` says, as far as the caller may read what it is about.
+    /// Asks whether Crier may do what `verb` says.
     pub async fn of(call: &ToolCall<'_>, verb: &str, arguments: &CallArguments<'_>) -> Result<Self> {
         let field = |name: &str| arguments.fields.get(name).and_then(Value::as_str);
         let (text, subject, version) = match arguments.id("post") {
             None => {
                 let body = field("body").ok_or_else(|| ApiError::field("body", "Must be the text of the reply."))?;
-                let to = participant(call, arguments).await?;
-                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), Value::Null, None)
+                let (to, newest) = (participant(call, arguments).await?, newest_message(call, arguments).await?);
+                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), json!(newest), None)
             }
             Some(_) => {
                 let when = match field("schedule_type") {
@@ -205,6 +210,20 @@ fn add_texts(of: &Value, on: &str, all: &mut Vec<String>) {
 
 fn list(ids: &Value) -> String {
     ids.as_array().into_iter().flatten().map(Value::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the ID of the newest message of a conversation. After the reply, it is another one.
+async fn newest_message(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<Option<i64>> {
+    let (brand_id, id) = (arguments.id("brand").unwrap_or_default(), arguments.id("conversation").unwrap_or_default());
+    if call.session.authenticate(call.app, Some(brand_id)).await?.membership.is_none() {
+        return Err(ApiError::brand_forbidden());
+    }
+    let mut conn = call.app.store.read().await?;
+    if crier_store::conversations::find(&mut conn, brand_id, id).await?.is_none() {
+        return Err(ApiError::not_found("conversation"));
+    }
+    let newest = replies::messages(&mut conn, id, NEWEST_MESSAGES, MAX_MESSAGES_SIZE).await?;
+    Ok(newest.iter().map(|message| message.id).max())
 }
 
 /// Returns the name of the other person in a conversation.
