@@ -17,7 +17,6 @@ use crate::app::App;
 use crate::endpoint::spec::EndpointSpec;
 use crate::error::{ApiError, Result};
 use crate::request::unknown::UnknownNames;
-use crate::response::Timestamp;
 
 /// A request that has passed the checks common to all endpoints.
 pub struct Context {
@@ -40,7 +39,7 @@ pub struct Context {
     /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
     /// The version of the post in the path, its `updated_at`, that the caller wants to change. `None`: any.
-    pub version: Option<Timestamp>,
+    pub version: Option<DateTime<Utc>>,
     pub request_id: String,
     pub now: DateTime<Utc>,
 }

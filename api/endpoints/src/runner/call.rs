@@ -177,7 +177,7 @@ impl InProcessCall<'_> {
             None => KeyRecord::default(),
         };
         let mut cx = self.access(&endpoint.spec, &record).await?;
-        cx.version = version;
+        cx.version = version.map(|version| version.0);
         cx.unknown.check_body(known, fields);
         let bound = endpoint.read(&cx, Problems::from(cx.unknown.typos.clone()), fields);
         if let Some(name) = bound.ignored {

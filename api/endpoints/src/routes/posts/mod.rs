@@ -75,7 +75,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<post::Post> {
     let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
-    if cx.version.is_some_and(|version| version.0 != post.updated_at) {
+    if cx.version.is_some_and(|version| version != post.updated_at) {
         let message =
             "The post was changed after the user agreed. Repeat the call, so that the user can check it again.";
         return Err(ApiError::new(ErrorCode::PostNotEditable, message));
