@@ -101,8 +101,19 @@ impl std::fmt::Debug for App {
 
 impl App {
     pub fn new(parts: AppDeps) -> Self {
-        let AppDeps { store, platforms, plans, library, ai, mailer, guard, public_url, limiter, trusted_proxies, has_mcp } =
-            parts;
+        let AppDeps {
+            store,
+            platforms,
+            plans,
+            library,
+            ai,
+            mailer,
+            guard,
+            public_url,
+            limiter,
+            trusted_proxies,
+            has_mcp,
+        } = parts;
         let public_url = public_url.trim_end_matches('/').to_owned();
         let visits = MemoryLimiter::new(store.clock().clone());
         Self {
