@@ -1,7 +1,7 @@
 //! A call of a tool: from its arguments to its result.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crier_endpoints::app::App;
 use crier_endpoints::endpoint::ResponseShape;
@@ -12,6 +12,7 @@ use crier_endpoints::response::Timestamp;
 use crier_endpoints::runner::call::{InProcessCall, WriteKey};
 use crier_store::PageRequest;
 use crier_store::idempotency::{self, IdempotencySlot, KeyState};
+use crier_store::keys::Authenticated;
 use futures::FutureExt;
 use serde_json::{Map, Value, json};
 
@@ -60,7 +61,7 @@ impl Outcome {
     }
 }
 
-/// What became of a question.
+/// The result of a question.
 enum Asked {
     /// The user agreed, to this version of the post.
     Agreed(Option<Timestamp>),
@@ -74,6 +75,8 @@ pub struct ToolCall<'a> {
     pub request_id: &'a str,
     pub listed: &'a ListedTool,
     pub consent: Consent,
+    /// The caller with the membership in the brand of the arguments, which is read once.
+    pub authenticated: OnceLock<Authenticated>,
 }
 
 impl ToolCall<'_> {
@@ -217,6 +220,18 @@ impl ToolCall<'_> {
         })
     }
 
+    /// Returns a call of an endpoint with these arguments.
+    pub async fn in_process(&self, arguments: &CallArguments<'_>) -> Result<InProcessCall<'_>> {
+        let authenticated = match self.authenticated.get() {
+            Some(found) => found.clone(),
+            None => {
+                let found = self.session.authenticate(self.app, arguments.id("brand")).await?;
+                self.authenticated.get_or_init(|| found).clone()
+            }
+        };
+        Ok(InProcessCall { app: self.app, authenticated, ids: arguments.ids.clone(), request_id: self.request_id })
+    }
+
     /// Returns the body of the response, and in `ignored_fields` what the endpoint ignored.
     async fn send(
         &self,
@@ -228,9 +243,7 @@ impl ToolCall<'_> {
     ) -> Result<Map<String, Value>> {
         let spec = endpoint.spec();
         let query = spec.query.is_some().then(|| to_query(fields));
-        let authenticated = self.session.authenticate(self.app, arguments.id("brand")).await?;
-        let ids = arguments.ids.clone();
-        let call = InProcessCall { app: self.app, authenticated, ids, request_id: self.request_id };
+        let call = self.in_process(arguments).await?;
         let (response, ignored) =
             call.send(&endpoint.endpoint, &endpoint.known, query.as_ref().unwrap_or(fields), key, version).await?;
         // A page of posts may have megabytes, of which a result has only a part. A write has already happened.

@@ -14,7 +14,6 @@ use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::thread::ThreadPartBody;
 use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
-use crier_endpoints::runner::call::InProcessCall;
 use crier_store::conversations::replies;
 use crier_store::{accounts, media};
 use serde_json::{Value, json};
@@ -84,7 +83,7 @@ impl Question {
 /// Returns the post's name, what of it is published, and its version.
 async fn post(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<(String, Value, Timestamp)> {
     let id = arguments.id("post").unwrap_or_default();
-    let post = read_call(call, arguments).await?.read(&posts::show::endpoint(), ()).await?;
+    let post = call.in_process(arguments).await?.read(&posts::show::endpoint(), ()).await?;
     if post.targets.is_empty() {
         return Err(ApiError::field("accounts", "The post has no accounts. Add them with `save_draft` first."));
     }
@@ -215,7 +214,7 @@ fn list(ids: &Value) -> String {
 /// Returns the ID of the newest message of a conversation. After the reply, it is another one.
 async fn newest_message(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<Option<i64>> {
     let (brand_id, id) = (arguments.id("brand").unwrap_or_default(), arguments.id("conversation").unwrap_or_default());
-    if call.session.authenticate(call.app, Some(brand_id)).await?.membership.is_none() {
+    if call.in_process(arguments).await?.authenticated.membership.is_none() {
         return Err(ApiError::brand_forbidden());
     }
     let mut conn = call.app.store.read().await?;
@@ -232,14 +231,9 @@ async fn participant(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Resu
     if !call.session.caller().scopes.has(Scope::InboxRead) {
         return Ok(format!("conversation {id}"));
     }
-    let found = read_call(call, arguments).await?.read(&conversations::show::endpoint(), ()).await?;
+    let found = call.in_process(arguments).await?.read(&conversations::show::endpoint(), ()).await?;
     let name = found.fields.participant.name.or(found.fields.participant.username).unwrap_or_default();
     Ok(format!("conversation {id} with {} on {}", harmless(&name), found.fields.platform))
-}
-
-async fn read_call<'a>(call: &'a ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<InProcessCall<'a>> {
-    let authenticated = call.session.authenticate(call.app, arguments.id("brand")).await?;
-    Ok(InProcessCall { app: call.app, authenticated, ids: arguments.ids.clone(), request_id: call.request_id })
 }
 
 /// Returns a name without characters with which it could pretend to be part of the question.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use crier_endpoints::app::App;
@@ -125,7 +125,14 @@ impl ServerHandler for Agents {
             ));
         };
         let consent = consent(&request, &context);
-        let call = ToolCall { app: &self.app, session: &session, request_id: &request_id, listed, consent };
+        let call = ToolCall {
+            app: &self.app,
+            session: &session,
+            request_id: &request_id,
+            listed,
+            consent,
+            authenticated: OnceLock::new(),
+        };
         let run = pin!(call.run(request.arguments.unwrap_or_default()));
         // As in the API, the work ends with the connection of its client.
         let outcome = match select(run, pin!(context.ct.cancelled())).await {
