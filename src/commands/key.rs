@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scopes};
+use crier_store::keys::KeyLimits;
 use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -30,7 +31,8 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
                 return fail(format!("there is no user {user}; create one with `crier user add {user}`"));
             };
-            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes, None).await? else {
+            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes, KeyLimits::default()).await?
+            else {
                 return fail(format!(
                     "{user} already has {MAX_KEYS} API keys, the maximum; delete one that is no longer used with \
                      `crier key delete ID` (see `crier key list`)"

@@ -1,6 +1,7 @@
 //! Keys that can use only some of the brands of their user.
 
 use crier_domain::access::{KeyMode, Scopes};
+use crier_store::keys::KeyLimits;
 use crier_store::{accounts, brands, keys};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -18,7 +19,10 @@ on_both_apps!(
 async fn limited<'a>(t: &Tenant<'a>, brands: &[i64]) -> Tenant<'a> {
     let key = t
         .app
-        .write(async |tx| keys::create_within_cap(tx, t.user, KeyMode::Live, &Scopes::all(), Some(brands)).await)
+        .write(async |tx| {
+            let limits = KeyLimits { brands: Some(brands), role: None };
+            keys::create_within_cap(tx, t.user, KeyMode::Live, &Scopes::all(), limits).await
+        })
         .await;
     let key = key.expect("there are few keys").expose_secret().to_owned();
     Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key }

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::{AgentPreset, KeyMode, Role, Scopes};
-use crier_store::keys;
+use crier_store::keys::{self, KeyLimits};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -16,12 +16,11 @@ async fn limited<'a>(t: &Tenant<'a>, role: Role) -> Tenant<'a> {
     let key = t
         .app
         .write(async |tx| {
-            let key = keys::create(tx, t.user, KeyMode::Live, &Scopes::all()).await?;
-            keys::limit_role(tx, &key, role).await?;
-            Ok(key)
+            let limits = KeyLimits { brands: None, role: Some(role) };
+            keys::create_within_cap(tx, t.user, KeyMode::Live, &Scopes::all(), limits).await
         })
         .await;
-    let key = key.expose_secret().to_owned();
+    let key = key.expect("there are few keys").expose_secret().to_owned();
     Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key }
 }
 

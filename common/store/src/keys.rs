@@ -63,22 +63,30 @@ pub fn hash(key: &str) -> Option<Vec<u8>> {
     well_formed.then(|| Sha256::digest(key.as_bytes()).to_vec())
 }
 
+/// What a key cannot do although its user can.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyLimits<'a> {
+    /// The brands that the key can use. `None` for all brands of the user, including future ones.
+    pub brands: Option<&'a [i64]>,
+    /// The role that the key has in every brand in which its user has a higher one.
+    pub role: Option<Role>,
+}
+
 /// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
-/// concurrent calls cannot both create the last one. `brands`: the brands that the key can use; `None` for all brands of
-/// the user, including future ones.
+/// concurrent calls cannot both create the last one.
 pub async fn create_within_cap(
     tx: &mut Tx,
     user_id: i64,
     mode: KeyMode,
     scopes: &Scopes,
-    brands: Option<&[i64]>,
+    limits: KeyLimits<'_>,
 ) -> Result<Option<SecretString>> {
     users::lock(tx, user_id).await?;
     let existing = usize::try_from(count(tx, user_id).await?).unwrap_or(usize::MAX);
     if existing >= MAX_KEYS {
         return Ok(None);
     }
-    Ok(Some(create_row(tx, user_id, mode, scopes, brands).await?.1))
+    Ok(Some(create_row(tx, user_id, mode, scopes, limits).await?.1))
 }
 
 /// The condition of keys that clients use directly, of `api_keys`: not those of sessions and of connected applications.
@@ -100,7 +108,7 @@ async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
 
 /// Creates a key without checking [`MAX_KEYS`], and returns it. It cannot be read again.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
-    Ok(create_row(tx, user_id, mode, scopes, None).await?.1)
+    Ok(create_row(tx, user_id, mode, scopes, KeyLimits::default()).await?.1)
 }
 
 async fn create_row(
@@ -108,7 +116,7 @@ async fn create_row(
     user_id: i64,
     mode: KeyMode,
     scopes: &Scopes,
-    brands: Option<&[i64]>,
+    limits: KeyLimits<'_>,
 ) -> Result<(i64, SecretString)> {
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
@@ -116,20 +124,13 @@ async fn create_row(
     let new = NewRow {
         mode,
         scopes,
-        brands,
-        role_limit: None,
+        brands: limits.brands,
+        role_limit: limits.role,
         hash: &hashed,
         prefix: mode.prefix(),
         last4: &key[key.len() - 4..],
     };
     Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
-}
-
-/// Limits the role that a new key has, in every brand: the key has this role if its user has a higher one.
-pub async fn limit_role(tx: &mut Tx, key: &SecretString, role: Role) -> Result<()> {
-    let hash = hash(key.expose_secret()).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    execute!(tx, "UPDATE api_keys SET role_limit = $2 WHERE hash = $1", &hash, role)?;
-    Ok(())
 }
 
 /// A row to insert.
@@ -188,7 +189,7 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
     if let Some(earlier) = earlier {
         delete(tx, earlier).await?;
     }
-    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all(), None).await?;
+    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all(), KeyLimits::default()).await?;
     execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
     Ok(Some((user_id, key)))
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use crier_domain::access::{AgentPreset, KeyMode, Scopes};
 use crier_endpoints::error::{ApiError, FieldProblems, Result};
-use crier_store::keys;
+use crier_store::keys::{self, KeyLimits};
 use http::StatusCode;
 use secrecy::ExposeSecret;
 
@@ -88,14 +88,12 @@ async fn create(visit: &Visit) -> Result<PageReply> {
         Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
         Submission::First(mut write) => {
             let (user, scopes) = (visit.user_id(), preset.scopes());
-            let created = keys::create_within_cap(&mut write.tx, user, KeyMode::Live, &scopes, brands.ids()).await?;
+            let limits = KeyLimits { brands: brands.ids(), role: preset.role_limit() };
+            let created = keys::create_within_cap(&mut write.tx, user, KeyMode::Live, &scopes, limits).await?;
             let Some(key) = created else {
                 let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
                 return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?);
             };
-            if let Some(role) = preset.role_limit() {
-                keys::limit_role(&mut write.tx, &key, role).await?;
-            }
             write.finish(key.expose_secret().as_bytes()).await?;
             key.expose_secret().to_owned()
         }

@@ -4,7 +4,7 @@ use askama::Template;
 use crier_domain::access::{AgentPreset, KeyMode, MAX_KEYS, Scope, Scopes};
 use crier_endpoints::PREFIX;
 use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
-use crier_store::keys;
+use crier_store::keys::{self, KeyLimits};
 use http::StatusCode;
 use secrecy::ExposeSecret;
 
@@ -162,7 +162,8 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     let key = match FormWrite::begin(visit).await? {
         Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
         Submission::First(mut write) => {
-            let created = keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes, None).await?;
+            let created =
+                keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes, KeyLimits::default()).await?;
             let Some(key) = created else {
                 let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
                 return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
