@@ -34,8 +34,8 @@ const NO_ROUTE: &str = "(none)";
 /// sending can read the response.
 const MAX_DRAINED_BYTES: u64 = 64 << 20;
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// A client that sends nothing for this long is assumed to wait for the response.
-const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_millis(200);
+/// A client that sends nothing for this long is assumed to wait for the response. A shorter pause is one of the network.
+const DRAIN_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The maximum length of a path segment, in bytes. All valid ones are shorter.
 const MAX_SEGMENT_BYTES: usize = 255;
 
