@@ -3,7 +3,10 @@
 use std::borrow::Cow;
 
 use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, MulDiv, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4};
+use fast_image_resize::{
+    FilterType, IntoImageView, IntoImageViewMut, MulDiv, PixelTrait, PixelType, ResizeAlg, ResizeOptions, Resizer,
+};
 use image::{ColorType, DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
 /// An image with 8 bits per channel that is downscaled once or several times.
@@ -47,16 +50,17 @@ impl SourceImage {
         }
         if self.alpha && !self.multiplied {
             // The colors of transparent pixels must not affect visible ones.
-            multiply(&mut self.image, self.kind);
+            multiply(&mut self.image);
             self.multiplied = true;
         }
         let source = ImageRef::new(self.width(), self.height(), self.image.as_bytes(), self.kind).ok()?;
         let mut out = Image::new(width, height, self.kind);
-        let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
-        Resizer::new().resize(&source, &mut out, &options).ok()?;
-        if self.alpha {
-            MulDiv::new().divide_alpha_inplace(&mut out).ok()?;
-        }
+        match self.kind {
+            PixelType::U8 => resize::<U8>(&source, &mut out, false),
+            PixelType::U8x2 => resize::<U8x2>(&source, &mut out, true),
+            PixelType::U8x3 => resize::<U8x3>(&source, &mut out, false),
+            _ => resize::<U8x4>(&source, &mut out, true),
+        }?;
         let bytes = out.into_vec();
         Some(Cow::Owned(match self.kind {
             PixelType::U8 => GrayImage::from_raw(width, height, bytes)?.into(),
@@ -67,16 +71,31 @@ impl SourceImage {
     }
 }
 
-fn multiply(image: &mut DynamicImage, kind: PixelType) {
+/// Resizes pixels of one type. `Resizer::resize` accepts thirteen types, and compiles all of them for each of its callers.
+fn resize<P: PixelTrait>(source: &ImageRef<'_>, out: &mut Image<'_>, alpha: bool) -> Option<()> {
+    let options = ResizeOptions::new().resize_alg(ResizeAlg::Convolution(FilterType::CatmullRom)).use_alpha(false);
+    let mut out = out.image_view_mut::<P>()?;
+    Resizer::new().resize_typed(&source.image_view::<P>()?, &mut out, &options).ok()?;
+    if alpha {
+        MulDiv::new().divide_alpha_inplace_typed(&mut out).ok()?;
+    }
+    Some(())
+}
+
+fn multiply(image: &mut DynamicImage) {
     let (width, height) = (image.width(), image.height());
-    let bytes: &mut [u8] = match image {
-        DynamicImage::ImageLumaA8(pixels) => pixels,
-        DynamicImage::ImageRgba8(pixels) => pixels,
-        _ => return,
-    };
-    if let Ok(mut pixels) = Image::from_slice_u8(width, height, bytes, kind) {
-        // Both kinds have alpha, so this cannot fail.
-        let _ = MulDiv::new().multiply_alpha_inplace(&mut pixels);
+    match image {
+        DynamicImage::ImageLumaA8(pixels) => multiply_pixels::<U8x2>(width, height, pixels, PixelType::U8x2),
+        DynamicImage::ImageRgba8(pixels) => multiply_pixels::<U8x4>(width, height, pixels, PixelType::U8x4),
+        _ => {}
+    }
+}
+
+fn multiply_pixels<P: PixelTrait>(width: u32, height: u32, pixels: &mut [u8], kind: PixelType) {
+    let Ok(mut image) = Image::from_slice_u8(width, height, pixels, kind) else { return };
+    if let Some(mut view) = image.image_view_mut::<P>() {
+        // Both types have alpha, so this cannot fail.
+        let _ = MulDiv::new().multiply_alpha_inplace_typed(&mut view);
     }
 }
 
