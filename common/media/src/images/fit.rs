@@ -7,9 +7,9 @@ use std::io::Cursor;
 use bytes::Bytes;
 use crier_domain::media::ImageType;
 use crier_domain::platform::GifRules;
+use crier_resize::SourceImage;
 
 use super::decode::{Decoded, decode};
-use super::resize::SourceImage;
 use super::{FittedImage, ImageRules, Refusal, encode, gif, head};
 
 /// Maximum number of encodings per image.

@@ -12,7 +12,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::rewrite::{Input, Rewrite, WalkResult, is_padding, orientation, trailing};
-use super::{Refusal, THUMBNAIL, broken, resize, signs, truncated_error};
+use super::{Refusal, THUMBNAIL, broken, signs, truncated_error};
 
 struct Walk<'a> {
     input: Input<'a>,
@@ -141,7 +141,7 @@ fn image_of(eighth: Eighth) -> Option<DynamicImage> {
     };
     let (width, height) = (luma.width, luma.height);
     let full_size = |plane: Plane| {
-        let mut source = resize::SourceImage::new(gray(plane)?.into());
+        let mut source = crier_resize::SourceImage::new(gray(plane)?.into());
         Some(source.resized_to(width, height)?.into_owned().into_luma8())
     };
     let (blue, red) = (full_size(blue)?, full_size(red)?);

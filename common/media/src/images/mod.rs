@@ -10,7 +10,7 @@
 //! 3. The result is decoded completely (`decode.rs`), so that only complete images are stored. For a large JPEG the
 //!    walk has already read all codes (`crier_jpeg`), and has extracted the image at an eighth of its size, which is
 //!    sufficient for a thumbnail.
-//! 4. The image is rotated if necessary, and a thumbnail is created (`resize.rs`, `encode.rs`).
+//! 4. The image is rotated if necessary, and a thumbnail is created (`crier_resize`, `encode.rs`).
 //!
 //! The same image always results in the same bytes, and [`examine`] accepts its own output unchanged. `docs/media.md`
 //! describes the handling of hostile files.
@@ -33,7 +33,6 @@ mod gif;
 mod head;
 mod jpeg;
 mod png;
-mod resize;
 mod rewrite;
 mod signs;
 #[cfg(test)]
@@ -167,13 +166,13 @@ fn encode_rotated(image: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> 
 
 /// Returns the width and height of a thumbnail.
 pub fn thumbnail_sides(width: u32, height: u32) -> (u32, u32) {
-    resize::within(width, height, THUMBNAIL)
+    crier_resize::within(width, height, THUMBNAIL)
 }
 
 /// Creates a thumbnail. `sides` are those of the full image; `image` may be a smaller version of it.
 fn thumbnail(image: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
     let (width, height) = thumbnail_sides(sides.0, sides.1);
-    let mut source = resize::SourceImage::new(image);
+    let mut source = crier_resize::SourceImage::new(image);
     let small = source.resized_to(width, height).ok_or_else(broken)?;
     let icc = icc.filter(|icc| icc.len() <= MAX_THUMBNAIL_PROFILE);
     let (small, kind) = if encode::is_opaque(&small) {

@@ -1,4 +1,5 @@
-//! Downscales images. Only this module uses `fast_image_resize`.
+//! Downscales images. It is a crate of its own because `fast_image_resize` consists of generic functions, which the
+//! calling crate compiles: most of the time that the media library would need.
 
 use std::borrow::Cow;
 
