@@ -317,6 +317,21 @@ async fn failures_of_the_file_system_name_the_path_and_the_fix() {
         1,
         "the directory ./crier-data/deeper cannot be created; choose another with CRIER_DATA_DIR: Permission denied",
     );
+    std::fs::remove_file(data.join("crier.lock")).unwrap();
+    set_mode(&data, 0o500);
+    assert_error(
+        &start(&[]),
+        1,
+        "the directory ./crier-data cannot be written; make it writable for this user, or choose another with \
+         CRIER_DATA_DIR: Permission denied",
+    );
+    set_mode(&data, 0o000);
+    assert_error(
+        &run(&mut machine.crier(&["user", "list"])),
+        1,
+        "the database ./crier-data/crier.db cannot be accessed; run the command as the user that runs Crier: Permission \
+         denied",
+    );
     set_mode(&data, 0o700);
 
     machine.execute("INSERT INTO _sqlx_migrations VALUES (9999, 'later', CURRENT_TIMESTAMP, 1, x'00', 1)").await;

@@ -20,12 +20,16 @@ fn io_error(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartErro
     move |error| StartError::Io { what, error }
 }
 
-fn create_dir(dir: &Path) -> Result<(), StartError> {
-    let what = format!("the directory {} cannot be created; choose another with CRIER_DATA_DIR", dir.display());
+/// Creates a directory if it is missing. `keys`: the configuration keys that choose it.
+fn create_dir(dir: &Path, keys: &str) -> Result<(), StartError> {
+    let what = format!("the directory {} cannot be created; choose another with {keys}", dir.display());
     permissions::make_dir(dir).map_err(io_error(what))?;
     permissions::warn_if_open(dir, "the directory");
     Ok(())
 }
+
+/// The configuration key of the data directory.
+const DATA_DIR: &str = "CRIER_DATA_DIR";
 
 /// The maximum length of the data about its holder in a lock, in bytes.
 const MAX_HOLDER_BYTES: u64 = 4_096;
@@ -37,18 +41,24 @@ pub struct DataDirLock(File);
 impl DataDirLock {
     /// Creates the directory if it is missing, and takes its lock.
     pub fn take(dir: &Path) -> Result<Self, StartError> {
-        create_dir(dir)?;
+        create_dir(dir, DATA_DIR)?;
         let path = lock_path(dir);
         let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = open.map_err(io_error(format!("the lock {}", path.display())))?;
+        let file = open.map_err(io_error(format!(
+            "the directory {} cannot be written; make it writable for this user, or choose another with {DATA_DIR}",
+            dir.display()
+        )))?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(StartError::Invalid(format!(
-                "the data directory {} is in use by {}; stop it, or choose another directory with CRIER_DATA_DIR",
+                "the data directory {} is in use by {}; stop it, or choose another directory with {DATA_DIR}",
                 dir.display(),
                 holder(&path)
             ))),
-            Err(TryLockError::Error(error)) => Err(io_error(format!("the lock {}", path.display()))(error)),
+            Err(TryLockError::Error(error)) => Err(io_error(format!(
+                "the file {} cannot be locked; choose a directory on a local disk with {DATA_DIR}",
+                path.display()
+            ))(error)),
         }
     }
 
@@ -104,17 +114,25 @@ pub fn use_running_addresses(config: &mut Config) {
     }
 }
 
-/// Fails if `crier` was never started with this configuration. Creates nothing.
+/// Fails if `crier` was never started with this configuration, or if this user cannot see its database. Creates nothing.
 pub fn require_installation(config: &Config) -> Result<(), StartError> {
-    let missing = match &config.database {
-        Database::Sqlite(path) if !path.exists() => path,
-        _ => return Ok(()),
-    };
-    Err(StartError::Invalid(format!(
-        "there is no installation here: {} does not exist. Start `crier` once, or name its directory with --data-dir or \
-         CRIER_DATA_DIR",
-        missing.display()
-    )))
+    let Database::Sqlite(path) = &config.database else { return Ok(()) };
+    match path.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(StartError::Invalid(format!(
+            "there is no installation here: {} does not exist. Start `crier` once, or name its directory with --data-dir \
+             or {DATA_DIR}",
+            path.display()
+        ))),
+        // The directory of a service is closed to other users.
+        Err(error) => Err(StartError::Io {
+            what: format!(
+                "the database {} cannot be accessed; run the command as the user that runs Crier",
+                path.display()
+            ),
+            error,
+        }),
+    }
 }
 
 /// A key that this process uses and that is not in its file yet.
@@ -126,16 +144,17 @@ pub struct NewKey {
 
 /// Returns the keys in the data directory, or a new key if the file is missing.
 pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), StartError> {
-    create_dir(dir)?;
+    create_dir(dir, DATA_DIR)?;
     let path = key_file(dir);
     let what = || format!("the secret key {}", path.display());
-    remove_drafts(dir).map_err(io_error(what()))?;
+    let unreadable = || io_error(format!("{} cannot be read; run this as the user that runs Crier", what()));
+    remove_drafts(dir).map_err(unreadable())?;
     if !path.exists() {
         let (key, text) = SecretKey::generate().map_err(|error| StartError::Invalid(error.to_string()))?;
         return Ok((vec![key], Some(NewKey { text, dir: dir.to_owned() })));
     }
     permissions::restrict_or_warn(&path, "the secret key");
-    let text = fs::read_to_string(&path).map_err(io_error(what()))?;
+    let text = fs::read_to_string(&path).map_err(unreadable())?;
     let keys: SecretKeys = text
         .trim()
         .parse()
@@ -160,7 +179,7 @@ impl NewKey {
                 "another process created the secret key {} at the same time; start again",
                 path.display()
             )),
-            _ => io_error(format!("the secret key {}", path.display()))(error),
+            _ => io_error(format!("the secret key {} cannot be written", path.display()))(error),
         })
     }
 }
@@ -186,10 +205,10 @@ fn remove_drafts(dir: &Path) -> std::io::Result<()> {
 /// mode as the file.
 pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
-        create_dir(dir)?;
+        create_dir(dir, "CRIER_DATA_DIR or CRIER_DATABASE_URL")?;
     }
-    let what = || format!("the database {}", path.display());
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io_error(what()))?;
+    let what = format!("the database {} cannot be written; make it writable for this user", path.display());
+    OpenOptions::new().append(true).create(true).mode(0o600).open(path).map_err(io_error(what))?;
     for end in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
         file.push(end);
