@@ -15,7 +15,7 @@ use crate::output::print_line;
 const fn past_tense(change: JobChange) -> &'static str {
     match change {
         JobChange::Retry => "Retried",
-        JobChange::Cancel => "Cancelled",
+        JobChange::Cancel => "Canceled",
     }
 }
 
@@ -46,8 +46,7 @@ async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
             }
         }
     }
-    // Aligned with the text after `error: `.
-    if refusals.is_empty() { Ok(()) } else { fail(refusals.join("\n       ")) }
+    if refusals.is_empty() { Ok(()) } else { fail(refusals.join("; ")) }
 }
 
 /// Retries all dead jobs that match the filter.
