@@ -227,6 +227,8 @@ async fn a_damaged_backup_leaves_no_files() {
     );
     let rejected = crier.try_command(&["backup", "monday.tar"], &[]);
     assert!(rejected.expect_failure(1).contains("monday.tar already exists"), "{rejected:?}");
+    let rejected = crier.try_command(&["backup", "no/such/monday.tar"], &[]);
+    assert!(rejected.expect_failure(1).contains("no/such/monday.tar.part cannot be written; name a"), "{rejected:?}");
 
     let data = crier.files().parent().unwrap().to_owned();
     let file = data.parent().unwrap().join("monday.tar");
@@ -240,6 +242,15 @@ async fn a_damaged_backup_leaves_no_files() {
         assert_eq!(remaining, ["crier.lock"], "cut at {length}");
     }
     std::fs::write(&file, &backup).unwrap();
+    let bucket = [
+        ("CRIER_STORAGE_URL", "s3://bucket"),
+        ("AWS_REGION", "eu-central-1"),
+        ("AWS_ACCESS_KEY_ID", "id"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+    ];
+    let rejected = crier.try_command(&["restore", "monday.tar"], &bucket);
+    let reason = "contains the files of the media library, and CRIER_STORAGE_URL is a bucket; restore it without";
+    assert!(rejected.expect_failure(1).contains(reason), "{rejected:?}");
     crier.command(&["restore", "monday.tar"]);
     crier.start_all().await;
 }

@@ -96,6 +96,9 @@ pub enum ArchiveError {
     Format(u32),
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// An entry for which `path_of` returned no path.
+    #[error("it is damaged: {0} is unexpected")]
+    Unexpected(String),
 }
 
 /// Extracts an archive. `path_of` returns the path for an entry; `None` rejects the archive.
@@ -121,8 +124,7 @@ pub fn extract(from: impl Read, path_of: impl Fn(&Path) -> Option<PathBuf>) -> R
                 continue;
             }
             _ => {
-                let path =
-                    path_of(Path::new(&name)).ok_or_else(|| ArchiveError::Damaged(format!("{name} is unexpected")))?;
+                let path = path_of(Path::new(&name)).ok_or_else(|| ArchiveError::Unexpected(name.clone()))?;
                 write_file(&path, &mut hashed)?;
             }
         }

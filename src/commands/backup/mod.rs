@@ -82,6 +82,10 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 /// Writes a backup to a file that does not exist yet, or to stdout (`-`).
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
+    // Before the database is copied, which may take minutes.
+    if target != Path::new("-") && target.exists() {
+        return fail(format!("{} already exists; choose another name", target.display()));
+    }
     // Without its disk, the backup would have no files.
     storage_marker::check(&cx.config, &cx.store).await?;
     let dir = parent(database);
@@ -96,10 +100,10 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
         return written.report("stdout");
     }
     let unfinished = PathBuf::from(format!("{}.part", target.display()));
-    if target.exists() {
-        return fail(format!("{} already exists; choose another name", target.display()));
-    }
-    let what = || format!("the backup {}", unfinished.display());
+    let what = || {
+        let name = unfinished.display();
+        format!("the backup {name} cannot be written; name a file in a directory that this user can write to")
+    };
     let file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished).map_err(io(what()))?;
     let written = match write(&cx.config, &manifest, copy.path(), &file) {

@@ -22,7 +22,7 @@ use crier_store::{Db, Store, files, media_uploads, storage_marker};
 use tempfile::TempDir;
 
 use super::super::{CommandError, Result, fail};
-use super::archive::{self, Manifest};
+use super::archive::{self, ArchiveError, Manifest};
 use super::{
     DATABASE, FILES, KEY, RESTORE_PREFIX, delete_unfinished, files_below, held_kinds, io, parent, progress, sqlite_file,
 };
@@ -173,6 +173,13 @@ fn extract(source: &Path, staging: &StagingDirs) -> std::result::Result<Manifest
     match extracted {
         Ok(manifest) if staging.database().exists() => Ok(manifest),
         Ok(_) => fail(format!("{} contains no database", source.display())),
+        Err(ArchiveError::Unexpected(name)) if staging.files.is_none() && Path::new(&name).starts_with(FILES) => {
+            fail(format!(
+                "{} contains the files of the media library, and CRIER_STORAGE_URL is a bucket; restore it without \
+                 CRIER_STORAGE_URL, then copy the files to the bucket",
+                source.display()
+            ))
+        }
         Err(error) => fail(format!("{} cannot be restored: {error}", source.display())),
     }
 }
