@@ -158,6 +158,7 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which require key 0");
     assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
     assert!(!Path::new("elsewhere").exists());
+    assert_fails(&s, &[("TMPDIR", "/no/such/directory")], "disk", "set TMPDIR to another one");
 
     s.execute("UPDATE workspaces SET plan = 'gone'").await;
     assert_fails(&s, &[], "plans", "plans that workspaces are on: gone");

@@ -29,6 +29,15 @@ pub fn descriptors(config: &Config) -> Finding {
 }
 
 pub fn disk(config: &Config) -> Finding {
+    // Uploads are received into unnamed files there.
+    if let Err(error) = tempfile::tempfile() {
+        let detail = format!("no temporary file can be written in {}: {error}", std::env::temp_dir().display());
+        return Finding::failure(
+            "disk",
+            detail,
+            "make the directory writable for this user, or set TMPDIR to another one",
+        );
+    }
     let space = |(what, dir): (&'static str, std::path::PathBuf)| Some((what, disk::space(&dir).ok()?.free));
     let Some((what, free)) = disk::directories(config).into_iter().filter_map(space).min_by_key(|(_, free)| *free)
     else {
