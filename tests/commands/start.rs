@@ -389,6 +389,12 @@ async fn failures_of_postgres_name_the_server_and_the_fix() {
     PgConnection::connect(&server.url()).await.unwrap().execute(later).await.unwrap();
     assert!(migrate().expect_stdout().contains("up to date"), "separate processes run on a newer schema");
 
+    let read_only = "ALTER ROLE crier SET default_transaction_read_only = on";
+    PgConnection::connect(&server.url()).await.unwrap().execute(read_only).await.unwrap();
+    let mut add = machine.crier(&["user", "add", "ann@example.com"]);
+    let added = run(add.env("CRIER_DATABASE_URL", server.url()).env("CRIER_SECRET_KEY", KEY));
+    assert_error(&added, 1, "is read-only; set CRIER_DATABASE_URL to the primary server");
+
     // A process waits for an unavailable server, and reports this immediately.
     let mut worker = Command::new(program("crier-worker"));
     worker.env_clear().env("CRIER_OPS_ADDR", "127.0.0.1:0").env("CRIER_DATABASE_URL", &unreachable_url);

@@ -118,6 +118,10 @@ fn explain_postgres(cause: &sqlx::Error, url: &str) -> Option<String> {
             Some("42501") => {
                 format!("{place} does not let the user {user} create tables in {name} ({error}); grant that privilege")
             }
+            Some("53300") => {
+                format!("{place} has no free connection ({error}); raise max_connections, or stop a process")
+            }
+            Some("25006") => format!("{place} is read-only; set CRIER_DATABASE_URL to the primary server ({error})"),
             _ => return None,
         },
         _ => return None,

@@ -80,7 +80,12 @@ where
     permissions::set_umask();
     match Invocation::parse(std::env::args_os().skip(1).collect::<Vec<OsString>>()) {
         Err(error) => error.exit(),
-        Ok(Invocation::Help) => print_stdout(&crier_config::keys::help()),
+        Ok(Invocation::Help) => print_stdout(&format!(
+            "Usage: {role} [OPTIONS]\n\n\
+             One of the three processes of the split form, which run on Postgres and Redis. The commands are those of \
+             `crier`.\n\n{}",
+            crier_config::keys::help()
+        )),
         Ok(Invocation::Version) => print_stdout(&format!("{role} {}", env!("CARGO_PKG_VERSION"))),
         Ok(Invocation::Run { config, flags }) => {
             match Config::load(&ConfigSource::of_process(config.as_deref(), flags), role) {
