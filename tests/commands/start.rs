@@ -306,6 +306,14 @@ async fn failures_of_the_file_system_name_the_path_and_the_fix() {
     let (data, file) = (machine.data(), machine.data().join("crier.db"));
     let start = |keys: &[(&str, &str)]| run(machine.crier(&[]).envs(keys.iter().copied()));
 
+    let settings = machine.0.path().join("crier.toml");
+    std::fs::write(&settings, "").unwrap();
+    set_mode(&settings, 0o000);
+    let line = "configuration file: `crier.toml` cannot be read (Permission denied (os error 13)); name a TOML file that \
+                this user can read";
+    assert_error(&start(&[]), 2, line);
+    set_mode(&settings, 0o600);
+
     set_mode(&file, 0o400);
     assert_error(&start(&[]), 1, "the database ./crier-data/crier.db");
     set_mode(&file, 0o600);

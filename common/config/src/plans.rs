@@ -20,7 +20,7 @@ pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(
     let Some(path) = path else { return Plans::default() };
     let found = match read_file(path) {
         Ok(text) => parse(&text),
-        Err(error) => Err(vec![format!("cannot be read ({error}); name a TOML file")]),
+        Err(error) => Err(vec![format!("cannot be read ({error}); name a TOML file that this user can read")]),
     };
     found.unwrap_or_else(|problems| {
         for message in problems {

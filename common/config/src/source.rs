@@ -70,8 +70,9 @@ impl ConfigSource {
             Ok(text) => Some(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound && config.is_none() => None,
             Err(error) => {
-                let message = format!("`{}` cannot be read ({error}); name a TOML file", path.display());
-                problems.push(ConfigProblem { key: "--config".to_owned(), message });
+                let message =
+                    format!("`{}` cannot be read ({error}); name a TOML file that this user can read", path.display());
+                problems.push(ConfigProblem { key: "configuration file".to_owned(), message });
                 None
             }
         };

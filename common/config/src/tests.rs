@@ -476,6 +476,16 @@ fn plans_file_errors_are_reported_with_the_others() {
 }
 
 #[test]
+fn the_documented_file_is_valid() {
+    let page = include_str!("../../../docs/configuration.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let (file, _) = rest.split_once("```").unwrap();
+    let config = from_file(file).unwrap();
+    assert!(config.has_public_url && config.http.trusted_proxies.len() == 2);
+    assert!(config.platforms[&Platform::Mastodon].no_inbox);
+}
+
+#[test]
 fn setting_examples_are_valid_and_names_are_unique() {
     let keys = keys::all();
     let names: std::collections::BTreeSet<String> = keys.iter().map(key::Key::variable).collect();
