@@ -110,6 +110,12 @@ async fn the_settings_of_separate_processes_are_checked() {
     assert_eq!(form["status"], "failure", "{form}");
     assert!(form["detail"].as_str().is_some_and(|text| text.starts_with("CRIER_REDIS_URL: is not set")), "{form}");
     assert!(found.iter().all(|finding| finding["id"] != "queue"), "{found:?}");
+
+    // From the time when this installation was embedded.
+    let data = s.files().parent().expect("the data directory").to_owned();
+    std::fs::write(data.join("crier.lock"), "").expect("a file");
+    let form = finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "form");
+    assert!(form["detail"].as_str().is_some_and(|text| text.starts_with("separate processes")), "{form}");
 }
 
 #[tokio::test]

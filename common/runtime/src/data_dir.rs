@@ -94,9 +94,11 @@ fn holder(lock: &Path) -> String {
     line.filter(|line| !line.is_empty()).unwrap_or_else(|| "another process".to_owned())
 }
 
-/// Returns whether `crier` was ever started on a data directory, that is, whether the installation is embedded.
-pub fn has_lock(dir: &Path) -> bool {
-    lock_path(dir).exists()
+/// Returns whether an installation on Postgres is one process: `crier` runs on the data directory, or it ran there
+/// and there is no Redis, which separate processes need. A lock alone may be from an earlier, embedded form.
+pub fn is_one_process(config: &Config) -> bool {
+    let path = lock_path(&config.data_dir);
+    path.exists() && (config.redis_url.is_none() || !holder_lines(&path).is_empty())
 }
 
 /// Sets the addresses to those of the `crier` process that runs on the data directory, if any, because it may have been

@@ -5,12 +5,11 @@ use crier_runtime::data_dir;
 
 use super::Finding;
 
-/// Returns the configuration of the processes on this machine, and a finding. With Postgres these are separate processes,
-/// unless `crier` was started with the data directory.
+/// Returns the configuration of the processes on this machine, and a finding.
 pub fn of(source: &ConfigSource, config: Config) -> (Config, Finding) {
     let database = match config.database {
         Database::Sqlite(_) => "SQLite",
-        Database::Postgres(_) if data_dir::has_lock(&config.data_dir) => "Postgres",
+        Database::Postgres(_) if data_dir::is_one_process(&config) => "Postgres",
         Database::Postgres(_) => return separate(source, config),
     };
     (config, Finding::ok("form", format!("one process, `crier`, on {database}")))
