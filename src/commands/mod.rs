@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crier_config::{Config, ConfigSource, Database};
 use crier_domain::job::NoopNotifier;
-use crier_runtime::error::print;
+use crier_runtime::error::{explain_schema, print};
 use crier_runtime::{OnMissing, StartError, check_keys, data_dir, open_store};
 use crier_store::{Store, StoreError};
 use crier_telemetry::logs;
@@ -93,9 +93,9 @@ async fn run_in(config: Config, command: Command) -> Result {
             migrated => migrated?,
         }
     } else if let Err(error) = store.db().check_schema_version().await {
-        return match error.is_unavailable() {
-            true => Err(error.into()),
-            false => fail(format!("the database is not ready ({error}); run `crier migrate` first")),
+        return match explain_schema(&error) {
+            Some(cause) => fail(format!("the database is not ready ({cause}); run `crier migrate` first")),
+            None => Err(error.into()),
         };
     }
     check_keys(&config, &store, new_key).await?;

@@ -388,7 +388,8 @@ async fn failures_of_postgres_name_the_server_and_the_fix() {
     );
     let output = command(&server_url.replace("correct", "wrong"));
     assert_error(&output, 1, "rejects the password of the user crier; correct CRIER_DATABASE_URL");
-    assert_error(&command(&server.url()), 1, "run `crier migrate` first");
+    let line = "the database is not ready (it has no schema); run `crier migrate` first";
+    assert_error(&command(&server.url()), 1, line);
 
     let migrate =
         || run(machine.crier(&["migrate"]).env("CRIER_DATABASE_URL", server.url()).env("CRIER_SECRET_KEY", KEY));

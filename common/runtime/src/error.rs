@@ -128,6 +128,19 @@ fn explain_postgres(cause: &sqlx::Error, url: &str) -> Option<String> {
     })
 }
 
+/// Returns what is wrong with the schema, for which the remedy is `crier migrate`; `None` if the error is another one.
+pub fn explain_schema(error: &StoreError) -> Option<String> {
+    match error {
+        StoreError::Decode(detail) => Some(detail.clone()),
+        StoreError::Database(sqlx::Error::Database(error))
+            if error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table") =>
+        {
+            Some("it has no schema".to_owned())
+        }
+        _ => None,
+    }
+}
+
 /// Returns whether Postgres has rejected the connection for a reason that waiting does not resolve.
 pub(super) fn is_permanent(error: &StoreError) -> bool {
     matches!(error, StoreError::Database(sqlx::Error::Database(e))

@@ -8,7 +8,7 @@ use crier_store::{Store, StoreError};
 use crier_telemetry::logs::Repeat;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{explain, is_permanent};
+use super::error::{explain, explain_schema, is_permanent};
 use super::{ProcessRole, StartError};
 
 /// The pauses between attempts to reach the database.
@@ -28,7 +28,10 @@ pub(super) async fn for_schema(config: &Config, store: &Store, stop: &Cancellati
             return Err(error.into());
         }
         if repeat.is_due() {
-            let cause = explain(&error, &config.database).unwrap_or_else(|| error.to_string());
+            let cause = match explain_schema(&error) {
+                Some(cause) => format!("{cause}; run `crier migrate`"),
+                None => explain(&error, &config.database).unwrap_or_else(|| error.to_string()),
+            };
             tracing::warn!("waiting for the database: {cause}");
         }
         tokio::select! {

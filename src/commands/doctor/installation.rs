@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crier_config::{Config, Database};
 use crier_domain::job::NoopNotifier;
-use crier_runtime::error::explain;
+use crier_runtime::error::{explain, explain_schema};
 use crier_runtime::{OnMissing, StartError, check_plans, open_store};
 use crier_store::{Store, StoreError, secret_keys, server};
 
@@ -36,8 +36,10 @@ async fn open(config: &Config) -> Result<(Store, String), StartError> {
 pub async fn schema(store: &Store) -> Finding {
     match store.db().check_schema_version().await {
         Ok(()) => Finding::ok("schema", "current"),
-        Err(StoreError::Decode(detail)) => Finding::failure("schema", detail, "run `crier migrate`"),
-        Err(error) => Finding::failure("schema", error.to_string(), "run `crier migrate`"),
+        Err(error) => {
+            let detail = explain_schema(&error).unwrap_or_else(|| error.to_string());
+            Finding::failure("schema", detail, "run `crier migrate`")
+        }
     }
 }
 
