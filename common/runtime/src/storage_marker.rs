@@ -75,6 +75,7 @@ fn explain(dir: &Path, why: &str) -> String {
 }
 
 fn io_error(dir: &Path) -> impl FnOnce(io::Error) -> StartError {
-    let what = format!("the marker of the storage {}", dir.join(marker::NAME).display());
+    let name = dir.join(marker::NAME);
+    let what = format!("the file {} cannot be accessed; give this user access to the storage", name.display());
     move |error| StartError::Io { what, error }
 }
