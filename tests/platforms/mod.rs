@@ -42,6 +42,7 @@ mod reddit_inbox;
 mod reddit_video;
 mod registry;
 mod shopify;
+mod short_pages;
 mod support;
 mod telegram;
 mod telegram_inbox;

@@ -45,6 +45,8 @@ pub(super) fn record_platform_clock(headers: &HeaderMap, now: DateTime<Utc>) {
 pub(super) struct CallWindow {
     /// `None` if the start of the call is unknown.
     since: Option<DateTime<Utc>>,
+    /// Whether the platform has a page after the list.
+    has_next_page: bool,
 }
 
 impl CallWindow {
@@ -53,7 +55,13 @@ impl CallWindow {
     pub(super) fn of(called_at: Option<DateTime<Utc>>) -> Self {
         let offset = OFFSET.try_with(Cell::get).ok().flatten();
         let since = |at| offset.map_or(at - CLOCK_SKEW, |offset| at + offset - RESOLUTION);
-        Self { since: called_at.map(since) }
+        Self { since: called_at.map(since), has_next_page: false }
+    }
+
+    /// Sets whether the platform has a page after the list. A page may be shorter than requested, because platforms
+    /// first read as many entries as requested, and then remove those that they hide or that a filter excludes.
+    pub(super) fn with_next_page(self, has_next_page: bool) -> Self {
+        Self { has_next_page, ..self }
     }
 
     /// Returns whether a time is in the window.
@@ -63,7 +71,10 @@ impl CallWindow {
 
     /// Returns whether a list of the newest entries, with at most `limit`, contains everything published in the window.
     pub(super) fn is_covered(self, times: &[Option<DateTime<Utc>>], limit: usize) -> bool {
-        times.len() < limit || times.iter().any(|at| at.is_some() && !self.contains(*at))
+        let is_whole = times.len() < limit && !self.has_next_page;
+        // Not the oldest one: a post that is pinned comes first, however old it is.
+        let last = times.iter().rev().flatten().next();
+        is_whole || last.is_some_and(|at| !self.contains(Some(*at)))
     }
 
     /// Returns the result of a lookup that found these matches in the window.
@@ -141,6 +152,18 @@ mod tests {
         assert_eq!(with_date(Some(0), newer(), 3).await, ReconcileResult::Absent);
         let reaching = vec![listed("1", 10, false), listed("2", -50, false)];
         assert_eq!(with_date(Some(0), reaching, 2).await, ReconcileResult::Absent);
+        let pinned = vec![listed("pinned", -50, false), listed("1", 10, false)];
+        assert_eq!(with_date(Some(0), pinned, 2).await, ReconcileResult::Unsupported);
+    }
+
+    #[test]
+    fn a_short_page_proves_nothing_if_another_one_follows() {
+        let window = CallWindow::of(Some(time(0))).with_next_page(true);
+        assert_eq!(find(window, vec![listed("1", 10, false)], 20), ReconcileResult::Unsupported);
+        assert_eq!(find(window, Vec::new(), 20), ReconcileResult::Unsupported);
+        assert_eq!(find(window, vec![listed("1", 10, true)], 20), ReconcileResult::Unsupported, "it may have a twin");
+        let reaching = vec![listed("1", 10, false), listed("2", -500, false)];
+        assert_eq!(find(window, reaching, 20), ReconcileResult::Absent);
     }
 
     #[test]

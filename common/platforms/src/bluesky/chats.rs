@@ -233,13 +233,15 @@ impl Bluesky {
         reply: &OutgoingReply,
     ) -> Result<ReconcileResult, CallError> {
         let chat = &reply.thread.thread_id;
-        let (newest, _) = self.messages(account, chat, None).await.map_err(chat_error)?;
+        let (newest, next) = self.messages(account, chat, None).await.map_err(chat_error)?;
+        // Deleted messages are omitted from a page.
+        let window = CallWindow::of(reply.called_at).with_next_page(next.is_some());
         let listed = newest.into_iter().map(|message| Listed {
             at: Some(message.sent_at),
             is_same: message.sender.did == account.external_id && is_same(&message.text, &reply.text),
             published: message.published(chat),
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MESSAGES.parse().unwrap_or(usize::MAX)))
+        Ok(find(window, listed.collect(), MESSAGES.parse().unwrap_or(usize::MAX)))
     }
 }
 

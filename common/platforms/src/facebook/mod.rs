@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, image_part};
 use super::meta::VERSION;
-use super::meta::graph::{Access, parse_time};
+use super::meta::graph::{Access, List, parse_time};
 use super::meta::inbox::is_object_id;
 use super::meta::posts;
 use super::metrics::Metrics;
@@ -182,13 +182,14 @@ impl Connector for Facebook {
         let request = access
             .request(Method::GET, &format!("{}/published_posts", account.external_id))
             .query(&[("fields", "id,message,created_time,permalink_url"), ("limit", &MAX_RECENT_POSTS.to_string())]);
-        let newest: Newest = access.call(Effect::Repeatable, request).await?;
+        let newest: List<Post> = access.call(Effect::Repeatable, request).await?;
+        let window = CallWindow::of(post.called_at).with_next_page(newest.has_next_page());
         let listed = newest.data.into_iter().map(|found| Listed {
             at: parse_time(&found.created_time),
             is_same: is_same(found.message.as_deref().unwrap_or_default(), &post.text),
             published: published(found.id, found.permalink_url),
         });
-        Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
+        Ok(find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
@@ -215,12 +216,6 @@ fn published(id: String, url: Option<String>) -> Published {
 #[derive(Deserialize)]
 struct Created {
     id: String,
-}
-
-#[derive(Deserialize)]
-struct Newest {
-    #[serde(default)]
-    data: Vec<Post>,
 }
 
 #[derive(Deserialize)]

@@ -117,8 +117,8 @@ impl LocalPost {
 }
 
 /// Finds a post among the location's newest.
-fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>) -> ReconcileResult {
-    let window = CallWindow::of(post.called_at);
+fn find_by_text(post: &OutgoingPost, newest: Vec<LocalPost>, has_next_page: bool) -> ReconcileResult {
+    let window = CallWindow::of(post.called_at).with_next_page(has_next_page);
     let times: Vec<_> = newest.iter().map(|one| one.create_time).collect();
     let is_covered = window.is_covered(&times, MAX_RECENT_POSTS);
     let is_match = |one: &LocalPost| window.contains(one.create_time) && is_same(&one.summary, &post.text);
@@ -237,6 +237,9 @@ impl Connector for GoogleBusiness {
         struct Newest {
             #[serde(default)]
             local_posts: Vec<LocalPost>,
+            /// A page may be shorter than requested.
+            #[serde(default)]
+            next_page_token: String,
         }
         let token = account.secrets.require("access_token")?;
         let path = Self::posts_path(account)?;
@@ -246,7 +249,7 @@ impl Connector for GoogleBusiness {
             return Ok(known.outcome());
         }
         let newest: Newest = self.call(Effect::Repeatable, get(&path).query(&[("pageSize", MAX_RECENT_POSTS)])).await?;
-        Ok(find_by_text(post, newest.local_posts))
+        Ok(find_by_text(post, newest.local_posts, !newest.next_page_token.is_empty()))
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {

@@ -76,9 +76,8 @@ impl Page {
         let number = |name: &str| self.paging[name].as_u64().and_then(|number| usize::try_from(number).ok());
         let count = number("count").filter(|count| (1..=requested).contains(count)).unwrap_or(requested);
         let next = start.checked_add(count)?;
-        let links = self.paging["links"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let has_link = links.iter().any(|link| link["rel"] == "next");
-        let continues = has_link || number("total").map_or(self.elements.len() >= count, |total| total > next);
+        let continues =
+            has_next_link(&self.paging) || number("total").map_or(self.elements.len() >= count, |total| total > next);
         (continues && next < MAX_ENTRIES).then(|| next.to_string())
     }
 
@@ -86,6 +85,11 @@ impl Page {
     pub(super) fn read<T: serde::de::DeserializeOwned>(&self, requested: usize) -> Vec<T> {
         self.elements.iter().take(requested).filter_map(|entry| T::deserialize(entry).ok()).collect()
     }
+}
+
+/// Returns whether a page links to a next one.
+pub(super) fn has_next_link(paging: &Value) -> bool {
+    paging["links"].as_array().is_some_and(|links| links.iter().any(|link| link["rel"] == "next"))
 }
 
 /// Parses the start of a page from a token of [`Page::next`].

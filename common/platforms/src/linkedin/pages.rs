@@ -9,10 +9,12 @@ use chrono::DateTime;
 use http::Method;
 use secrecy::SecretString;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::super::call::Effect;
 use super::super::oauth::{Choice, MAX_CHOICES};
 use super::super::{CallError, ConnectorAccount, OutgoingPost, ReconcileResult};
+use super::comments::has_next_link;
 use super::urn::encoded;
 use super::{Linkedin, published};
 use crate::text::comparable::is_same;
@@ -33,6 +35,8 @@ const MAX_RECENT_POSTS: usize = 20;
 struct Elements<T> {
     #[serde(default = "Vec::new")]
     elements: Vec<T>,
+    #[serde(default)]
+    paging: Value,
 }
 
 #[derive(Deserialize)]
@@ -136,9 +140,10 @@ impl Linkedin {
         let token = account.secrets.require("access_token")?;
         let request = self.request(Method::GET, &path, &token).header("X-RestLi-Method", "FINDER");
         let response = self.send(Effect::Repeatable, request).await?;
-        let posts = self.client.read::<Elements<Post>>(Effect::Repeatable, &response)?.elements;
-        let listed = posts.into_iter().map(|one| one.listed(post)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
+        let newest: Elements<Post> = self.client.read(Effect::Repeatable, &response)?;
+        let window = CallWindow::of(post.called_at).with_next_page(has_next_link(&newest.paging));
+        let listed = newest.elements.into_iter().map(|one| one.listed(post)).collect();
+        Ok(find(window, listed, MAX_RECENT_POSTS))
     }
 
     /// Returns whether the account is a page.

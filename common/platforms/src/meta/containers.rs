@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::file_errors;
-use super::graph::{Access, GraphFailure, parse_time};
+use super::graph::{Access, GraphFailure, List, parse_time};
 use super::inbox::is_permission;
 use super::insights::is_gone;
 use crate::call::Effect;
@@ -351,11 +351,6 @@ impl Containers<'_> {
 
     /// Finds the post among the account's newest, by its text and time, and a reply also by its parent.
     async fn find(&self, post: &OutgoingPost, called_at: Option<DateTime<Utc>>) -> Result<ReconcileResult, CallError> {
-        #[derive(Deserialize)]
-        struct MediaList {
-            #[serde(default)]
-            data: Vec<Map<String, Value>>,
-        }
         let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
         let (list, more) = match parent {
             Some(_) => (REPLIES, ",replied_to"),
@@ -365,7 +360,7 @@ impl Containers<'_> {
         let fields = format!("id,timestamp,permalink,{}{more}", self.text);
         let query = [("fields", fields.as_str()), ("limit", &MAX_RECENT_POSTS.to_string())];
         let request = self.access.request(Method::GET, &format!("{}/{list}", self.account)).query(&query);
-        let newest: MediaList = match self.access.call_with_codes(Effect::Repeatable, request).await {
+        let newest: List<Map<String, Value>> = match self.access.call_with_codes(Effect::Repeatable, request).await {
             Ok(newest) => newest,
             // The list of replies needs a permission that publishing them does not need.
             Err(failure) if parent.is_some() && is_permission(&failure) => return Ok(ReconcileResult::Unsupported),
@@ -381,7 +376,8 @@ impl Containers<'_> {
                 published: Published::new(text("id"), url),
             }
         });
-        Ok(window::find(CallWindow::of(called_at), listed.collect(), MAX_RECENT_POSTS))
+        let window = CallWindow::of(called_at).with_next_page(newest.has_next_page());
+        Ok(window::find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 }
 

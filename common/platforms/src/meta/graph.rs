@@ -65,6 +65,11 @@ impl<T> List<T> {
     pub(crate) fn next(&self) -> Option<String> {
         self.paging.as_ref().filter(|paging| paging.next.is_some())?.cursors.as_ref()?.after.clone()
     }
+
+    /// Returns whether there is a next page. A page may be short, because Meta hides some of its entries.
+    pub(crate) fn has_next_page(&self) -> bool {
+        self.paging.as_ref().is_some_and(|paging| paging.next.is_some())
+    }
 }
 
 impl<T> Default for List<T> {

@@ -276,13 +276,16 @@ impl Connector for Pinterest {
         struct Newest {
             #[serde(default)]
             items: Vec<Pin>,
+            /// The token of the next page.
+            bookmark: Option<String>,
         }
         let token = account.secrets.require("access_token")?;
         let request =
             self.request(Method::GET, "/pins", token.expose_secret()).query(&[("page_size", MAX_RECENT_POSTS)]);
         let newest: Newest = self.call(Effect::Repeatable, request).await?;
+        let window = CallWindow::of(post.called_at).with_next_page(newest.bookmark.is_some());
         let listed = newest.items.into_iter().map(|pin| pin.listed(post)).collect::<Result<_, _>>()?;
-        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
+        Ok(find(window, listed, MAX_RECENT_POSTS))
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {

@@ -88,13 +88,14 @@ impl Reddit {
         comment: &OutgoingPost,
         post: &PublishedPart,
     ) -> Result<ReconcileResult, CallError> {
-        let newest = self.newest(account, &format!("/user/{}/comments", user_name(account)?)).await?;
+        let (newest, next) = self.newest(account, &format!("/user/{}/comments", user_name(account)?)).await?;
+        let window = CallWindow::of(comment.called_at).with_next_page(next.is_some());
         let listed = newest.into_iter().map(|found| {
             let is_below = found.parent_id.as_deref() == Some(post.external_id.as_str());
             let is_comment = is_below && is_same(&found.body, &comment.text);
             found.listed(is_comment)
         });
-        Ok(find(CallWindow::of(comment.called_at), listed.collect(), MAX_RECENT_POSTS))
+        Ok(find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 }
 

@@ -151,11 +151,13 @@ impl Reddit {
         Ok((readable.collect(), found.data.after))
     }
 
-    /// Returns the account's newest comments, or the newest messages that it sent.
-    pub(super) async fn newest(&self, account: &ConnectorAccount, path: &str) -> Result<Vec<Message>, CallError> {
-        let (newest, _) =
-            self.listing(account, path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await?;
-        Ok(newest)
+    /// Returns the account's newest comments, or the newest messages that it sent, and the token of the next page.
+    pub(super) async fn newest(
+        &self,
+        account: &ConnectorAccount,
+        path: &str,
+    ) -> Result<(Vec<Message>, Option<String>), CallError> {
+        self.listing(account, path, &[("sort", "new"), ("limit", &MAX_RECENT_POSTS.to_string())]).await
     }
 
     async fn messages(&self, account: &ConnectorAccount, pass: Pass) -> Result<InboxPage, CallError> {
@@ -250,10 +252,12 @@ impl InboxConnector for Reddit {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
-        let listed = self.newest(account, &path).await?.into_iter().map(|message| {
+        let (newest, next) = self.newest(account, &path).await?;
+        let window = CallWindow::of(reply.called_at).with_next_page(next.is_some());
+        let listed = newest.into_iter().map(|message| {
             let is_reply = is_same(&message.body, &reply.text);
             message.listed(is_reply)
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
+        Ok(find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 }

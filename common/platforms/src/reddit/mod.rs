@@ -172,6 +172,8 @@ struct Listing {
 struct Children {
     #[serde(default)]
     children: Vec<Child>,
+    /// The token of the next page.
+    after: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -213,7 +215,8 @@ impl Session<'_> {
         ]);
         let newest: Listing = self.call(Effect::Repeatable, request).await?;
         let listed = newest.data.children.iter().map(|child| child.data.listed(&options)).collect();
-        Ok(find(CallWindow::of(post.called_at), listed, MAX_RECENT_POSTS))
+        let window = CallWindow::of(post.called_at).with_next_page(newest.data.after.is_some());
+        Ok(find(window, listed, MAX_RECENT_POSTS))
     }
 
     async fn submit_text(&self, options: &RedditOptions<'_>, post: &OutgoingPost) -> Result<CreatedPost, SubmitError> {

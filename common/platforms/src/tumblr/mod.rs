@@ -193,6 +193,8 @@ impl Tumblr {
         struct Newest {
             #[serde(default)]
             posts: Vec<Post>,
+            #[serde(default, rename = "_links")]
+            links: Value,
         }
         #[derive(Deserialize)]
         struct Post {
@@ -211,7 +213,7 @@ impl Tumblr {
         if let Some(found) = newest.posts.iter().find(|found| found.slug == slug) {
             return Ok(ReconcileResult::Found(Self::published(account, &found.id_string)));
         }
-        let window = CallWindow::of(post.called_at);
+        let window = CallWindow::of(post.called_at).with_next_page(!newest.links["next"].is_null());
         Ok(window.result(Vec::new(), window.is_covered(&times, MAX_RECENT_POSTS)))
     }
 }

@@ -262,7 +262,7 @@ impl InboxConnector for Twitter {
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let (newest, wanted) = (self.newest(account).await?, comparable_reply(&reply.text));
-        let listed = newest.iter().map(|post| {
+        let listed = newest.tweets.iter().map(|post| {
             let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
             Listed {
                 at: post.created_at,
@@ -270,6 +270,7 @@ impl InboxConnector for Twitter {
                 published: published(account, &post.id),
             }
         });
-        Ok(find(CallWindow::of(reply.called_at), listed.collect(), MAX_RECENT_POSTS))
+        let window = CallWindow::of(reply.called_at).with_next_page(newest.has_next_page());
+        Ok(find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 }

@@ -301,12 +301,13 @@ impl Connector for Twitter {
         let parent = post.reply_to.as_ref().map(|reply_to| reply_to.parent.external_id.as_str());
         let comparable: fn(&str) -> String = if parent.is_some() { comparable_reply } else { without_links };
         let wanted = comparable(&post.text);
-        let listed = newest.iter().map(|tweet| Listed {
+        let listed = newest.tweets.iter().map(|tweet| Listed {
             at: tweet.created_at,
             is_same: tweet.replied_to() == parent && comparable(tweet.whole_text()) == wanted,
             published: published(account, &tweet.id),
         });
-        Ok(find(CallWindow::of(post.called_at), listed.collect(), MAX_RECENT_POSTS))
+        let window = CallWindow::of(post.called_at).with_next_page(newest.has_next_page());
+        Ok(find(window, listed.collect(), MAX_RECENT_POSTS))
     }
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {

@@ -40,6 +40,28 @@ struct Reference {
     id: String,
 }
 
+/// The account's recent posts, newest first.
+#[derive(Deserialize)]
+pub(super) struct Newest {
+    /// Missing if there are no posts.
+    #[serde(default, rename = "data")]
+    pub(super) tweets: Vec<Tweet>,
+    #[serde(default)]
+    meta: Meta,
+}
+
+#[derive(Deserialize, Default)]
+struct Meta {
+    next_token: Option<String>,
+}
+
+impl Newest {
+    /// Returns whether there are more posts. X counts the retweets that it leaves out, so a page may be short.
+    pub(super) fn has_next_page(&self) -> bool {
+        self.meta.next_token.is_some()
+    }
+}
+
 impl Tweet {
     pub(super) fn whole_text(&self) -> &str {
         self.note_tweet.as_ref().map_or(&self.text, |note| &note.text)
@@ -53,14 +75,7 @@ impl Tweet {
 }
 
 impl Twitter {
-    /// Returns the account's recent posts, newest first.
-    pub(super) async fn newest(&self, account: &ConnectorAccount) -> Result<Vec<Tweet>, CallError> {
-        #[derive(Deserialize)]
-        struct Newest {
-            // Missing if there are no posts.
-            #[serde(default)]
-            data: Vec<Tweet>,
-        }
+    pub(super) async fn newest(&self, account: &ConnectorAccount) -> Result<Newest, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/tweets", Self::user_path(account));
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
@@ -72,7 +87,7 @@ impl Twitter {
         if !response.status.is_success() {
             return Err(self.classify(Effect::Repeatable, &response));
         }
-        Ok(self.client.read::<Newest>(Effect::Repeatable, &response)?.data)
+        self.client.read(Effect::Repeatable, &response)
     }
 }
 
