@@ -255,25 +255,64 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     backoff_from_table(&PAUSES, attempt, jitter)
 }
 
-/// Returns the time of the next attempt; `None` if no attempts are left. `at` is the time from the platform, if any.
-/// `open_until` is when a call with an unknown outcome must have ended; a query before that would not be conclusive.
+/// Returns the time of the next attempt; `None` if the outcome is final, or if no attempts are left. `open_until` is when
+/// a call with an unknown outcome must have ended; a query before that would not be conclusive.
 pub fn next_attempt(
     job: &ClaimedJob,
-    at: Option<DateTime<Utc>>,
+    outcome: &CallOutcome,
     open_until: Option<DateTime<Utc>>,
     jitter: f64,
     now: DateTime<Utc>,
 ) -> Option<DateTime<Utc>> {
+    let CallOutcome::Retry { at, .. } = outcome else { return None };
     if job.attempt >= job.max_attempts {
         return None;
     }
-    let next = at.map_or(now + pause(job.attempt, jitter), |at| at.max(now));
+    let next = match at {
+        // A platform that requests a second each time would use up all attempts within seconds.
+        Some(at) if outcome.is_rate_limited() && job.attempt > 1 => (*at).max(now + pause(job.attempt - 1, jitter)),
+        Some(at) => (*at).max(now),
+        None => now + pause(job.attempt, jitter),
+    };
     Some(open_until.map_or(next, |until| until.max(next)))
 }
 
 #[cfg(test)]
 mod tests {
+    use crier_domain::job::JobKind;
+
     use super::*;
+
+    /// Returns the seconds until the next attempt after this one, for which the platform requested `requested` seconds.
+    fn wait(attempt: i32, category: Category, requested: i64) -> Option<i64> {
+        let now = DateTime::UNIX_EPOCH;
+        let job = ClaimedJob {
+            id: 1,
+            kind: JobKind::PublishTarget,
+            subject_id: 1,
+            lane: None,
+            workspace_lane: None,
+            attempt,
+            max_attempts: 8,
+            crashes: 0,
+            fence: 1,
+            worker: "w".to_owned(),
+            run_at: now,
+            trace: None,
+        };
+        let (at, failure) = (Some(now + TimeDelta::seconds(requested)), Failure::of(category, "Wait."));
+        let outcome = CallOutcome::Retry { at, failure, open: false };
+        next_attempt(&job, &outcome, None, 0.5, now).map(|at| (at - now).num_seconds())
+    }
+
+    #[test]
+    fn short_pauses_of_a_platform_do_not_use_up_the_attempts() {
+        let limited = |attempt, requested| wait(attempt, Category::RateLimited, requested);
+        let waits: Vec<_> = (1..=8).map(|attempt| limited(attempt, 1)).collect();
+        assert_eq!(waits, [Some(1), Some(10), Some(30), Some(120), Some(600), Some(1_800), Some(3_600), None]);
+        assert_eq!([limited(1, -60), limited(2, 900), limited(7, 7_200)], [Some(0), Some(900), Some(7_200)]);
+        assert_eq!(wait(5, Category::Network, 1), Some(1), "the end of a call is not a rate limit");
+    }
 
     #[test]
     fn retry_delays_have_jitter_of_a_fifth_and_end_at_two_hours() {

@@ -77,9 +77,9 @@ impl EndedComment {
         let account = (self.target.account_id, self.credentials_version);
         let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), account, trace).await?;
         let mut next = None;
-        if let CallOutcome::Retry { at, open, .. } = &outcome {
+        if let CallOutcome::Retry { open, .. } = &outcome {
             let open_until = self.subject.call_started_at.filter(|_| *open).map(|began| began + self.timeout);
-            next = next_attempt(job, *at, open_until, self.jitter, tx.now);
+            next = next_attempt(job, &outcome, open_until, self.jitter, tx.now);
             if next.is_none() {
                 outcome = outcome.exhausted(ACTION);
             }

@@ -211,7 +211,7 @@ impl TargetResult {
         let operator_wait = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT);
         let next = match &outcome {
             _ if operator_wait.is_some() => operator_wait,
-            CallOutcome::Retry { at, open, .. } => next_attempt(job, *at, self.open_until(*open), self.jitter, now),
+            CallOutcome::Retry { open, .. } => next_attempt(job, &outcome, self.open_until(*open), self.jitter, now),
             _ => None,
         };
         if next.is_none() {

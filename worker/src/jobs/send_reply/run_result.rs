@@ -41,8 +41,8 @@ impl ReplyRunResult {
             return Ok(Outcome::Cancelled("the conversation no longer exists".into()));
         };
         let mut next = None;
-        if let CallOutcome::Retry { at, open, .. } = &outcome {
-            next = next_attempt(job, *at, self.open_until(*open), self.jitter, tx.now);
+        if let CallOutcome::Retry { open, .. } = &outcome {
+            next = next_attempt(job, &outcome, self.open_until(*open), self.jitter, tx.now);
             if next.is_none() {
                 outcome = outcome.exhausted(ACTION);
             }

@@ -44,10 +44,7 @@ impl UnpublishRunResult {
             Some(failure) => Some(expire_or_pause_account(tx, (ACTION, failure), account, trace).await?),
             None => None,
         };
-        let next = match &failure {
-            Some(CallOutcome::Retry { at, .. }) => next_attempt(job, *at, None, self.jitter, tx.now),
-            _ => None,
-        };
+        let next = failure.as_ref().and_then(|failure| next_attempt(job, failure, None, self.jitter, tx.now));
         let end = match (failure.and_then(|failure| failure.error()), next) {
             (None, _) => UnpublishOutcome::Unpublished,
             (Some(error), Some(next_attempt_at)) => UnpublishOutcome::Waiting { error, next_attempt_at },
