@@ -348,12 +348,12 @@ impl InboxConnector for Mastodon {
         Ok(instance.call::<Status>(Effect::Publishes, request).await?.published())
     }
 
-    /// Ignores leading mentions, because the recipient may have changed with newer messages of the thread.
+    /// Ignores the parent and leading mentions: they are those of the thread's newest message, which may have arrived
+    /// after the call, or may be this reply itself, read by a sync.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
         let wanted = without_mentions(&reply.text);
-        let status_id = context_text(&reply.thread, "id")?;
-        let is_candidate = |status: &Status| status.in_reply_to_id.as_deref() == Some(status_id);
+        let is_candidate = |status: &Status| status.in_reply_to_id.is_some();
         let text_matches = |text: &str| is_same(without_mentions(text), wanted);
         instance.find(own.expose_secret(), reply.called_at, is_candidate, text_matches).await
     }
