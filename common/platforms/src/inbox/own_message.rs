@@ -3,7 +3,6 @@
 
 use chrono::{DateTime, Utc};
 
-use super::OutgoingReply;
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
 use crate::{Published, ReconcileResult};
@@ -14,11 +13,6 @@ pub struct OwnMessage {
     pub text: String,
     pub at: Option<DateTime<Utc>>,
     pub url: Option<String>,
-}
-
-/// Searches the account's recent messages for a reply, by its text and time.
-pub fn find_reply(reply: &OutgoingReply, messages: impl Iterator<Item = OwnMessage>) -> ReconcileResult {
-    find_message(&reply.text, reply.called_at, messages)
 }
 
 /// Searches the account's recent messages for one with this text, sent by a call that began at `called_at`.

@@ -18,7 +18,7 @@ use crate::call::Effect;
 use crate::inbox::InboxPage;
 use crate::inbox::by_post::{CommentList, Walk};
 use crate::inbox::newest_first::Pass;
-pub(crate) use crate::inbox::own_message::{OwnMessage, OwnMessages, find_reply};
+pub(crate) use crate::inbox::own_message::{OwnMessage, OwnMessages};
 use crate::inbox::permission::{denied, recently_denied};
 use crate::{CallError, ConnectorAccount, ReconcileResult};
 

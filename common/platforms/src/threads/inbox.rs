@@ -28,14 +28,18 @@ use crate::inbox::permission::missing_permission;
 use crate::inbox::{InboxPage, OutgoingReply, ReplyThread, check_length, context_text};
 use crate::meta::containers::{ContainerRequest, is_id, missing_reply_permission};
 use crate::meta::graph::{Access, GraphFailure, List, parse_time};
-use crate::meta::inbox::{self, INTERVAL, OwnMessage, Streams, find_reply, list, list_below, read, reply_error};
+use crate::meta::inbox::{self, INTERVAL, Streams, list, list_below, read, reply_error};
 use crate::meta::insights::is_gone;
+use crate::text::comparable::is_same;
+use crate::window::{CallWindow, Listed, find};
 use crate::{CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Published, ReconcileResult, time_marker};
 
 const REPLIES: &str = "replies";
 const MENTIONS: &str = "mentions";
 const POSTS_PER_PAGE: &str = "25";
 const REPLIES_PER_PAGE: &str = "50";
+/// The maximum number of the account's recent replies that are searched.
+const MAX_RECENT_REPLIES: usize = 50;
 const FIELDS: &str = "id,text,username,timestamp,permalink,root_post,replied_to,is_reply_owned_by_me";
 /// The maximum number of posts that are looked up for one page, one call each.
 const MAX_LOOKED_UP: usize = 10;
@@ -282,7 +286,7 @@ impl InboxConnector for Threads {
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let access = self.access_of(account)?;
-        let query = [("fields", FIELDS), ("limit", REPLIES_PER_PAGE)];
+        let query = [("fields", FIELDS), ("limit", &MAX_RECENT_REPLIES.to_string())];
         let request = access.request(Method::GET, &format!("{}/replies", account.external_id)).query(&query);
         let found: List<Value> = access.call(Effect::Repeatable, request).await?;
         let names = |object: &Option<Object>, id: Option<&str>| {
@@ -290,9 +294,12 @@ impl InboxConnector for Threads {
         };
         let (root, above) = (reply.thread.subject_external_id.as_deref(), context_text(&reply.thread, REPLY_TO).ok());
         let here = |one: &Reply| names(&one.root_post, root) || names(&one.replied_to, above);
-        let own_message =
-            |one: Reply| OwnMessage { at: parse_time(&one.timestamp), id: one.id, text: one.text, url: one.permalink };
-        let all: Vec<OwnMessage> = read::<Reply>(&found.data).into_iter().filter(here).map(own_message).collect();
-        Ok(find_reply(reply, all.into_iter()))
+        let window = CallWindow::of(reply.called_at).with_next_page(found.has_next_page());
+        let listed = read::<Reply>(&found.data).into_iter().map(|one| Listed {
+            at: parse_time(&one.timestamp),
+            is_same: here(&one) && is_same(&one.text, &reply.text),
+            published: Published::new(one.id, one.permalink),
+        });
+        Ok(find(window, listed.collect(), MAX_RECENT_REPLIES))
     }
 }
