@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{ScriptStep, ScriptedServer, now, unused_address};
+use super::support::{ScriptStep, ScriptedServer, account, connector, now, unused_address};
 
 fn caller() -> PlatformClient {
     let client = HttpClient::trusted(std::time::Duration::from_secs(20), 64);
@@ -120,4 +120,18 @@ proptest! {
             prop_assert!(at(name, &value).is_none_or(|at| at >= now()));
         }
     }
+}
+
+/// A rejection that is final would fail a post whose account is fine.
+#[tokio::test]
+async fn a_response_with_tokens_that_is_too_large_is_a_temporary_failure() {
+    let body = json!({ "access_token": "a".repeat(2 << 20) });
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(ResponseTemplate::new(200).set_body_json(body)).mount(&server).await;
+    let secrets = json!({
+        "access_token": "a", "refresh_token": "r", "client_id": "id", "client_secret": "secret",
+    });
+    let tumblr = connector(Platform::Tumblr, &server.uri());
+    let error = tumblr.refresh(&account("t:ann", secrets)).await.unwrap_err();
+    assert!(matches!(error, CallError::Transient(_)), "{error:?}");
 }

@@ -270,8 +270,11 @@ impl OAuthHttpClient {
         let request = self.client.request(head.method, &head.uri.to_string()).headers(head.headers).body(body);
         let response = self.client.send(Effect::Repeatable, request).await?;
         *self.status.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(response.status);
-        if response.status == StatusCode::TOO_MANY_REQUESTS || response.status.is_server_error() || response.truncated {
+        if response.status == StatusCode::TOO_MANY_REQUESTS || response.status.is_server_error() {
             return Err(self.client.classify_status(Effect::Repeatable, &response, None, None));
+        }
+        if response.truncated {
+            return Err(self.client.classify_unknown_effect(Effect::Repeatable, "sent an unreadable response", None));
         }
         // Headers are dropped: the crate rejects a Content-Type other than JSON, but accepts a missing one.
         let mut for_crate = http::Response::new(response.body.to_vec());
