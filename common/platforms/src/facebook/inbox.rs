@@ -31,6 +31,7 @@ use crate::meta::inbox::{
     self, INTERVAL, OwnMessage, OwnMessages, Streams, comment_error, find_comment, is_object_id, list, list_below,
     read, reply_error, search,
 };
+use crate::window::CallWindow;
 use crate::{
     CallError, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult,
     time_marker,
@@ -254,14 +255,24 @@ fn own(page: &str, messages: Vec<Message>) -> Vec<OwnMessage> {
 }
 
 impl Facebook {
-    /// Returns the page's newest messages in a conversation.
-    async fn own_messages(&self, account: &ConnectorAccount, person: &str) -> Result<OwnMessages, GraphFailure> {
+    /// Returns the page's newest messages in a conversation. They are complete if they reach back to the call that is
+    /// looked up.
+    async fn own_messages(
+        &self,
+        account: &ConnectorAccount,
+        person: &str,
+        called_at: Option<DateTime<Utc>>,
+    ) -> Result<OwnMessages, GraphFailure> {
         let (access, page) = (self.access(account)?, account.external_id.as_str());
         let query = [("platform", "MESSENGER"), ("user_id", person), ("fields", CONVERSATION_FIELDS)];
         let found = list(&access, &format!("{page}/conversations"), &query, None).await?;
         let conversations: Vec<Conversation> = read(&found.data);
-        let messages = conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect();
-        Ok(OwnMessages { messages: own(page, messages), are_complete: true })
+        let messages: Vec<_> = conversations.iter().flat_map(|one| read::<Message>(&one.messages.data)).collect();
+        let times: Vec<_> = messages.iter().map(|one| parse_time(&one.created_time)).collect();
+        let has_next_page = conversations.iter().any(|one| one.messages.has_next_page());
+        let window = CallWindow::of(called_at).with_next_page(has_next_page);
+        let are_complete = window.is_covered(&times, usize::MAX);
+        Ok(OwnMessages { messages: own(page, messages), are_complete })
     }
 
     /// Returns the page's own comments directly below a post or a comment.
@@ -381,7 +392,7 @@ impl InboxConnector for Facebook {
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let own = match reply.thread.kind {
-            ConversationType::Dm => self.own_messages(account, &reply.thread.thread_id).await,
+            ConversationType::Dm => self.own_messages(account, &reply.thread.thread_id, reply.called_at).await,
             ConversationType::Comment | ConversationType::Mention => {
                 self.own_comments(account, thread_id(&reply.thread)?).await
             }

@@ -87,7 +87,8 @@ pub(crate) async fn search<T: DeserializeOwned>(
         all.extend(read::<T>(&found.data));
         after = found.next();
         if after.is_none() {
-            return Ok((all, true));
+            // A next page without a token cannot be read.
+            return Ok((all, !found.has_next_page()));
         }
     }
     Ok((all, false))
