@@ -259,3 +259,16 @@ async fn a_statement_on_postgres_ends_after_a_minute() {
     let error = sqlx::query("SELECT pg_sleep(10)").execute(conn).await.unwrap_err();
     assert!(StoreError::from(error).is_unavailable());
 }
+
+/// During a fail-over, a new connection may reach a standby. It must not look as if the database rejected the value: the
+/// result of a call would be stored in part only.
+#[tokio::test]
+async fn a_standby_is_unavailable() {
+    let s = TestStore::postgres().await;
+    let w = s.workspace().await;
+    let mut tx = s.begin().await.unwrap();
+    let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
+    sqlx::query("SET TRANSACTION READ ONLY").execute(conn).await.unwrap();
+    let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_transient() && !error.is_rejected(), "{error:?}");
+}
