@@ -149,27 +149,38 @@ impl AccountSession {
     /// credentials or was deleted meanwhile.
     pub async fn store_secrets(&mut self, secrets: Secrets, times: TokenTimes) -> Result<bool, StoreError> {
         let stored_secrets = SecretString::from(secrets.expose_json());
-        let deadline = Instant::now() + STORE_TIMEOUT;
-        let renewed = loop {
-            let stored: Result<_, StoreError> = async {
-                let mut tx = self.store.begin().await?;
-                let renewed = accounts::renew(&mut tx, &self.account, Some(&stored_secrets), times).await?;
-                tx.commit().await?;
-                Ok(renewed)
-            }
-            .await;
-            match stored {
-                Err(error) if error.is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(STORE_RETRY_PAUSE).await;
-                }
-                result => break result?,
-            }
-        };
+        let renewed = store_tokens(&self.store, &self.account, Some(&stored_secrets), times).await?;
         let is_stored = renewed.is_some();
         if let Some(account) = renewed {
             (self.account, self.connector_account.secrets) = (account, secrets);
         }
         Ok(is_stored)
+    }
+}
+
+/// Stores new tokens, or confirms the current ones, with retries while the database is unavailable. Returns `None`, and
+/// changes nothing, if the account has different credentials or was deleted meanwhile.
+pub(super) async fn store_tokens(
+    store: &Store,
+    account: &SocialAccount,
+    secrets: Option<&SecretString>,
+    times: TokenTimes,
+) -> Result<Option<SocialAccount>, StoreError> {
+    let deadline = Instant::now() + STORE_TIMEOUT;
+    loop {
+        let stored: Result<_, StoreError> = async {
+            let mut tx = store.begin().await?;
+            let renewed = accounts::renew(&mut tx, account, secrets, times).await?;
+            tx.commit().await?;
+            Ok(renewed)
+        }
+        .await;
+        match stored {
+            Err(error) if error.is_transient() && Instant::now() < deadline => {
+                tokio::time::sleep(STORE_RETRY_PAUSE).await;
+            }
+            result => return result,
+        }
     }
 }
 

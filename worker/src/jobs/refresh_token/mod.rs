@@ -11,30 +11,25 @@
 //! again soon, even after its access has ended. Only a definite rejection makes it `expired`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
-use crier_domain::account::{AccountStatus, SocialAccount, warnings_due};
+use crier_domain::account::{AccountStatus, warnings_due};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_mail::Mailer;
-use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry, RefreshedTokens};
+use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry};
 use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::{Result, Store, Tx, accounts};
 use secrecy::SecretString;
 
 use self::run_result::{RefreshOutcome, RefreshRunResult};
+use super::account_session::store_tokens;
 use super::{Deps, FinishedRun, Job, RunError, settle_each};
 use crate::engine::Run;
 
 mod run_result;
 
-/// The maximum time for storing new tokens, with retries while the database is unavailable. The old tokens may already
-/// be revoked.
-const STORE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between attempts to store new tokens.
-const STORE_RETRY_PAUSE: Duration = Duration::from_millis(200);
 /// The pause before the job runs again if another process is renewing the tokens.
 const LEASE_PAUSE: TimeDelta = TimeDelta::seconds(30);
 /// The minimum and the maximum pause after a temporary failure; between them, a tenth of the remaining time.
@@ -100,7 +95,9 @@ impl RefreshToken {
         });
         Ok(Some(match response {
             Ok(refreshed) => {
-                self.store_tokens(&account, &refreshed).await?;
+                // If the account was reconnected meanwhile, its newer credentials are kept.
+                let secrets = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
+                store_tokens(&self.store, &account, secrets.as_ref(), refreshed.times()).await?;
                 RefreshOutcome::Renewed
             }
             Err(CallError::Reauth(failure) | CallError::AuthExpired(failure)) => {
@@ -108,26 +105,6 @@ impl RefreshToken {
             }
             Err(error) => RefreshOutcome::RetryLater(account, tokens, error),
         }))
-    }
-
-    /// Stores new tokens, unless the account was reconnected meanwhile; then the newer ones are kept.
-    async fn store_tokens(&self, account: &SocialAccount, refreshed: &RefreshedTokens) -> Result<()> {
-        let secrets = refreshed.secrets.as_ref().map(|secrets| SecretString::from(secrets.expose_json()));
-        let deadline = Instant::now() + STORE_TIMEOUT;
-        loop {
-            let stored: Result<_> = async {
-                let mut tx = self.store.begin().await?;
-                accounts::renew(&mut tx, account, secrets.as_ref(), refreshed.times()).await?;
-                tx.commit().await
-            }
-            .await;
-            match stored {
-                Err(error) if error.is_transient() && Instant::now() < deadline => {
-                    tokio::time::sleep(STORE_RETRY_PAUSE).await;
-                }
-                result => return result,
-            }
-        }
     }
 }
 
