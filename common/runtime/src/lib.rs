@@ -43,6 +43,8 @@ pub use keys::check as check_keys;
 
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);
+/// The maximum time for closing the connections to the database.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of a platform's response body, in bytes.
 const PLATFORM_BODY: usize = 4 * 1024 * 1024;
 
@@ -280,7 +282,10 @@ impl Process {
     }
 
     async fn close(&self) {
-        self.store.db().close().await;
+        // A connection whose server has disappeared is never returned.
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.store.db().close()).await.is_err() {
+            tracing::warn!("the database did not respond in time; its connections are dropped");
+        }
         self.closed.cancel();
         tracing::info!("stopped");
     }
