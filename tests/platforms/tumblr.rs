@@ -146,10 +146,8 @@ async fn errors_are_classified_by_tumblrs_codes() {
         assert_eq!(until, Some(now() + TimeDelta::hours(1)));
     }
     assert!(matches!(publish_expecting_error(error(429, None, "")).await, CallError::RateLimited { .. }));
-    for (status, code) in [(500, Some(8006)), (503, None)] {
-        let passing = publish_expecting_error(error(status, code, "later")).await;
-        assert!(matches!(passing, CallError::Transient(_)), "{status}: {passing:?}");
-    }
+    let passing = publish_expecting_error(error(500, Some(8006), "later")).await;
+    assert!(matches!(passing, CallError::Transient(_)), "{passing:?}");
     for status in [403, 404] {
         assert!(matches!(publish_expecting_error(error(status, None, "no")).await, CallError::Permanent(_)));
     }
@@ -157,8 +155,11 @@ async fn errors_are_classified_by_tumblrs_codes() {
 
 #[tokio::test]
 async fn a_broken_response_leaves_the_outcome_unknown() {
-    let unknown = publish_expecting_error(error(502, None, "oops")).await;
-    assert!(matches!(unknown, CallError::Unknown(_)), "{unknown:?}");
+    // A 503 may also come from a proxy, after Tumblr has created the post.
+    for status in [502, 503] {
+        let unknown = publish_expecting_error(error(status, None, "oops")).await;
+        assert!(matches!(unknown, CallError::Unknown(_)), "{status}: {unknown:?}");
+    }
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;
     let connector = connector(Platform::Tumblr, &server.base);
     let outgoing = post(connector.as_ref(), "Hi");

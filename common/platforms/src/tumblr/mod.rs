@@ -296,8 +296,6 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> Cal
         (_, Some(8006 | 8009)) => CallError::Transient(failure(Category::Media, "could not store an image or video")),
         (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
         (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
-        // Posting is temporarily disabled. Nothing was published.
-        (503, _) => CallError::Transient(failure(Category::PlatformError, "does not accept posts right now")),
         _ => client.classify_status(effect, &failed.response, Some(&code), detail),
     }
 }
