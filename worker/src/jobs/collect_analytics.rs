@@ -362,7 +362,7 @@ impl CollectRunResult {
             None if self.is_off => now + SWITCHED_OFF_PAUSE,
             None if self.is_more_due => now,
             None => now + MIN_PAUSE,
-            Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now),
+            Some(CallError::RateLimited { until, .. }) => until.unwrap_or(now + LIMIT_PAUSE).max(now + MIN_PAUSE),
             Some(CallError::Reauth(_) | CallError::AuthExpired(_) | CallError::Permanent(_)) => now + PERMANENT_PAUSE,
             Some(_) => now + RETRY_PAUSE,
         }
