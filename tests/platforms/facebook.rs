@@ -117,8 +117,9 @@ async fn errors_are_classified_by_metas_codes() {
 
 #[tokio::test]
 async fn an_internal_error_leaves_the_outcome_unknown() {
-    for (status, code) in [(500, 1), (400, 2), (500, 99_999)] {
-        let unknown = publish_expecting_error(error(status, code, None, "An unknown error occurred")).await;
+    // The last one: "These photos were already posted."
+    for (status, code, subcode) in [(500, 1, None), (400, 2, None), (500, 99_999, None), (400, 324, Some(1_366_051))] {
+        let unknown = publish_expecting_error(error(status, code, subcode, "An unknown error occurred")).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{status} {code}: {unknown:?}");
     }
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;

@@ -148,7 +148,6 @@ impl Access<'_> {
             Kind::Reauth => CallError::Reauth(failure),
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
-            Kind::UploadsMissing => CallError::UploadsMissing(failure),
             Kind::Rate => self.client.rate_limited(retry_at(&response.headers, self.client.now()), Some(&code)),
             Kind::Transient => CallError::Transient(failure),
             Kind::ByStatus => self.client.classify_status(effect, response, Some(&code), detail),
@@ -184,7 +183,6 @@ enum Kind {
     Permanent,
     /// It is unknown whether anything was created.
     Internal,
-    UploadsMissing,
     /// Nothing was published, and another attempt may succeed.
     Transient,
     Rate,
@@ -193,10 +191,11 @@ enum Kind {
 
 /// Returns the class of an error, its category, and a phrase for users that says what Facebook does.
 fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
-    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient, UploadsMissing};
+    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
-        (_, Some(1_366_051)) => (UploadsMissing, Category::Media, "has already posted an image"),
+        // An image of this post, which is uploaded only for it, is in a post already: an earlier call published it.
+        (_, Some(1_366_051)) => (Internal, Category::Media, "has already posted an image"),
         (_, Some(1_609_005 | 1_609_008 | 2_061_006)) => {
             (Permanent, Category::InvalidContent, "does not accept the link of this post")
         }
