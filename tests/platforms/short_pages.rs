@@ -70,8 +70,8 @@ async fn a_page_with_a_next_one_does_not_show_that_a_post_is_missing() {
         (
             Platform::Linkedin,
             "urn:li:organization:7",
-            json!({ "elements": [], "paging": { "start": 0, "count": 20, "links": [] } }),
-            json!({ "elements": [], "paging": { "start": 0, "count": 20, "links": [{ "rel": "next", "href": "/x" }] } }),
+            json!({ "elements": [], "paging": { "start": 0, "links": [] } }),
+            json!({ "elements": [], "paging": { "start": 0, "links": [{ "rel": "next", "href": "/x" }] } }),
         ),
         (
             Platform::Tumblr,

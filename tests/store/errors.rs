@@ -260,8 +260,8 @@ async fn a_statement_on_postgres_ends_after_a_minute() {
     assert!(StoreError::from(error).is_unavailable());
 }
 
-/// During a fail-over, a new connection may reach a standby. It must not look as if the database rejected the value: the
-/// result of a call would be stored in part only.
+/// During a fail-over, a new connection may reach a standby. It must not look as if the database rejected the value:
+/// the result of a call would be stored in part only.
 #[tokio::test]
 async fn a_standby_is_unavailable() {
     let s = TestStore::postgres().await;

@@ -73,7 +73,7 @@ impl CallWindow {
     pub(super) fn is_covered(self, times: &[Option<DateTime<Utc>>], limit: usize) -> bool {
         let is_whole = times.len() < limit && !self.has_next_page;
         // Not the oldest one: a post that is pinned comes first, however old it is.
-        let last = times.iter().rev().flatten().next();
+        let last = times.iter().flatten().next_back();
         is_whole || last.is_some_and(|at| !self.contains(Some(*at)))
     }
 

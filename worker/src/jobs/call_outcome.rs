@@ -255,8 +255,8 @@ pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
     backoff_from_table(&PAUSES, attempt, jitter)
 }
 
-/// Returns the time of the next attempt; `None` if the outcome is final, or if no attempts are left. `open_until` is when
-/// a call with an unknown outcome must have ended; a query before that would not be conclusive.
+/// Returns the time of the next attempt; `None` if the outcome is final, or if no attempts are left. `open_until` is
+/// when a call with an unknown outcome must have ended; a query before that would not be conclusive.
 pub fn next_attempt(
     job: &ClaimedJob,
     outcome: &CallOutcome,
