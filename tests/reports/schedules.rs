@@ -5,12 +5,14 @@ use crier_scheduler::tasks;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
+use crate::support::console::ConsoleUser;
 use crate::support::reports::{TestInstallation, create, newest_delivery, tenant_in};
 use crate::support::store::{on_both, run_concurrently};
 
 on_both!(TestInstallation::start =>
     each_frequency_fires_at_its_local_time_and_covers_its_period,
     daylight_saving_neither_skips_nor_repeats_a_report,
+    schedules_follow_the_time_zone_of_the_brand,
     missed_times_fire_once,
     two_schedulers_fire_once,
     an_unfinished_export_prevents_another,
@@ -117,6 +119,35 @@ async fn daylight_saving_neither_skips_nor_repeats_a_report(r: TestInstallation)
             "{due}"
         );
     }
+}
+
+/// Changes the time zone of the tenant's brand in the console.
+async fn change_zone(t: &Tenant<'_>, zone: &str) {
+    let path = t.path("/settings");
+    let form = [("name", "Bakery"), ("description", ""), ("website", ""), ("timezone", zone)];
+    ConsoleUser::sign_in(t).await.submit(&path, &path, &form).await.expect(200, "Brand saved.");
+}
+
+async fn schedules_follow_the_time_zone_of_the_brand(r: TestInstallation) {
+    let monthly = json!({ "frequency": "monthly" });
+    let (t, report) = create_schedule(&r, "Asia/Tokyo", "2026-06-12T00:00:00Z", monthly).await;
+    change_zone(&t, "America/Los_Angeles").await;
+    let next = async || t.get(&report).await.data(200)["schedules"][0]["next_run_at"].clone();
+    assert_eq!(next().await, "2026-07-01T16:00:00Z");
+    // 09:00 in Tokyo, which is still June in Los Angeles.
+    fire_at(&r, "2026-07-01T00:00:00Z").await;
+    assert_eq!(r.count_rows("report_deliveries").await, 0);
+    fire_at(&r, "2026-07-01T16:00:00Z").await;
+    assert_eq!(r.count_rows("report_deliveries").await, 1);
+    assert_eq!(covered(&t, &report).await, ("2026-06-01".to_owned(), "2026-06-30".to_owned()));
+
+    // A schedule that is due, and has not run yet, is not skipped.
+    r.clock.advance(at("2026-08-01T16:00:00Z") - r.store.now());
+    change_zone(&t, "Asia/Tokyo").await;
+    r.fire().await;
+    assert_eq!(r.count_rows("report_deliveries").await, 2);
+    assert_eq!(covered(&t, &report).await, ("2026-07-01".to_owned(), "2026-07-31".to_owned()));
+    assert_eq!(next().await, "2026-09-01T00:00:00Z");
 }
 
 async fn missed_times_fire_once(r: TestInstallation) {

@@ -4,6 +4,7 @@
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, Utc};
 use chrono_tz::Tz;
+use crier_base::cron::CronSchedule;
 
 use super::recurrence::{Frequency, parse_time};
 use super::report::ReportFormat;
@@ -59,6 +60,12 @@ impl ReportSchedule {
     pub fn expression(&self) -> String {
         let time = self.time.as_deref().and_then(parse_time).unwrap_or_default();
         self.frequency.expression(time, self.cron.as_deref().unwrap_or_default())
+    }
+
+    /// Returns the first time after `at`, in the time zone of the brand. `None` if there is none.
+    pub fn next_after(&self, at: DateTime<Utc>, zone: Tz) -> Option<DateTime<Utc>> {
+        let schedule: CronSchedule = self.expression().parse().ok()?;
+        schedule.next_after(&at.with_timezone(&zone)).map(|next| next.to_utc())
     }
 }
 

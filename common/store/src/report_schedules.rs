@@ -1,6 +1,7 @@
 //! Schedules of reports, and when they are due.
 
 use chrono::{DateTime, Utc};
+use crier_domain::analytics::zone;
 use crier_domain::recurrence::Frequency;
 use crier_domain::report::ReportFormat;
 use crier_domain::report_schedule::ReportSchedule;
@@ -9,7 +10,7 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Result, StoreError, Tx};
+use super::{Conn, Result, StoreError, Tx, brands};
 
 const SELECT: &str = "
     SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.has_bom, s.recipients, s.next_run_at,
@@ -148,5 +149,30 @@ pub async fn advance(tx: &mut Tx, schedule_id: i64, next_run_at: DateTime<Utc>, 
         WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, schedule_id, next_run_at, has_run, now)?;
+    Ok(())
+}
+
+/// Gives the schedules of a brand new times, because the brand's time zone has changed. A schedule that is already due
+/// still runs. The caller has locked the brand.
+pub async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    let sql = locking_sql!(
+        tx,
+        "{SELECT}
+        JOIN reports r ON r.id = s.report_id
+        WHERE r.brand_id = $1
+            AND s.next_run_at > $2
+        ORDER BY s.id
+        {LOCK}",
+        "FOR UPDATE OF s",
+        SELECT
+    );
+    let Some(brand) = brands::find(tx, brand_id).await? else { return Ok(()) };
+    let (now, zone) = (tx.now, zone(Some(&brand.timezone)));
+    let waiting: Vec<ReportSchedule> = run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(now).fetch_all(c))?;
+    for schedule in waiting {
+        if let Some(next) = schedule.next_after(now, zone) {
+            advance(tx, schedule.id, next, false).await?;
+        }
+    }
     Ok(())
 }

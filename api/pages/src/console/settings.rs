@@ -7,7 +7,7 @@ use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::brands::create::NewBrand;
 use crier_endpoints::routes::brands::usage;
 use crier_endpoints::routes::queue;
-use crier_store::{Tx, brands, recurring_posts};
+use crier_store::{Tx, brands, recurring_posts, report_schedules};
 use http::StatusCode;
 
 use super::brand_new::{FIELDS, zones};
@@ -158,6 +158,7 @@ async fn set_timezone(visit: &Visit) -> Result<PageReply> {
 /// Moves what is planned in the time zone of the brand.
 async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
     recurring_posts::replan(tx, brand_id, None).await?;
+    report_schedules::follow_time_zone(tx, brand_id).await?;
     queue::follow_time_zone(tx, brand_id).await
 }
 
