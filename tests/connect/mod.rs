@@ -26,10 +26,14 @@ fn now(app: &TestApp) -> String {
 
 /// Returns the path of a one-time URL for an account on a Mastodon server, as `crier account connect` creates it.
 async fn mastodon_path(t: &Tenant<'_>, mastodon: &RunningMastodon) -> String {
+    mastodon_path_of(t, mastodon, None).await
+}
+
+/// Like [`mastodon_path`], as the console creates it for a user.
+async fn mastodon_path_of(t: &Tenant<'_>, mastodon: &RunningMastodon, user_id: Option<i64>) -> String {
     let instance = mastodon.server.uri();
     let (platform, target) = (Platform::Mastodon, ConnectTarget::Default);
-    let new =
-        NewAuthorization { brand_id: t.brand, user_id: None, key_id: None, platform, target, instance: &instance };
+    let new = NewAuthorization { brand_id: t.brand, user_id, key_id: None, platform, target, instance: &instance };
     let token = t.app.write(async |tx| authorizations::create(tx, new).await).await;
     format!("/connect/{}", token.expose_secret())
 }

@@ -1,15 +1,22 @@
 //! For every error in a connection, a page says what happened, and no account is connected.
 
 use chrono::TimeDelta;
+use crier_domain::access::Role;
+use crier_store::brands;
 use url::Url;
 use wiremock::ResponseTemplate;
 
-use super::{mastodon_path, now};
+use super::{mastodon_path, mastodon_path_of, now};
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::mastodon::{Mastodon, RunningMastodon};
 use crate::support::person::{Person, assert_page};
 
-on_both_apps!(a_denied_or_rejected_connection_can_be_retried, a_state_works_once, only_one_of_two_people_connects,);
+on_both_apps!(
+    a_denied_or_rejected_connection_can_be_retried,
+    a_state_works_once,
+    only_one_of_two_people_connects,
+    a_url_gives_no_more_than_its_user_may_give,
+);
 on_one_app!(
     a_url_expires_after_half_an_hour,
     an_unknown_url_is_not_found,
@@ -75,6 +82,26 @@ async fn a_url_expires_after_half_an_hour(app: TestApp) {
     assert_page(&person.open(&path).await, 410, "This link has expired");
     assert_page(&person.submit(&path, &[]).await, 410, "This link has expired");
     assert_nothing_connected(&t).await;
+}
+
+async fn a_url_gives_no_more_than_its_user_may_give(app: TestApp) {
+    let (t, mastodon, _, mut person) = start(&app, "unlimited").await;
+    let editor = t.colleague(Role::Editor).await;
+    let path = mastodon_path_of(&t, &mastodon, Some(editor.user)).await;
+    let callback = mastodon.fake.agree(&person.leave(&path).await);
+    app.member(t.brand, editor.user, Role::Contributor).await;
+    assert_page(&person.open(&path).await, 404, "This link does not exist");
+    assert_page(&person.open(callback.as_str()).await, 400, "This response does not match a connection");
+    let remove = async || app.write(async |tx| brands::remove_member(tx, t.brand, editor.user).await).await;
+    remove().await;
+    assert_page(&person.submit(&path, &[]).await, 404, "This link does not exist");
+    assert_page(&person.open(callback.as_str()).await, 400, "This response does not match a connection");
+    assert_nothing_connected(&t).await;
+    // The page of a connected account does not depend on the user.
+    app.member(t.brand, editor.user, Role::Editor).await;
+    let response = person.open(callback.as_str()).await;
+    remove().await;
+    assert_page(&person.follow(&response).await, 200, "Connected");
 }
 
 async fn an_unknown_url_is_not_found(app: TestApp) {

@@ -16,11 +16,21 @@ use super::{Conn, Result, StoreError, Tx};
 /// The length of a token, a state or a cookie: 43 characters of 62 are 256 bits.
 pub const SECRET_LENGTH: usize = 43;
 
+/// Leaves out the authorizations of users who can no longer connect accounts to the brand: their URLs stop working.
 const SELECT: &str = "
     SELECT a.id, a.brand_id, b.name AS brand_name, b.workspace_id, a.platform, a.target, a.instance, a.stage,
         a.browser_hash, a.account_id, a.expires_at, a.user_id, a.key_id
     FROM authorizations a
-    JOIN brands b ON b.id = a.brand_id";
+    JOIN brands b ON b.id = a.brand_id
+        AND (
+            a.user_id IS NULL
+            OR a.stage = 'used'
+            OR EXISTS (
+                SELECT 1
+                FROM brand_members m
+                WHERE m.brand_id = a.brand_id AND m.user_id = a.user_id AND m.role <> 'contributor'
+            )
+        )";
 
 /// Creates a random token, state or cookie.
 pub fn new_secret() -> Result<SecretString> {
