@@ -78,10 +78,13 @@ async fn a_deferred_mail_keeps_its_error_until_sent(s: TestStore) {
     s.write(async |tx| mails::mark_deferred(tx, id, "nobody answers").await).await;
     let mail = find_mail(&s, id).await;
     assert_eq!((mail.status, mail.error.as_deref()), (MailStatus::Pending, Some("nobody answers")));
+    assert_eq!(mail.body_text, "One\nTwo\n");
     s.advance(60);
     s.write(async |tx| mails::mark_sent(tx, id).await).await;
     let mail = find_mail(&s, id).await;
     assert_eq!((mail.status, mail.error, mail.sent_at), (MailStatus::Sent, None, Some(s.now())));
+    let text = (mail.body_text.as_str(), mail.body_html, mail.unsubscribe_url);
+    assert_eq!(text, ("", None, None), "the links in a sent email are not kept");
 }
 
 async fn a_sent_mail_stays_sent(s: TestStore) {

@@ -18,6 +18,7 @@ pub struct Mail {
     pub user_id: i64,
     pub recipient: String,
     pub subject: String,
+    /// Empty if the email is `sent`.
     pub body_text: String,
     /// Created with the row and used for every attempt, so that mail programs recognize duplicates.
     pub message_id: String,

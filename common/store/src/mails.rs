@@ -59,9 +59,13 @@ pub async fn lock(tx: &mut Tx, mail_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Records that the mail server accepted the email.
+/// Records that the mail server accepted the email, and deletes its text, which may contain a link that gives access: to
+/// sign in, to accept an invitation, or to the file of a report.
 pub async fn mark_sent(tx: &mut Tx, mail_id: i64) -> Result<()> {
-    const SQL: &str = "UPDATE mails SET status = 'sent', sent_at = $2, error = NULL WHERE id = $1";
+    const SQL: &str = "
+        UPDATE mails
+        SET status = 'sent', sent_at = $2, error = NULL, body_text = '', body_html = NULL, unsubscribe_url = NULL
+        WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, mail_id, now)?;
     Ok(())
