@@ -12,6 +12,7 @@ use crate::support::store::TestStore;
 on_both_apps!(a_session_lives_while_it_is_used, a_session_ends_with_its_user, only_users_receive_a_link);
 on_both_apps!("unlimited" =>
     a_link_signs_in_once,
+    signing_out_everywhere_else_ends_unused_links,
     a_form_of_another_origin_signs_nobody_in,
     expired_sessions_and_links_are_deleted,
 );
@@ -61,6 +62,17 @@ async fn a_link_signs_in_once(t: Tenant<'_>) {
     let last = link(t.app, t.user).await;
     t.app.clock.advance(TimeDelta::minutes(15));
     post(t.app, &last).await.assert_status(410);
+}
+
+async fn signing_out_everywhere_else_ends_unused_links(t: Tenant<'_>) {
+    let (person, _) = (ConsoleUser::sign_in(&t).await, ConsoleUser::sign_in(&t).await);
+    let other = t.app.tenant("unlimited").await;
+    let (own_link, other_link) = (link(t.app, t.user).await, link(t.app, other.user).await);
+    let path = t.path("/settings/sessions");
+    person.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
+    post(t.app, &own_link).await.assert_status(410);
+    post(t.app, &other_link).await.assert_status(303);
+    person.get(&path).await.expect(200, "This session");
 }
 
 async fn a_session_lives_while_it_is_used(app: TestApp) {

@@ -199,8 +199,8 @@ pub async fn revoke(tx: &mut Tx, user_id: i64, session_id: i64) -> Result<bool> 
     Ok(execute!(tx, SQL, session_id, user_id)? > 0)
 }
 
-/// Ends all sessions of a user except one, and the access of all applications that the user connected: whoever used
-/// another session may have connected one. Returns how many sessions.
+/// Ends all sessions of a user except one, the user's unused sign-in links, and the access of all applications that the
+/// user connected: whoever used another session may have connected one. Returns how many sessions.
 pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u64> {
     const SQL: &str = "
         DELETE FROM api_keys
@@ -208,6 +208,8 @@ pub async fn revoke_others(tx: &mut Tx, user_id: i64, kept_id: i64) -> Result<u6
             AND id <> $2
             AND EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = api_keys.id)";
     grants::revoke_all(tx, user_id).await?;
+    // Waits for a concurrent sign-in with one of the links, so that its session is ended too.
+    execute!(tx, "DELETE FROM sign_in_links WHERE user_id = $1", user_id)?;
     Ok(execute!(tx, SQL, user_id, kept_id)?)
 }
 
