@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use crier_domain::feed::{Feed, FeedType};
+use crier_html::MAX_URL;
 use crier_http::{Guard, HttpClient, HttpError, HttpResponse, SchemePolicy};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use tokio::sync::Semaphore;
@@ -293,7 +294,9 @@ fn candidates(feed: &Feed, page: &Page, error: &FeedError) -> Vec<String> {
 
 fn document(parsed: Parsed, page: &Page, address: &str) -> FetchResult {
     let conditions = Conditions::of(&page.headers);
-    let validator_url = (conditions != Conditions::default()).then(|| page.url.to_string());
+    // A redirect may lead to a URL of any length.
+    let is_kept = conditions != Conditions::default() && page.url.as_str().len() <= MAX_URL;
+    let validator_url = is_kept.then(|| page.url.to_string());
     let found_url = address.to_owned();
     FetchResult::Feed(Box::new(Document { parsed, found_url, validator_url, conditions }))
 }
@@ -318,5 +321,20 @@ mod tests {
         assert_eq!(fetcher.read(page(), now).await.1.unwrap_err(), FeedError::TooSlow);
         drop(permits);
         assert_eq!(fetcher.read(page(), later).await.1.unwrap().articles.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_long_url_is_not_stored_with_its_conditions() {
+        let fetcher = Fetcher::new(Guard::new(Vec::new()));
+        let later = Instant::now() + Duration::from_secs(600);
+        for (length, is_kept) in [(100, true), (MAX_URL, false)] {
+            let url = Url::parse(&format!("https://example.com/{}", "x".repeat(length))).unwrap();
+            let headers: HeaderMap = HeaderMap::from_iter([(header::ETAG, "\"1\"".parse().unwrap())]);
+            let body = Bytes::from_static(b"<rss version='2.0'><channel><item><title>x</title></item></channel></rss>");
+            let (page, read) = fetcher.read(Box::new(Page { url, headers, body }), later).await;
+            let found = document(read.unwrap(), &page, "https://example.com/feed");
+            let FetchResult::Feed(found) = found else { panic!("it is a feed") };
+            assert_eq!(found.validator_url.is_some(), is_kept, "{length}");
+        }
     }
 }
