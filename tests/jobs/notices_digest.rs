@@ -54,6 +54,19 @@ async fn waiting(w: &TestWorker) -> i64 {
     w.count_rows("notices").await
 }
 
+/// Asserts that each link in an email is that of a page of the console; returns how many there are.
+fn links_to_pages(mail: &str) -> usize {
+    let without_ids = |path: &str| {
+        let is_id = |segment: &str| segment.starts_with('{') || segment.parse::<i64>().is_ok();
+        path.split('/').map(|segment| if is_id(segment) { "ID" } else { segment }).collect::<Vec<_>>().join("/")
+    };
+    let pages = crier_api::console_paths().into_iter().filter(|(method, _)| *method == "GET");
+    let pages: Vec<String> = pages.map(|(_, path)| without_ids(path)).collect();
+    let text = mail.replace("=\n", "");
+    let links = text.split_whitespace().filter_map(|word| word.strip_prefix("https://crier.example"));
+    links.inspect(|link| assert!(pages.contains(&without_ids(link)), "{link} is no page")).count()
+}
+
 async fn problems_of_an_hour_are_one_email(s: TestStore) {
     let (w, mails) = with_mail(s).await;
     let post = fail_post(&w).await;
@@ -68,12 +81,13 @@ async fn problems_of_an_hour_are_one_email(s: TestStore) {
     for expected in [
         "Posts that could not be published on an account:".to_owned(),
         "Fresh bread (Bakery)".to_owned(),
-        format!("https://crier.example/console/brands/{}/posts/{post}", w.world.brand),
-        format!("https://crier.example/console/brands/{}/posts/{other}", w.world.brand),
-        format!("https://crier.example/console/brands/{}/settings/notifications", w.world.brand),
+        format!("https://crier.example/brands/{}/posts/{post}", w.world.brand),
+        format!("https://crier.example/brands/{}/posts/{other}", w.world.brand),
+        format!("https://crier.example/brands/{}/settings/notifications", w.world.brand),
     ] {
         assert!(mail.replace("=\n", "").contains(&expected), "{expected} in {mail}");
     }
+    assert_eq!(links_to_pages(mail), 3, "{mail}");
     assert_eq!(waiting(&w).await, 0);
     w.clock.advance(TimeDelta::days(2));
     tick(&w).await;

@@ -216,7 +216,7 @@ impl DigestLine {
             title,
             brand: one_line(&row.brand_name),
             reason: row.reason.as_deref().map(one_line),
-            url: format!("{public_url}/console/brands/{}/{list}/{}", row.brand_id, row.subject_id),
+            url: format!("{public_url}/brands/{}/{list}/{}", row.brand_id, row.subject_id),
         }
     }
 }
@@ -249,7 +249,7 @@ pub async fn digest(
         sections: NoticeKind::ALL.iter().filter_map(section).collect(),
         more: count.saturating_sub(listed.len()),
         is_one_brand: listed.iter().all(|row| row.brand_id == first.brand_id),
-        settings_url: format!("{public_url}/console/brands/{}/settings/notifications", first.brand_id),
+        settings_url: format!("{public_url}/brands/{}/settings/notifications", first.brand_id),
     };
     let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
     let subject = if count == 1 {
