@@ -12,6 +12,7 @@ on_one_app!(console "unlimited" =>
     the_time_zone_is_the_first_step,
     webhooks_are_a_step_for_developers,
     upcoming_and_failed_posts_are_shown,
+    contributors_see_problems_that_others_can_solve,
 );
 
 async fn a_new_brand_has_a_checklist(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -63,4 +64,27 @@ async fn upcoming_and_failed_posts_are_shown(t: Tenant<'_>, person: ConsoleUser<
     let page = person.get(&format!("/brands/{}", t.brand)).await;
     page.expect(200, "<b>Fresh</b> bread").expect(200, "The oven is cold.").expect(200, "Old bread");
     assert!(String::from_utf8_lossy(&page.reply.body).contains("&#60;b&#62;Fresh"), "texts are escaped");
+}
+
+/// The buttons of others would answer 403.
+async fn contributors_see_problems_that_others_can_solve(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
+    person.get(&t.path("")).await.expect(200, "Get started");
+    assert!(!contributor.get(&t.path("")).await.has("Get started"), "a contributor cannot connect an account");
+    let account = t.account("demo").await;
+    let body = json!({ "content": "Old bread", "schedule_type": "now", "accounts": [account] });
+    let failed = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    t.app.fail_post(failed, "auth_expired", "It was revoked.").await;
+    t.app.expire_account(account).await;
+    let (retry, post) = (format!("/posts/{failed}/retry\""), t.path(&format!("/posts/{failed}")));
+    for (user, can_publish) in [(&person, true), (&contributor, false)] {
+        let home = user.get(&t.path("")).await;
+        home.expect(200, "It was revoked.").expect(200, "Accounts that need attention");
+        assert_eq!(home.has(&retry), can_publish, "{}", home.text);
+        let post = user.get(&post).await;
+        post.expect(200, "It was revoked.");
+        for page in [home, post] {
+            assert_eq!(page.has("/accounts/connect/"), can_publish, "{}", page.text);
+        }
+    }
 }

@@ -24,7 +24,7 @@ const ACCOUNTS: i64 = 100;
 #[template(path = "console/home.html")]
 struct Home {
     shell: Shell,
-    /// Empty if all steps are done.
+    /// Empty if all steps are done, and for those who cannot publish.
     checklist: Vec<Step>,
     /// The time zones of the first step. `None` if it is done.
     zones: Option<Vec<Choice>>,
@@ -112,7 +112,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
     let expired = accounts.rows.iter().filter(|account| account.status == AccountStatus::Expired);
     let page = Home {
         shell: visit.shell(Section::Home, "Home"),
-        checklist: checklist(brand.id, &progress),
+        checklist: if visit.can_publish() { checklist(brand.id, &progress) } else { Vec::new() },
         zones: (!progress.has_zone).then(|| zones(&brand.timezone)),
         failed: rows(visit, &mut conn, failed).await?,
         accounts: expired

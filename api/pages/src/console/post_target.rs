@@ -96,7 +96,7 @@ impl TargetRow {
             },
             url: web_url(target.url.as_ref()).filter(|_| target.status != TargetStatus::Unpublished),
             error: error_text(target),
-            fix: needs_access.then(|| Link::new("Reconnect", &connect)),
+            fix: (needs_access && visit.can_publish()).then(|| Link::new("Reconnect", &connect)),
             edit: may_edit.then_some(edit),
             content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
             signature: target.signature.as_ref().map(|signature| beginning(signature, MAX_OWN_TEXT)),
