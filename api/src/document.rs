@@ -15,7 +15,8 @@ pub fn document(app: Arc<App>) -> Router {
     Router::with_path("openapi.json").get(document.clone()).head(document)
 }
 
-/// The document, with placeholders for the days in examples.
+/// The document, with placeholders for the days in examples, and the path of the API. Its URL is that of an [`App`], and
+/// only if it is configured: otherwise, each process would have another one.
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| openapi::document(&routes::all()).to_string());
 
 #[derive(Clone)]
@@ -36,7 +37,11 @@ impl Document {
         match &*current {
             Some(current) if current.day == today => current.body.clone(),
             _ => {
-                let body = Arc::new(PageBody::new(example::fill_days(&DOCUMENT, today)));
+                let mut text = example::fill_days(&DOCUMENT, today);
+                if self.app.has_public_url {
+                    text = openapi::at_base_url(&text, &self.app.public_url);
+                }
+                let body = Arc::new(PageBody::new(text));
                 *current = Some(DocumentOfDay { day: today, body: body.clone() });
                 body
             }

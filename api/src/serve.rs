@@ -54,6 +54,7 @@ pub async fn serve(process: &Process, listening: impl FnOnce()) -> Result<(), St
         mailer: mailer.map(Arc::new),
         guard: process.guard.clone(),
         public_url: config.public_url.to_string(),
+        has_public_url: config.has_public_url,
         limiter,
         trusted_proxies: config.http.trusted_proxies.clone(),
         has_mcp: config.http.mcp,

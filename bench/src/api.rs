@@ -46,6 +46,7 @@ pub async fn listen(
         mailer: None,
         guard,
         public_url: format!("http://{address}"),
+        has_public_url: false,
         limiter: environment.limiter()?,
         trusted_proxies: Vec::new(),
         has_mcp: true,

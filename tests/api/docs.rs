@@ -13,6 +13,7 @@ on_sqlite_app!(
     the_reference_is_a_page_without_inline_scripts,
     assets_are_compressed_and_cached,
     guides_are_rendered_for_this_server,
+    the_document_has_the_public_url,
     each_status_has_examples_of_its_own_codes,
     examples_of_responses_match_their_schemas,
     every_event_is_a_webhook_with_its_sample,
@@ -77,6 +78,15 @@ async fn guides_are_rendered_for_this_server(app: TestApp) {
     }
     assert!(app.page("/docs/getting-started").await.text().contains(&format!("API={}/api/public/v1", app.url)));
     app.page("/docs/unknown").await.assert_status(404);
+}
+
+async fn the_document_has_the_public_url(app: TestApp) {
+    let (replica, unconfigured) = (app.replica().await, app.replica_without_public_url().await);
+    let document = async |url: &str| app.request_at_root("GET", url, "/api/public/v1/openapi.json").send().await;
+    let (one, other) = (document(&app.url).await, document(&replica).await);
+    assert_eq!(one.json()["servers"], json!([{ "url": format!("{}/api/public/v1", app.url) }]));
+    assert_eq!(one.text(), other.text());
+    assert_eq!(document(&unconfigured).await.json()["servers"], json!([{ "url": "/api/public/v1" }]));
 }
 
 async fn every_error_links_to_its_entry(t: Tenant<'_>) {

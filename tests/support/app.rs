@@ -146,6 +146,7 @@ pub fn build_app(
         mailer: None,
         guard,
         public_url: public_url.to_owned(),
+        has_public_url: true,
         limiter: Arc::new(MemoryLimiter::new(store.clock().clone())),
         // A test can set the client's address in `X-Forwarded-For`.
         trusted_proxies: vec!["127.0.0.1/32".parse().expect("a network")],
@@ -260,6 +261,11 @@ impl TestApp {
     /// Like `replica`, without the tools of agents.
     pub async fn replica_without_mcp(&self) -> String {
         self.replica_of(Ai::none(), |api| api.has_mcp = false).await
+    }
+
+    /// Like `replica`, without a configured public URL.
+    pub async fn replica_without_public_url(&self) -> String {
+        self.replica_of(Ai::none(), |api| api.has_public_url = false).await
     }
 
     async fn replica_of(&self, ai: Ai, change: impl FnOnce(&mut App)) -> String {

@@ -44,6 +44,7 @@ pub struct AppDeps {
     pub mailer: Option<Arc<Mailer>>,
     pub guard: Guard,
     pub public_url: String,
+    pub has_public_url: bool,
     pub limiter: Arc<dyn Limiter>,
     pub trusted_proxies: Vec<IpNet>,
     pub has_mcp: bool,
@@ -67,6 +68,8 @@ pub struct App {
     pub client_documents: ClientDocuments,
     /// The public base URL, without a trailing slash.
     pub public_url: String,
+    /// Whether the public URL was configured. Otherwise, it is the address of this process.
+    pub has_public_url: bool,
     pub limiter: Arc<dyn Limiter>,
     /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
@@ -110,6 +113,7 @@ impl App {
             mailer,
             guard,
             public_url,
+            has_public_url,
             limiter,
             trusted_proxies,
             has_mcp,
@@ -128,6 +132,7 @@ impl App {
             client_documents: ClientDocuments::new(guard.clone()),
             guard,
             public_url,
+            has_public_url,
             limiter,
             trusted_proxies,
             has_mcp,

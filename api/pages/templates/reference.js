@@ -19,6 +19,9 @@ SwaggerUIBundle({
   presets: [SwaggerUIBundle.presets.apis],
   layout: "BaseLayout",
   requestInterceptor: (request) => {
+    // The document has the public URL. The page may be open at another one, to which its policy limits requests.
+    const target = new URL(request.url, location.href);
+    request.url = location.origin + target.pathname + target.search;
     const name = Object.keys(request.headers || {}).find((header) => header.toLowerCase() === "idempotency-key");
     if (name && request.headers[name].startsWith(EXAMPLE)) {
       const words = crypto.getRandomValues(new Uint32Array(4));

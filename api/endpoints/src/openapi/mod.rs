@@ -113,13 +113,23 @@ pub fn document(endpoints: &[AnyEndpoint]) -> Value {
             "description": INTRODUCTION,
             "license": { "name": env!("CARGO_PKG_LICENSE"), "identifier": env!("CARGO_PKG_LICENSE") },
         },
-        "servers": [{ "url": PREFIX }],
+        "servers": servers(""),
         "security": [{ "bearer": [] }],
         "tags": tags.iter().map(|tag| json!({ "name": tag })).collect::<Vec<_>>(),
         "paths": paths,
         "webhooks": webhooks,
         "components": components.into_section(),
     })
+}
+
+fn servers(base_url: &str) -> Value {
+    json!([{ "url": format!("{base_url}{PREFIX}") }])
+}
+
+/// Returns the text of the document with the URL of the API instead of its path.
+pub fn at_base_url(document: &str, base_url: &str) -> String {
+    let member = |base_url: &str| format!("\"servers\":{}", servers(base_url));
+    document.replacen(&member(""), &member(base_url), 1)
 }
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \

@@ -53,6 +53,13 @@ fn the_document_is_what_was_promised() {
 }
 
 #[test]
+fn the_document_can_have_a_url() {
+    let text = at_base_url(&document(&routes::all()).to_string(), "https://crier.example");
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["servers"], json!([{ "url": "https://crier.example/api/public/v1" }]));
+}
+
+#[test]
 fn the_document_is_small() {
     let size = document(&routes::all()).to_string().len();
     assert!(size < 500_000, "{size} bytes");
