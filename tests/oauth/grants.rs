@@ -234,7 +234,7 @@ async fn old_tokens_of_a_grant_are_deleted(app: TestApp) {
     let t = app.tenant("pro").await;
     let (client, mut tokens) = connect(&t, Allowed::default()).await;
     for _ in 0..60 {
-        app.advance(1);
+        app.advance(6);
         tokens = Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
     }
     assert_eq!(app.count_rows("oauth_tokens").await, 100);

@@ -31,6 +31,7 @@ on_one_app!(
     repeated_parameters_are_rejected,
     floods_of_registrations_are_rejected,
     guesses_are_rate_limited,
+    refreshes_are_rate_limited,
     names_cannot_hide_what_they_are,
 );
 
@@ -281,6 +282,27 @@ async fn guesses_are_rate_limited(app: TestApp) {
     assert!(limited.header("retry-after").is_some());
     // Successful requests do not count: all users of a hosted application share its addresses.
     Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
+}
+
+/// An application that refreshes all the time. The refresh token of a rejected request stays valid.
+async fn refreshes_are_rate_limited(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (client, mut tokens) = connect(&t, Allowed::default()).await;
+    let (other, other_tokens) = connect(&t, Allowed::default()).await;
+    for _ in 0..10 {
+        tokens = Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
+    }
+    let limited = refresh(&app, &client, &tokens.refresh).await;
+    limited.assert_status(429);
+    assert_eq!(
+        (limited.header("retry-after"), &limited.json()["error"]),
+        (Some("6"), &json!("temporarily_unavailable"))
+    );
+    // Each grant has its own limit.
+    Tokens::of(&refresh(&app, &other, &other_tokens.refresh).await);
+    app.advance(6);
+    Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
+    assert_eq!(count_grants(&app).await, 2);
 }
 
 /// Phishing by name: the name is one visible line, and the page shows the host of the redirect beside it.

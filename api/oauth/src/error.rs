@@ -70,10 +70,9 @@ pub async fn write(app: &Arc<App>, req: &Request, res: &mut Response, error: OAu
             if let Some(seconds) = error.retry_after {
                 res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
             }
-            let code = if error.code.status() == StatusCode::SERVICE_UNAVAILABLE {
-                "temporarily_unavailable"
-            } else {
-                "server_error"
+            let code = match error.code.status() {
+                StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => "temporarily_unavailable",
+                _ => "server_error",
             };
             (error.code.status(), code, error.message)
         }

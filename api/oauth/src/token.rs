@@ -5,6 +5,8 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use crier_endpoints::app::App;
+use crier_endpoints::error::ApiError;
+use crier_endpoints::limits::RateLimitSubject;
 use crier_endpoints::runner::body;
 use crier_store::oauth::codes;
 use crier_store::oauth::tokens::{self, ACCESS_LIFETIME, Tokens};
@@ -22,6 +24,8 @@ use crate::{resource, response};
 
 /// The lengths of a code verifier (RFC 7636, 4.1).
 const VERIFIER_LENGTHS: std::ops::RangeInclusive<usize> = 43..=128;
+/// The maximum number of refreshes of a grant, per minute. An access token is valid for an hour.
+const REFRESHES_PER_MINUTE: u32 = 10;
 
 #[handler]
 pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
@@ -135,11 +139,21 @@ fn is_verifier_of(verifier: &str, challenge: &str) -> bool {
     is_well_formed && Sha256::digest(computed) == Sha256::digest(challenge)
 }
 
+/// Counts a refresh against the limit of its grant, before the transaction, which locks the user and writes. The client's
+/// address has no part in it, because all users of a hosted application share its addresses.
+async fn count_refresh(app: &Arc<App>, token: &str) -> Result<()> {
+    let grant = tokens::grant_of(&mut app.store.read().await?, token).await?;
+    let Some(grant_id) = grant else { return Ok(()) };
+    let decision = app.limiter.take(RateLimitSubject::Grant(grant_id), REFRESHES_PER_MINUTE).await;
+    if decision.allowed { Ok(()) } else { Err(ApiError::rate_limited(decision.retry_after).into()) }
+}
+
 async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<Tokens> {
     let token = required(form, "refresh_token")?;
     let invalid = || {
         OAuthError::invalid_grant("The refresh token is invalid, expired or revoked. Start the authorization again.")
     };
+    count_refresh(app, token).await?;
     let mut tx = app.store.begin().await?;
     let found = tokens::find_and_lock(&mut tx, token).await?.ok_or_else(invalid)?;
     if found.was_replaced {

@@ -29,6 +29,8 @@ pub enum RateLimitSubject {
     Visitor(IpAddr),
     /// A user for whom pages on the web are read, by id.
     PageReader(i64),
+    /// The access of an application, by the id of its grant, for new tokens. Its requests count as those of a key.
+    Grant(i64),
 }
 
 impl RateLimitSubject {
@@ -58,6 +60,7 @@ impl std::fmt::Display for RateLimitSubject {
             Self::Address(ip) => write!(f, "address:{ip}"),
             Self::Visitor(ip) => write!(f, "visitor:{ip}"),
             Self::PageReader(id) => write!(f, "page-reader:{id}"),
+            Self::Grant(id) => write!(f, "grant:{id}"),
         }
     }
 }

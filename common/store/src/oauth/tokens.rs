@@ -84,6 +84,16 @@ pub struct RefreshToken {
     pub was_replaced: bool,
 }
 
+/// Returns the grant of a refresh token that was not replaced.
+pub async fn grant_of(conn: &mut Conn, token: &str) -> Result<Option<i64>> {
+    const SQL: &str = "
+        SELECT grant_id
+        FROM oauth_tokens
+        WHERE hash = $1 AND kind = 'refresh' AND replaced_at IS NULL";
+    let Some(hash) = hash(token, Kind::Refresh) else { return Ok(None) };
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(&hash).fetch_optional(c))?)
+}
+
 /// Finds a refresh token, replaced or not, and locks its user: two requests with one token take turns.
 pub async fn find_and_lock(tx: &mut Tx, token: &str) -> Result<Option<RefreshToken>> {
     const USER: &str = "
