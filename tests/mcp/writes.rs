@@ -16,6 +16,8 @@ on_both_apps!("pro" =>
     a_post_is_scheduled_at_a_time_or_in_the_queue,
     a_repeated_call_has_its_effect_once,
     a_reply_is_confirmed,
+    a_confirmation_of_a_reply_counts_once,
+    a_conversation_that_cannot_be_read_has_no_replies,
     a_confirmation_counts_once,
     a_confirmation_is_for_one_key,
     invalid_arguments_are_reported_before_the_question,
@@ -169,7 +171,8 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     let conversation = t.app.newest_id(format!("conversations WHERE brand_id = {}", t.brand)).await;
     let arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": "Thank you!" });
     let error = failed(call(&t, "reply_to_conversation", arguments.clone()).await, "confirmation_required");
-    assert!(error["message"].as_str().unwrap().contains("Thank you!"), "{error}");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("?\n\n> Thank you!\n\nThe newest message:\n> Great bread\n\n"), "{message}");
     assert_eq!(jobs_of(&t, "send_reply").await, 0);
     let mut agreed = arguments;
     (agreed["confirm"], agreed["idempotency_key"]) = (error["confirm"].clone(), "k".into());
@@ -177,8 +180,34 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     assert_eq!(done(call(&t, "reply_to_conversation", agreed.clone()).await), sent);
     // The user agreed to one reply.
     agreed["idempotency_key"] = "other".into();
-    failed(call(&t, "reply_to_conversation", agreed).await, "confirmation_required");
+    let error = failed(call(&t, "reply_to_conversation", agreed).await, "confirmation_required");
+    assert!(
+        error["message"].as_str().unwrap().contains("The newest message, from the account:\n> Thank you!"),
+        "{error}"
+    );
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
+}
+
+/// A model that sends the same confirmation several times at once.
+async fn a_confirmation_of_a_reply_counts_once(t: Tenant<'_>) {
+    inbox(t.app, &t, &["Great bread"]).await;
+    let conversation = t.app.newest_id(format!("conversations WHERE brand_id = {}", t.brand)).await;
+    let mut arguments = json!({ "brand_id": t.brand, "conversation_id": conversation, "body": "Thank you!" });
+    let error = failed(call(&t, "reply_to_conversation", arguments.clone()).await, "confirmation_required");
+    arguments["confirm"] = error["confirm"].clone();
+    t.app.clock.advance(TimeDelta::seconds(1));
+    let calls = (0..4).map(|_| call(&t, "reply_to_conversation", arguments.clone()));
+    let results = futures::future::join_all(calls).await;
+    assert_eq!(results.iter().filter(|result| result["isError"] == false).count(), 1, "{results:?}");
+    assert_eq!(jobs_of(&t, "send_reply").await, 1);
+}
+
+/// The question shows the newest message.
+async fn a_conversation_that_cannot_be_read_has_no_replies(t: Tenant<'_>) {
+    let writing = t.app.key_of(t.user, KeyMode::Live, "brands:read,inbox:write").await;
+    assert_eq!(names(t.app, &writing).await, ["list_brands"]);
+    let both = t.app.key_of(t.user, KeyMode::Live, "inbox:read,inbox:write").await;
+    assert!(names(t.app, &both).await.contains(&"reply_to_conversation".to_owned()));
 }
 
 /// The user agreed to publish the post once, as it was.

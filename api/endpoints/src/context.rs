@@ -38,7 +38,8 @@ pub struct Context {
     pub body_size: usize,
     /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
-    /// The version of the post in the path, its `updated_at`, that the caller wants to change. `None`: any.
+    /// The version of the post or the conversation in the path, its `updated_at`, that the caller wants to change or reply
+    /// to. `None`: any.
     pub version: Option<DateTime<Utc>>,
     pub request_id: String,
     pub now: DateTime<Utc>,

@@ -63,7 +63,7 @@ impl Outcome {
 
 /// The result of a question.
 enum Asked {
-    /// The user agreed, to this version of the post.
+    /// The user agreed, to this version of the post or the conversation.
     Agreed(Option<Timestamp>),
     /// What ends the call before it has an effect.
     Stop(Outcome),
@@ -131,7 +131,7 @@ impl ToolCall<'_> {
             return Ok(Asked::Stop(self.failed(json!({ "code": "not_confirmed", "message": message }))));
         }
         if self.is_repeated(arguments).await? {
-            // What the user agreed to has happened, and has changed the question. No post has this version, so the call
+            // What the user agreed to has happened, and has changed the question. Nothing has this version, so the call
             // can only return the stored response.
             return Ok(Asked::Agreed(Some(Timestamp::default())));
         }

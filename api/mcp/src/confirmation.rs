@@ -1,11 +1,13 @@
 //! What the user is asked before something is published.
 //!
-//! A question shows every text that others will see. Its code changes with each of them, with the arguments, with the
-//! caller and with the version of the post, and the answer has the code, so an answer never counts for something else:
-//! another post, a text that was changed since, or the same post or reply a second time.
+//! A question shows every text that others will see, and the message to which a reply responds. Its code changes with
+//! each of them, with the arguments, with the caller and with the version of the post, and the answer has the code, so an
+//! answer never counts for something else: another post, a text that was changed since, or the same post or reply a
+//! second time. The write compares the version again, because two calls with one answer may run at the same time.
 
 use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
+use crier_domain::conversation::MessageDirection;
 use crier_domain::failure::Category;
 use crier_domain::post::TargetStatus;
 use crier_domain::snippet::signature_for;
@@ -14,7 +16,6 @@ use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::thread::ThreadPartBody;
 use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
-use crier_store::conversations::replies;
 use crier_store::{accounts, media};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -30,10 +31,6 @@ const MAX_TEXTS: usize = 40;
 const MAX_NAME: usize = 40;
 /// The maximum size of a time, in bytes.
 const MAX_TIME: usize = 64;
-/// The number of messages among which the newest one is, and their maximum size in bytes. Messages are in the order of
-/// the platform's times.
-const NEWEST_MESSAGES: i64 = 20;
-const MAX_MESSAGES_SIZE: i64 = 1 << 20;
 /// The number of hexadecimal digits of a code.
 const CODE_LENGTH: usize = 16;
 
@@ -41,7 +38,7 @@ pub struct Question {
     pub text: String,
     /// What an answer must contain.
     pub code: String,
-    /// The version of the post that it shows.
+    /// The version of the post or the conversation that it shows.
     pub version: Option<Timestamp>,
 }
 
@@ -52,8 +49,10 @@ impl Question {
         let (text, subject, version) = match arguments.id("post") {
             None => {
                 let body = field("body").ok_or_else(|| ApiError::field("body", "Must be the text of the reply."))?;
-                let (to, newest) = (participant(call, arguments).await?, newest_message(call, arguments).await?);
-                (format!("May Crier {verb} {to}?\n\n{}", quote(body)), json!(newest), None)
+                let (to, newest, last_id, version) = conversation(call, arguments).await?;
+                let text = format!("May Crier {verb} {to}?\n\n{}\n\n{newest}", quote(body)).trim_end().to_owned();
+                // Not the version: a tag, or a colleague who reads the conversation, does not change what the user sees.
+                (text, json!([newest, last_id]), version)
             }
             Some(_) => {
                 let when = match field("schedule_type") {
@@ -70,13 +69,14 @@ impl Question {
                 };
                 let (post, subject, version) = post(call, arguments).await?;
                 let texts = texts(&subject).join("\n\n");
-                (format!("May Crier {verb} {post}{when}?\n\n{texts}").trim_end().to_owned(), subject, Some(version))
+                let text = format!("May Crier {verb} {post}{when}?\n\n{texts}").trim_end().to_owned();
+                (text, json!([subject, version]), version)
             }
         };
         let (caller, fields) = (call.session.caller().key_id, arguments.sorted_fields());
-        let hashed = json!([call.listed.tool.name, caller, arguments.ids, fields, subject, version]).to_string();
+        let hashed = json!([call.listed.tool.name, caller, arguments.ids, fields, subject]).to_string();
         let code = hex::encode(Sha256::digest(hashed)).chars().take(CODE_LENGTH).collect();
-        Ok(Self { text, code, version })
+        Ok(Self { text, code, version: Some(version) })
     }
 }
 
@@ -211,29 +211,24 @@ fn list(ids: &Value) -> String {
     ids.as_array().into_iter().flatten().map(Value::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the ID of the newest message of a conversation. After the reply, it is another one.
-async fn newest_message(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<Option<i64>> {
-    let (brand_id, id) = (arguments.id("brand").unwrap_or_default(), arguments.id("conversation").unwrap_or_default());
-    if call.in_process(arguments).await?.authenticated.membership.is_none() {
-        return Err(ApiError::brand_forbidden());
-    }
-    let mut conn = call.app.store.read().await?;
-    if crier_store::conversations::find(&mut conn, brand_id, id).await?.is_none() {
-        return Err(ApiError::not_found("conversation"));
-    }
-    let newest = replies::messages(&mut conn, id, NEWEST_MESSAGES, MAX_MESSAGES_SIZE).await?;
-    Ok(newest.iter().map(|message| message.id).max())
-}
-
-/// Returns the name of the other person in a conversation.
-async fn participant(call: &ToolCall<'_>, arguments: &CallArguments<'_>) -> Result<String> {
-    let id = arguments.id("conversation").unwrap_or_default();
-    if !call.session.caller().scopes.has(Scope::InboxRead) {
-        return Ok(format!("conversation {id}"));
-    }
+/// Returns the conversation's name, its newest message, the ID of the message that Crier stored last, and its version.
+/// After the reply, that ID is another one.
+async fn conversation(
+    call: &ToolCall<'_>,
+    arguments: &CallArguments<'_>,
+) -> Result<(String, String, Option<i64>, Timestamp)> {
     let found = call.in_process(arguments).await?.read(&conversations::show::endpoint(), ()).await?;
-    let name = found.fields.participant.name.or(found.fields.participant.username).unwrap_or_default();
-    Ok(format!("conversation {id} with {} on {}", harmless(&name), found.fields.platform))
+    let participant = found.fields.participant;
+    let name = participant.name.or(participant.username).unwrap_or_default();
+    let to = format!("conversation {} with {} on {}", found.id, harmless(&name), found.fields.platform);
+    // A message that was deleted, or is only an image, has no text.
+    let newest = found.messages.last().filter(|message| !message.body.is_empty());
+    let newest = newest.map(|message| match message.direction {
+        MessageDirection::Inbound => format!("The newest message:\n{}", quote(&message.body)),
+        MessageDirection::Outbound => format!("The newest message, from the account:\n{}", quote(&message.body)),
+    });
+    let last_id = found.messages.iter().map(|message| message.id).max();
+    Ok((to, newest.unwrap_or_default(), last_id, found.updated_at))
 }
 
 /// Returns a name without characters with which it could pretend to be part of the question.

@@ -203,10 +203,16 @@ impl Tool {
         Self { untrusted: paths, ..self }
     }
 
-    /// Returns the scopes that the tool needs: that of its endpoint, and that with which its question shows the post.
+    /// Returns the scopes that the tool needs: that of its endpoint, and that with which its question shows the post or
+    /// the conversation.
     pub fn scopes(&self) -> impl Iterator<Item = Scope> {
-        let shows_post = self.asks.is_some() && self.main.spec().ids().any(|id| id == "post");
-        [self.main.spec().scope].into_iter().chain(shows_post.then_some(Scope::PostsRead))
+        let shown = |id: &str| match id {
+            "post" => Some(Scope::PostsRead),
+            "conversation" => Some(Scope::InboxRead),
+            _ => None,
+        };
+        let shown = self.asks.and_then(|_| self.main.spec().ids().find_map(shown));
+        [self.main.spec().scope].into_iter().chain(shown)
     }
 
     pub fn is_write(&self) -> bool {

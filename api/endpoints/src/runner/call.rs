@@ -162,7 +162,7 @@ impl InProcessCall<'_> {
     }
 
     /// Calls an endpoint with the fields of its body or its query, whose values are texts. `key` is needed for a write.
-    /// If the post in the path no longer has the version `version`, the write fails. Returns the response, and the names
+    /// If the post or the conversation in the path no longer has the version `version`, the write fails. Returns the response, and the names
     /// that the endpoint ignored.
     pub async fn send(
         self,

@@ -62,6 +62,11 @@ fn unavailable(reason: String) -> ApiError {
 
 async fn reply(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<ReplyRequest>>) -> Result<Reply<Message>> {
     let conversation = lock(cx, tx).await?;
+    if cx.version.is_some_and(|version| version != conversation.updated_at) {
+        let message = "The conversation was changed after the user agreed. Repeat the call without this argument, so that \
+                       the user can check it again.";
+        return Err(ApiError::field("confirm", message));
+    }
     let ReplyRequest { body, resolve } = parsed.valid()?;
     let account = accounts::summaries(tx, conversation.brand_id, &[conversation.account_id]).await?.pop();
     if let Some(reason) = reply_refusal(cx, &conversation, account.as_ref().map(|account| account.status)) {
