@@ -57,10 +57,13 @@ async fn each_access_allows_what_it_says(t: Tenant<'_>, person: ConsoleUser<'_>)
     publish(&t, &read_only, account).await.expect_error(403, "insufficient_scope");
     publish(&t, &drafts, account).await.expect_error(403, "insufficient_scope");
     publish(&t, &publisher, account).await.expect(201);
-    // Texts of strangers and publishing are not in one key.
-    let inbox = async |key: &str| t.app.request("GET", &t.path("/conversations")).key(key).send().await;
-    inbox(&drafts).await.assert_status(200);
-    inbox(&publisher).await.expect_error(403, "insufficient_scope");
+    // A key that reads texts of strangers changes nothing, and imports nothing.
+    for path in ["/conversations", "/feeds"] {
+        let read = async |key: &str| t.app.request("GET", &t.path(path)).key(key).send().await;
+        read(&read_only).await.assert_status(200);
+        read(&drafts).await.expect_error(403, "insufficient_scope");
+        read(&publisher).await.expect_error(403, "insufficient_scope");
+    }
 
     let listed = person.get(&t.path("/developers")).await;
     listed.expect(200, "Drafts only (only some brands)").expect(200, ">Read only<").expect(200, ">Publish<");

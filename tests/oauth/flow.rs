@@ -108,7 +108,7 @@ async fn requests_of_applications_are_checked(app: TestApp) {
         bare.remove(name);
     }
     let request = check(&app, &bare).await.unwrap();
-    assert_eq!((request.scopes, request.state), (AgentPreset::Drafts.scopes(), None));
+    assert_eq!((request.scopes, request.state), (AgentPreset::all_scopes(), None));
 
     let local = register(&app, "http://localhost/callback").await;
     let mut fields = request_of(&app, &local);

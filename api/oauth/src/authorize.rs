@@ -141,7 +141,7 @@ fn check_parameters(parameters: &Parameters, resource: &str) -> std::result::Res
         return Err(("invalid_target", "resource must be the URL of the MCP server."));
     }
     let scopes = match parameters.get("scope") {
-        None => AgentPreset::Drafts.scopes(),
+        None => AgentPreset::all_scopes(),
         Some(list) => parse_scopes(list).ok_or(("invalid_scope", "scope contains no scope that is supported."))?,
     };
     Ok((scopes, challenge.to_owned()))
@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn scopes_are_those_of_drafts_by_default() {
-        assert_eq!(outcome("").unwrap().0, AgentPreset::Drafts.scopes());
+    fn scopes_are_those_of_the_presets_by_default() {
+        assert_eq!(outcome("").unwrap().0, AgentPreset::all_scopes());
         assert_eq!(
             outcome("&scope=posts:read++brands:read").unwrap().0,
             "brands:read,posts:read".parse::<Scopes>().unwrap()

@@ -139,6 +139,11 @@ impl AgentPreset {
         Scope::ALL.iter().copied().filter(|scope| self.includes(*scope)).collect()
     }
 
+    /// Returns the scopes that at least one preset has.
+    pub fn all_scopes() -> Scopes {
+        Scope::ALL.iter().copied().filter(|scope| Self::ALL.iter().any(|preset| preset.includes(*scope))).collect()
+    }
+
     /// Returns the role to which a key is limited. No scope forbids publishing, but a contributor cannot publish.
     pub const fn role_limit(self) -> Option<Role> {
         match self {
@@ -162,8 +167,9 @@ impl AgentPreset {
             | Scope::LinkinbioRead
             | Scope::ContentRead
             | Scope::ReportsRead => true,
-            // Texts of strangers may contain instructions, so an agent that reads them must not publish.
-            Scope::FeedsRead | Scope::InboxRead => !matches!(self, Self::Publish),
+            // Texts of strangers may contain instructions, so an agent that reads them must not publish, and must not
+            // import media: the URL could contain what it reads.
+            Scope::FeedsRead | Scope::InboxRead => matches!(self, Self::ReadOnly),
             Scope::PostsWrite | Scope::MediaWrite | Scope::AiWrite => !matches!(self, Self::ReadOnly),
             // Webhooks and schedules of reports send data to other people.
             Scope::WebhooksRead
@@ -199,14 +205,18 @@ mod tests {
         let reads = Scope::ALL.iter().copied().filter(|scope| is_read(scope) && *scope != Scope::WebhooksRead);
         assert_eq!(read_only, reads.collect::<Scopes>());
         let drafts = AgentPreset::Drafts.scopes();
-        assert_eq!(drafts.intersection(&read_only), read_only);
         assert!(drafts.has(Scope::PostsWrite) && AgentPreset::Drafts.role_limit() == Some(Role::Contributor));
         let publish = AgentPreset::Publish.scopes();
         assert!(publish.has(Scope::PostsWrite) && AgentPreset::Publish.role_limit().is_none());
-        assert!(!publish.has(Scope::InboxRead) && !publish.has(Scope::FeedsRead));
+        // They differ by the role. Neither reads texts of strangers.
+        assert_eq!(drafts, publish);
+        let of_strangers: Scopes = [Scope::FeedsRead, Scope::InboxRead].into_iter().collect();
+        assert!(publish.intersection(&of_strangers).is_empty());
+        assert_eq!(read_only.intersection(&of_strangers), of_strangers);
+        assert_eq!(AgentPreset::all_scopes(), read_only.iter().chain(drafts.iter()).collect::<Scopes>());
         for preset in AgentPreset::ALL {
             assert_eq!(AgentPreset::of(&preset.scopes(), preset.role_limit()), Some(*preset));
         }
-        assert_eq!(AgentPreset::of(&drafts, None), None);
+        assert_eq!(AgentPreset::of(&read_only, Some(Role::Contributor)), None);
     }
 }

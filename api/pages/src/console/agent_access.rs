@@ -41,7 +41,10 @@ pub fn is_offered(preset: AgentPreset, requested: &Scopes) -> bool {
 const fn purpose(preset: AgentPreset) -> &'static str {
     match preset {
         AgentPreset::ReadOnly => "It cannot change anything.",
-        AgentPreset::Drafts => "It writes drafts for a person to publish. It cannot schedule or publish.",
+        AgentPreset::Drafts => {
+            "It writes drafts for a person to publish. It cannot schedule or publish. It cannot read the inbox or feeds, \
+             because a stranger's text could make it send what it reads elsewhere."
+        }
         AgentPreset::Publish => {
             "It schedules, publishes and deletes posts without asking you. It cannot read the inbox or feeds, because \
              a stranger's text could tell it what to publish."
