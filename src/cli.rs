@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use crier_config::{ConfigSource, keys};
-use crier_domain::access::{KeyMode, Role, Scopes};
+use crier_domain::access::{KeyMode, KeyName, Role, Scopes};
 use secrecy::SecretString;
 
 mod backup;
@@ -223,6 +223,9 @@ pub enum KeyCommand {
         /// The scopes: all, or a comma-separated list.
         #[arg(long, default_value = "all")]
         scopes: Scopes,
+        /// The name by which the user recognizes the key, such as that of the program that uses it.
+        #[arg(long)]
+        name: Option<KeyName>,
     },
     /// List keys; only their first and last characters are shown.
     List(Format),

@@ -160,7 +160,9 @@ create table api_keys (
     -- Whether the key can use all brands of its user, also future ones. Otherwise only those in `key_brands`.
     all_brands   boolean not null default true,
     -- The role that the key has at most, in every brand. Null: that of its user.
-    role_limit   text check (role_limit in ('owner', 'admin', 'editor', 'contributor'))
+    role_limit   text check (role_limit in ('owner', 'admin', 'editor', 'contributor')),
+    -- The name by which its user recognizes the key. Null: none.
+    name         text
 );
 -- keys::count, keys::list, sessions::list, sessions::revoke_others, grants::list, grants::create, grants::revoke_all,
 -- idempotency::list; fk.
@@ -256,7 +258,7 @@ create table oauth_codes (
     -- A JSON array of the IDs of the brands. Null for all brands, also future ones.
     brands         text
 );
--- codes::delete_of; fk.
+-- grants::revoke_all; fk.
 create index oauth_codes_user on oauth_codes (user_id);
 -- fk.
 create index oauth_codes_grant on oauth_codes (grant_id);

@@ -1,8 +1,8 @@
 //! `crier key create | list | delete`
 
 use chrono::{DateTime, SubsecRound as _, Utc};
-use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scopes};
-use crier_store::keys::KeyLimits;
+use crier_domain::access::{KeyMode, KeyName, MAX_KEYS, Role, Scopes};
+use crier_store::keys::NewKey;
 use crier_store::{keys, users};
 use secrecy::ExposeSecret;
 use serde::Serialize;
@@ -17,6 +17,7 @@ struct KeyLine {
     user: String,
     mode: KeyMode,
     key: String,
+    name: Option<String>,
     scopes: String,
     /// The role that the key has at most.
     role_limit: Option<Role>,
@@ -26,13 +27,13 @@ struct KeyLine {
 
 pub async fn run(cx: &Context, command: KeyCommand) -> Result {
     match command {
-        KeyCommand::Create { user, mode, scopes } => {
+        KeyCommand::Create { user, mode, scopes, name } => {
             let mut tx = cx.store.begin().await?;
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
                 return fail(format!("there is no user {user}; create one with `crier user add {user}`"));
             };
-            let Some(key) = keys::create_within_cap(&mut tx, owner.id, mode, &scopes, KeyLimits::default()).await?
-            else {
+            let new = NewKey { name: name.as_ref().map(KeyName::as_str), ..NewKey::new(mode, &scopes) };
+            let Some(key) = keys::create_within_cap(&mut tx, owner.id, &new).await? else {
                 return fail(format!(
                     "{user} already has {MAX_KEYS} API keys, the maximum; delete one that is no longer used with \
                      `crier key delete ID` (see `crier key list`)"
@@ -53,6 +54,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
                     user: k.email,
                     mode: k.mode,
                     key: format!("{}…{}", k.prefix, k.last4),
+                    name: k.name,
                     scopes: if k.scopes == every_scope { "all".to_owned() } else { k.scopes },
                     role_limit: k.role_limit,
                     last_used_at: k.last_used_at.map(time),

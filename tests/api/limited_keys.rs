@@ -1,7 +1,7 @@
 //! Keys that can use only some of the brands of their user.
 
 use crier_domain::access::{KeyMode, Scopes};
-use crier_store::keys::KeyLimits;
+use crier_store::keys::{KeyLimits, NewKey};
 use crier_store::{accounts, brands, keys};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -20,8 +20,9 @@ async fn limited<'a>(t: &Tenant<'a>, brands: &[i64]) -> Tenant<'a> {
     let key = t
         .app
         .write(async |tx| {
-            let limits = KeyLimits { brands: Some(brands), role: None };
-            keys::create_within_cap(tx, t.user, KeyMode::Live, &Scopes::all(), limits).await
+            let (limits, scopes) = (KeyLimits { brands: Some(brands), role: None }, Scopes::all());
+            let new = NewKey { limits, ..NewKey::new(KeyMode::Live, &scopes) };
+            keys::create_within_cap(tx, t.user, &new).await
         })
         .await;
     let key = key.expect("there are few keys").expose_secret().to_owned();

@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::{AgentPreset, KeyMode, Role, Scopes};
-use crier_store::keys::{self, KeyLimits};
+use crier_store::keys::{self, KeyLimits, NewKey};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
@@ -16,8 +16,9 @@ async fn limited<'a>(t: &Tenant<'a>, role: Role) -> Tenant<'a> {
     let key = t
         .app
         .write(async |tx| {
-            let limits = KeyLimits { brands: None, role: Some(role) };
-            keys::create_within_cap(tx, t.user, KeyMode::Live, &Scopes::all(), limits).await
+            let (limits, scopes) = (KeyLimits { brands: None, role: Some(role) }, Scopes::all());
+            let new = NewKey { limits, ..NewKey::new(KeyMode::Live, &scopes) };
+            keys::create_within_cap(tx, t.user, &new).await
         })
         .await;
     let key = key.expect("there are few keys").expose_secret().to_owned();

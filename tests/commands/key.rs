@@ -5,7 +5,18 @@ use crier_domain::access::MAX_KEYS;
 use crate::support::command::crier;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(a_key_beyond_the_maximum_is_rejected);
+on_both!(a_key_beyond_the_maximum_is_rejected, a_key_has_a_name);
+
+async fn a_key_has_a_name(s: TestStore) {
+    s.create_world().await;
+    let create = |name: &str| crier(&s, &["key", "create", "--user", "ann@example.com", "--name", name]);
+    create(" Shop ").expect_stdout();
+    crier(&s, &["key", "create", "--user", "ann@example.com"]).expect_stdout();
+    assert!(create(&"x".repeat(101)).expect_failure(2).contains("Must be one line of 1 to 100 characters."));
+    let keys = crier(&s, &["key", "list", "--json"]).json();
+    let names: Vec<_> = keys.as_array().unwrap().iter().map(|key| key["name"].as_str()).collect();
+    assert_eq!(names, [Some("Shop"), None]);
+}
 
 async fn a_key_beyond_the_maximum_is_rejected(s: TestStore) {
     let w = s.create_world().await;

@@ -3,7 +3,7 @@
 use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_store::authorizations::NewAuthorization;
-use crier_store::keys::KeyLimits;
+use crier_store::keys::{KeyLimits, NewKey};
 use crier_store::{accounts, authorizations, brands, keys};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
@@ -181,8 +181,10 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     // A member of both brands may replace them, but not with a key that cannot use the other brand.
     app.member(t.brand, colleague.user, Role::Editor).await;
     let (user, scopes) = (colleague.user, Scopes::all());
-    let limits = KeyLimits { brands: Some(&[brand]), role: None };
-    let created = app.write(async |tx| keys::create_within_cap(tx, user, KeyMode::Live, &scopes, limits).await).await;
+    let brands = [brand];
+    let limits = KeyLimits { brands: Some(&brands), role: None };
+    let new = NewKey { limits, ..NewKey::new(KeyMode::Live, &scopes) };
+    let created = app.write(async |tx| keys::create_within_cap(tx, user, &new).await).await;
     assert!(created.is_some());
     let limited = app.number("SELECT max(id) FROM api_keys").await;
     let callback = mastodon.fake.agree(&person.leave(&path(Some(limited)).await).await);

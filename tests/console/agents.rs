@@ -65,7 +65,10 @@ async fn each_access_allows_what_it_says(t: Tenant<'_>, person: ConsoleUser<'_>)
         read(&publisher).await.expect_error(403, "insufficient_scope");
     }
 
+    let named = [("access", "drafts"), ("brands", "all"), ("name", "Claude Code")];
+    person.submit(&path, &path, &named).await.expect(200, "It is not shown again.");
     let listed = person.get(&t.path("/developers")).await;
+    listed.expect(200, "<bdi>Agent, drafts only</bdi>").expect(200, "<bdi>Claude Code</bdi>");
     listed.expect(200, "Drafts only (only some brands)").expect(200, ">Read only<").expect(200, ">Publish<");
     assert!([&read_only, &drafts, &publisher].iter().all(|key| !listed.has(key)), "{}", listed.text);
 }

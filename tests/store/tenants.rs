@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use crier_domain::access::{KeyMode, MAX_KEYS, Role, Scope, Scopes};
 use crier_domain::brand::Brand;
 use crier_store::brands::{self, NewBrand};
-use crier_store::keys::KeyLimits;
+use crier_store::keys::NewKey;
 use crier_store::{keys, usage, users};
 use secrecy::SecretString;
 
@@ -183,9 +183,8 @@ async fn the_key_limit_holds_under_concurrent_creates(s: TestStore) {
         let store = s.store.clone();
         async move {
             let mut tx = store.begin().await.unwrap();
-            let key = keys::create_within_cap(&mut tx, w.user, KeyMode::Live, &Scopes::all(), KeyLimits::default())
-                .await
-                .unwrap();
+            let scopes = Scopes::all();
+            let key = keys::create_within_cap(&mut tx, w.user, &NewKey::new(KeyMode::Live, &scopes)).await.unwrap();
             tx.commit().await.unwrap();
             key.is_some()
         }
@@ -193,9 +192,9 @@ async fn the_key_limit_holds_under_concurrent_creates(s: TestStore) {
     .await;
     assert_eq!(created.iter().filter(|created| **created).count(), 3);
     let create = async |user| {
-        s.write(async |tx| keys::create_within_cap(tx, user, KeyMode::Test, &Scopes::all(), KeyLimits::default()).await)
-            .await
-            .is_some()
+        let scopes = Scopes::all();
+        let new = NewKey::new(KeyMode::Test, &scopes);
+        s.write(async |tx| keys::create_within_cap(tx, user, &new).await).await.is_some()
     };
     assert!(!create(w.user).await);
     let other = s.user(w.workspace, "bob@example.com").await;

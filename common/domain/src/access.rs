@@ -30,6 +30,29 @@ impl Role {
 /// The maximum number of API keys of a user.
 pub const MAX_KEYS: usize = 50;
 
+/// The name of an API key, by which its user recognizes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyName(String);
+
+impl KeyName {
+    /// The maximum length, in characters.
+    pub const MAX: usize = 100;
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for KeyName {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let name = text.trim();
+        let is_valid = (1..=Self::MAX).contains(&name.chars().count()) && !name.contains(char::is_control);
+        if is_valid { Ok(Self(name.to_owned())) } else { Err("Must be one line of 1 to 100 characters.") }
+    }
+}
+
 crier_base::text_enum! {
     pub enum KeyMode { Live = "live", Test = "test" }
 }
@@ -196,6 +219,16 @@ mod tests {
         assert_eq!(Role::Editor.limited_to(Some(Role::Contributor)), Role::Contributor);
         assert_eq!(Role::Contributor.limited_to(Some(Role::Admin)), Role::Contributor);
         assert_eq!(Role::Owner.limited_to(Some(Role::Editor)), Role::Editor);
+    }
+
+    #[test]
+    fn names_of_keys_are_one_line() {
+        let name = |text: &str| text.parse::<KeyName>().ok();
+        assert_eq!(name(" Claude Code ").unwrap().as_str(), "Claude Code");
+        assert!(name(&"é".repeat(KeyName::MAX)).is_some());
+        for text in ["", " ", "a\nb", "a\u{1b}[2Jb", &"é".repeat(KeyName::MAX + 1)] {
+            assert_eq!(name(text), None, "{text:?}");
+        }
     }
 
     #[test]

@@ -314,7 +314,8 @@ pub const MAX_LISTED: i64 = 1_000;
 /// A write that was carried out, as listed.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct WriteRow {
-    /// The API key's prefix and last characters.
+    /// The API key's name, prefix and last characters.
+    pub name: Option<String>,
     pub prefix: String,
     pub last4: String,
     /// The `Idempotency-Key`.
@@ -344,7 +345,7 @@ pub async fn list(
             AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
     let rows = sql!(
         "
-        SELECT k.prefix, k.last4, w.key, w.method, w.path, w.status, w.created_at
+        SELECT k.name, k.prefix, k.last4, w.key, w.method, w.path, w.status, w.created_at
         {FROM}
         ORDER BY w.created_at DESC, w.key
         LIMIT $4

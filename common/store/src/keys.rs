@@ -44,6 +44,7 @@ pub struct KeyRow {
     pub id: i64,
     pub user_id: i64,
     pub email: String,
+    pub name: Option<String>,
     pub mode: KeyMode,
     pub scopes: String,
     pub prefix: String,
@@ -72,21 +73,32 @@ pub struct KeyLimits<'a> {
     pub role: Option<Role>,
 }
 
+/// A key to create.
+#[derive(Clone, Copy, Debug)]
+pub struct NewKey<'a> {
+    /// The name by which its user recognizes it.
+    pub name: Option<&'a str>,
+    pub mode: KeyMode,
+    pub scopes: &'a Scopes,
+    pub limits: KeyLimits<'a>,
+}
+
+impl<'a> NewKey<'a> {
+    /// Returns a key without a name and without limits.
+    pub const fn new(mode: KeyMode, scopes: &'a Scopes) -> Self {
+        Self { name: None, mode, scopes, limits: KeyLimits { brands: None, role: None } }
+    }
+}
+
 /// Creates a key and returns it, as [`create`] does. Returns `None` if the user already has [`MAX_KEYS`]. Two
 /// concurrent calls cannot both create the last one.
-pub async fn create_within_cap(
-    tx: &mut Tx,
-    user_id: i64,
-    mode: KeyMode,
-    scopes: &Scopes,
-    limits: KeyLimits<'_>,
-) -> Result<Option<SecretString>> {
+pub async fn create_within_cap(tx: &mut Tx, user_id: i64, new: &NewKey<'_>) -> Result<Option<SecretString>> {
     users::lock(tx, user_id).await?;
     let existing = usize::try_from(count(tx, user_id).await?).unwrap_or(usize::MAX);
     if existing >= MAX_KEYS {
         return Ok(None);
     }
-    Ok(Some(create_row(tx, user_id, mode, scopes, limits).await?.1))
+    Ok(Some(create_row(tx, user_id, new).await?.1))
 }
 
 /// The condition of keys that clients use directly, of `api_keys`: not those of sessions and of connected applications.
@@ -108,20 +120,16 @@ async fn count(conn: &mut Conn, user_id: i64) -> Result<i64> {
 
 /// Creates a key without checking [`MAX_KEYS`], and returns it. It cannot be read again.
 pub async fn create(tx: &mut Tx, user_id: i64, mode: KeyMode, scopes: &Scopes) -> Result<SecretString> {
-    Ok(create_row(tx, user_id, mode, scopes, KeyLimits::default()).await?.1)
+    Ok(create_row(tx, user_id, &NewKey::new(mode, scopes)).await?.1)
 }
 
-async fn create_row(
-    tx: &mut Tx,
-    user_id: i64,
-    mode: KeyMode,
-    scopes: &Scopes,
-    limits: KeyLimits<'_>,
-) -> Result<(i64, SecretString)> {
+async fn create_row(tx: &mut Tx, user_id: i64, new: &NewKey<'_>) -> Result<(i64, SecretString)> {
+    let NewKey { name, mode, scopes, limits } = *new;
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
     let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
-    let new = NewRow {
+    let row = NewRow {
+        name,
         mode,
         scopes,
         brands: limits.brands,
@@ -130,11 +138,13 @@ async fn create_row(
         prefix: mode.prefix(),
         last4: &key[key.len() - 4..],
     };
-    Ok((insert(tx, user_id, &new).await?, SecretString::from(key)))
+    Ok((insert(tx, user_id, &row).await?, SecretString::from(key)))
 }
 
 /// A row to insert.
 pub(super) struct NewRow<'a> {
+    /// `None` for keys of sessions and connected applications, whose lists show other names.
+    pub name: Option<&'a str>,
     pub mode: KeyMode,
     pub scopes: &'a Scopes,
     /// `None` for all brands of the user.
@@ -147,13 +157,13 @@ pub(super) struct NewRow<'a> {
 
 pub(super) async fn insert(tx: &mut Tx, user_id: i64, new: &NewRow<'_>) -> Result<i64> {
     const SQL: &str = "
-        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands, role_limit)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        INSERT INTO api_keys (user_id, mode, scopes, hash, prefix, last4, created_at, all_brands, role_limit, name)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
         RETURNING id";
     let (scopes, now, all_brands) = (new.scopes.to_string(), tx.now, new.brands.is_none());
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.mode).bind(&scopes).bind(new.hash)
         .bind(new.prefix).bind(new.last4).bind(now).bind(all_brands)
-        .bind(new.role_limit).fetch_one(c))?;
+        .bind(new.role_limit).bind(new.name).fetch_one(c))?;
     for brand in new.brands.unwrap_or_default() {
         allow_brand(tx, id, *brand).await?;
     }
@@ -189,7 +199,7 @@ pub async fn create_first(tx: &mut Tx) -> Result<Option<(i64, SecretString)>> {
     if let Some(earlier) = earlier {
         delete(tx, earlier).await?;
     }
-    let (id, key) = create_row(tx, user_id, KeyMode::Live, &Scopes::all(), KeyLimits::default()).await?;
+    let (id, key) = create_row(tx, user_id, &NewKey::new(KeyMode::Live, &Scopes::all())).await?;
     execute!(tx, "UPDATE first_key SET key_id = $1", id)?;
     Ok(Some((user_id, key)))
 }
@@ -343,9 +353,8 @@ pub async fn touch(tx: &mut Tx, key_id: i64) -> Result<()> {
 pub async fn list(conn: &mut Conn, user_id: Option<i64>) -> Result<Vec<KeyRow>> {
     const SQL: &str = sql!(
         "
-        SELECT api_keys.id, api_keys.user_id, u.email, api_keys.mode, api_keys.scopes, api_keys.prefix, api_keys.last4,
-            api_keys.last_used_at, api_keys.created_at, api_keys.all_brands,
-            api_keys.role_limit
+        SELECT api_keys.id, api_keys.user_id, u.email, api_keys.name, api_keys.mode, api_keys.scopes, api_keys.prefix,
+            api_keys.last4, api_keys.last_used_at, api_keys.created_at, api_keys.all_brands, api_keys.role_limit
         FROM api_keys
         JOIN users u ON u.id = api_keys.user_id
         WHERE ($1 IS NULL OR api_keys.user_id = $1) AND {IS_PLAIN}

@@ -123,6 +123,7 @@ pub async fn redeem_link(tx: &mut Tx, token: &str, device: &Device<'_>) -> Resul
 pub(super) async fn create(tx: &mut Tx, user_id: i64, device: &Device<'_>) -> Result<SecretString> {
     let (token, hash) = new_token(&Purpose::Session)?;
     let new = NewRow {
+        name: None,
         mode: KeyMode::Live,
         scopes: &Scopes::all(),
         brands: None,

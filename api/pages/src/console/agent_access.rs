@@ -1,4 +1,5 @@
-//! The choices of access and of brands for agents, which the consent page and the page **Agents** share.
+//! The choices of access for agents, which the consent page and the page **Agents** share, and of brands, which the page
+//! **API keys** has too.
 
 use crier_domain::access::{AgentPreset, Role, Scope, Scopes};
 use crier_endpoints::app::App;

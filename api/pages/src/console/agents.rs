@@ -1,17 +1,15 @@
 //! `/brands/{brand}/developers/agents`: creates keys for agents, and shows how to connect MCP clients.
 
 use askama::Template;
-use crier_domain::access::{AgentPreset, KeyMode, Scopes};
+use crier_domain::access::{AgentPreset, KeyMode, KeyName, Scopes};
 use crier_endpoints::error::{ApiError, FieldProblems, Result};
-use crier_store::keys::{self, KeyLimits};
+use crier_store::keys::{KeyLimits, NewKey};
 use http::StatusCode;
-use secrecy::ExposeSecret;
 
 use super::agent_access::{self, ChosenBrands};
 use super::agent_clients::{self, Client};
 use super::developers::tabs;
-use super::form_write::{FormWrite, Submission};
-use super::keys::too_many_keys;
+use super::key_form::{self, KeyFields};
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors};
 use super::shell::{Section, Shell};
@@ -23,8 +21,7 @@ struct Agents {
     shell: Shell,
     errors: FieldErrors,
     access: Vec<Choice>,
-    brands: Vec<Choice>,
-    has_all_brands: bool,
+    fields: KeyFields,
     /// Why clients in the cloud cannot reach this server.
     unreachable: Option<&'static str>,
     clients: Vec<Client>,
@@ -63,14 +60,12 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<Page
     // The defaults are the safe access and the brand of the page.
     let is_submitted = visit.form.has("_key");
     let access = if is_submitted { visit.form.get("access").parse().ok() } else { Some(AgentPreset::Drafts) };
-    let chosen = if is_submitted { visit.form.ids("brands") } else { vec![visit.brand()?.0.id] };
     let public_url = &visit.app.public_url;
     let page = Agents {
         shell: visit.shell(Section::Developers, "Agents"),
         errors,
         access: agent_access::presets(&Scopes::all(), access),
-        brands: agent_access::brands(visit, &chosen),
-        has_all_brands: agent_access::is_all(visit),
+        fields: KeyFields::of(visit, Some(&[visit.brand()?.0.id])),
         unreachable: agent_clients::unreachable(public_url),
         clients: agent_clients::with_oauth(public_url),
     };
@@ -80,23 +75,16 @@ fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<Page
 /// Creates a key. Only this response contains it.
 async fn create(visit: &Visit) -> Result<PageReply> {
     agent_access::check_is_on(&visit.app)?;
-    let (preset, brands) = match read(visit) {
+    let (preset, name, brands) = match read(visit) {
         Ok(new) => new,
         Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?),
     };
-    let key = match FormWrite::begin(visit).await? {
-        Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
-        Submission::First(mut write) => {
-            let (user, scopes) = (visit.user_id(), preset.scopes());
-            let limits = KeyLimits { brands: brands.ids(), role: preset.role_limit() };
-            let created = keys::create_within_cap(&mut write.tx, user, KeyMode::Live, &scopes, limits).await?;
-            let Some(key) = created else {
-                let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
-                return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?);
-            };
-            write.finish(key.expose_secret().as_bytes()).await?;
-            key.expose_secret().to_owned()
-        }
+    let name = name.map_or_else(|| default_name(preset), |name| name.as_str().to_owned());
+    let limits = KeyLimits { brands: brands.ids(), role: preset.role_limit() };
+    let new = NewKey { name: Some(&name), mode: KeyMode::Live, scopes: &preset.scopes(), limits };
+    let key = match key_form::create(visit, &new).await? {
+        Ok(key) => key,
+        Err(errors) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors),
     };
     let public_url = &visit.app.public_url;
     let page = AgentKey {
@@ -117,16 +105,18 @@ fn names(visit: &Visit, brands: &ChosenBrands) -> String {
     }
 }
 
-fn read(visit: &Visit) -> Result<(AgentPreset, ChosenBrands)> {
+/// Returns the name of a key whose user gave none.
+fn default_name(preset: AgentPreset) -> String {
+    format!("Agent, {}", preset.label().to_lowercase())
+}
+
+fn read(visit: &Visit) -> Result<(AgentPreset, Option<KeyName>, ChosenBrands)> {
     let mut problems = FieldProblems::new();
-    let mut problem = |field: &str, text: &str| problems.insert(field.to_owned(), vec![text.to_owned()]);
     let access: Option<AgentPreset> = visit.form.get("access").parse().ok();
     if access.is_none() {
-        problem("access", "Choose what the agent may do.");
+        problems.insert("access".to_owned(), vec!["Choose what the agent may do.".to_owned()]);
     }
-    let brands = ChosenBrands::read(visit);
-    if brands.is_none() {
-        problem("brands", agent_access::NO_BRANDS);
-    }
-    access.zip(brands).ok_or_else(|| ApiError::validation(problems))
+    let fields = key_form::read(visit, &mut problems);
+    let Some((access, (name, brands))) = access.zip(fields) else { return Err(ApiError::validation(problems)) };
+    Ok((access, name, brands))
 }

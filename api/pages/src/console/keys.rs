@@ -1,15 +1,16 @@
 //! `/brands/{brand}/developers`: the API keys of the user.
 
 use askama::Template;
-use crier_domain::access::{AgentPreset, KeyMode, MAX_KEYS, Scope, Scopes};
+use crier_domain::access::{AgentPreset, KeyMode, KeyName, Role, Scope, Scopes};
 use crier_endpoints::PREFIX;
-use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
-use crier_store::keys::{self, KeyLimits};
+use crier_endpoints::error::{ApiError, FieldProblems, Result};
+use crier_store::keys::{self, KeyLimits, NewKey};
 use http::StatusCode;
-use secrecy::ExposeSecret;
 
+use super::agent_access::{self, ChosenBrands};
 use super::developers::{NewSecret, tabs};
 use super::form_write::{FormWrite, Submission};
+use super::key_form::{self, KeyFields};
 use super::lists;
 use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Link, Pages, Time};
@@ -18,6 +19,8 @@ use super::visit::{PageReply, Visit, form_errors};
 
 /// The form value for all scopes.
 const ALL_SCOPES: &str = "all";
+/// The form value for no role limit.
+const OWN_ROLE: &str = "own";
 
 #[derive(Template)]
 #[template(path = "console/keys.html")]
@@ -30,12 +33,15 @@ struct Keys {
     mode: String,
     all_scopes: bool,
     scopes: Vec<ScopeGroup>,
+    fields: KeyFields,
+    role_limits: Vec<Choice>,
     /// The base URL of the API.
     api: String,
 }
 
 struct ApiKey {
     id: i64,
+    name: Option<String>,
     is_live: bool,
     prefix: String,
     last4: String,
@@ -43,6 +49,24 @@ struct ApiKey {
     scopes: String,
     last_used: Option<Time>,
     created: Time,
+}
+
+impl ApiKey {
+    /// Returns the name and the end of the key, which two keys with one name do not share.
+    fn subject(&self) -> String {
+        match &self.name {
+            Some(name) => format!("the key {name}, which ends in {}", self.last4),
+            None => format!("the key that ends in {}", self.last4),
+        }
+    }
+}
+
+/// Returns a key as lists name it.
+pub fn called(name: Option<&str>, prefix: &str, last4: &str) -> String {
+    match name {
+        Some(name) => format!("{name} ({prefix}…{last4})"),
+        None => format!("{prefix}…{last4}"),
+    }
 }
 
 /// The scopes of one kind of resource.
@@ -78,6 +102,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         id: row.id,
         is_live: row.mode == KeyMode::Live,
         scopes: access(&row),
+        name: row.name,
         prefix: row.prefix,
         last4: row.last4,
         last_used: row.last_used_at.map(|at| visit.time(at)),
@@ -92,10 +117,26 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         // The default is all scopes.
         all_scopes: chosen.contains(&ALL_SCOPES) || !visit.form.has("_key"),
         scopes: groups(&chosen),
+        fields: KeyFields::of(visit, None),
+        role_limits: role_limits(visit.form.text("role_limit").unwrap_or(OWN_ROLE)),
         api: format!("{}{PREFIX}", visit.app.public_url),
         shell,
     };
     visit.page_with(status, &page)
+}
+
+/// Returns the role limits to choose from.
+fn role_limits(chosen: &str) -> Vec<Choice> {
+    let drafts = Role::Contributor.as_str();
+    let all = [
+        (OWN_ROLE, "Your role", "In each brand, the key can do what you can do."),
+        (drafts, "Drafts only", "It can submit drafts for approval, but cannot schedule, publish or reply."),
+    ];
+    let choice = |(value, label, hint): (&str, &str, &str)| Choice {
+        hint: hint.to_owned(),
+        ..Choice::new(value, label, value == chosen)
+    };
+    all.map(choice).into()
 }
 
 /// Returns what a key may do, in a few words.
@@ -155,25 +196,23 @@ pub fn label(kind: &'static str) -> &'static str {
 
 /// Creates a key. Only this response contains it.
 async fn create(visit: &Visit) -> Result<PageReply> {
-    let (mode, scopes) = match read(visit) {
+    let SubmittedKey { name, mode, scopes, brands, role_limit } = match read(visit) {
         Ok(new) => new,
         Err(error) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     };
-    let key = match FormWrite::begin(visit).await? {
-        Submission::Repeated(key) => String::from_utf8_lossy(&key).into_owned(),
-        Submission::First(mut write) => {
-            let created =
-                keys::create_within_cap(&mut write.tx, visit.user_id(), mode, &scopes, KeyLimits::default()).await?;
-            let Some(key) = created else {
-                let error = write.reject::<()>(too_many_keys()).await.err().unwrap_or_else(too_many_keys);
-                return render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await;
-            };
-            write.finish(key.expose_secret().as_bytes()).await?;
-            key.expose_secret().to_owned()
-        }
+    let limits = KeyLimits { brands: brands.ids(), role: role_limit };
+    let new = NewKey { name: name.as_ref().map(KeyName::as_str), mode, scopes: &scopes, limits };
+    let key = match key_form::create(visit, &new).await? {
+        Ok(key) => key,
+        Err(errors) => return render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await,
     };
     let shell = visit.shell(Section::Developers, "Your new key");
     let which = if scopes == Scopes::all() { "all scopes".to_owned() } else { scopes.to_string().replace(',', ", ") };
+    let which = if role_limit.is_some() { format!("{which}, drafts only") } else { which };
+    let which = match brands.ids() {
+        None => which,
+        Some(ids) => format!("{which}, for {}", agent_access::names(visit, ids)),
+    };
     let page = NewSecret {
         lead: format!("A {mode} key with {which}. Send it with each request."),
         label: "API key",
@@ -188,15 +227,18 @@ async fn create(visit: &Visit) -> Result<PageReply> {
     visit.page(&page)
 }
 
-pub fn too_many_keys() -> ApiError {
-    let message = format!(
-        "You have {MAX_KEYS} API keys, the maximum. Revoke a key that you no longer use, then create the new one."
-    );
-    ApiError::new(ErrorCode::LimitReached, message)
+/// What a valid form says about a new key.
+struct SubmittedKey {
+    name: Option<KeyName>,
+    mode: KeyMode,
+    scopes: Scopes,
+    brands: ChosenBrands,
+    role_limit: Option<Role>,
 }
 
-fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
+fn read(visit: &Visit) -> Result<SubmittedKey> {
     let mut problems = FieldProblems::new();
+    let fields = key_form::read(visit, &mut problems);
     let mut problem = |field: &str, text: &str| problems.insert(field.to_owned(), vec![text.to_owned()]);
     let mode: Option<KeyMode> = visit.form.get("mode").parse().ok();
     if mode.is_none() {
@@ -208,7 +250,19 @@ fn read(visit: &Visit) -> Result<(KeyMode, Scopes)> {
     if scopes.is_none() {
         problem("scopes", "Choose at least one scope, or all.");
     }
-    mode.zip(scopes).ok_or_else(|| ApiError::validation(problems))
+    let role_limit = match visit.form.get("role_limit") {
+        OWN_ROLE => Some(None),
+        limit => limit.parse::<Role>().ok().filter(|role| *role == Role::Contributor).map(Some),
+    };
+    if role_limit.is_none() {
+        problem("role_limit", "Choose your role or drafts only.");
+    }
+    match (fields, mode, scopes, role_limit) {
+        (Some((name, brands)), Some(mode), Some(scopes), Some(role_limit)) => {
+            Ok(SubmittedKey { name, mode, scopes, brands, role_limit })
+        }
+        _ => Err(ApiError::validation(problems)),
+    }
 }
 
 async fn revoke(visit: &Visit) -> Result<PageReply> {

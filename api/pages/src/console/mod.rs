@@ -68,6 +68,7 @@ mod form_write;
 mod home;
 mod inbox;
 mod invitation;
+mod key_form;
 mod keys;
 mod lists;
 mod media;

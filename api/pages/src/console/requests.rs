@@ -5,6 +5,7 @@ use crier_endpoints::error::Result;
 use crier_store::{PageRequest, idempotency, keys};
 
 use super::developers::tabs;
+use super::keys::called;
 use super::lists;
 use super::paging;
 use super::route::PageRoute;
@@ -70,7 +71,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
     let all = keys::list(&mut conn, Some(user)).await?;
     let choice = |key: &keys::KeyRow| {
         let id = key.id.to_string();
-        Choice::new(&id, &format!("{}…{}", key.prefix, key.last4), id == filter)
+        Choice::new(&id, &called(key.name.as_deref(), &key.prefix, &key.last4), id == filter)
     };
     let row = |write: idempotency::WriteRow| RequestRow {
         at: visit.time(write.created_at),
@@ -79,7 +80,7 @@ async fn list(visit: &Visit) -> Result<PageReply> {
             _ => "—".to_owned(),
         },
         status: write.status,
-        key: format!("{}…{}", write.prefix, write.last4),
+        key: called(write.name.as_deref(), &write.prefix, &write.last4),
         idempotency_key: write.key,
     };
     let shell = visit.shell(Section::Developers, "Requests");

@@ -53,6 +53,7 @@ pub(super) async fn create(tx: &mut Tx, user_id: i64, new: &NewGrant<'_>) -> Res
     make_room(tx, user_id).await?;
     let hash = hash_of_nothing()?;
     let row = NewRow {
+        name: None,
         mode: KeyMode::Live,
         scopes: new.scopes,
         brands: new.brands,
