@@ -19,6 +19,7 @@ on_both_apps!(
     a_code_that_is_deleted_during_its_exchange_gets_no_tokens,
     signing_out_everywhere_waits_for_an_exchange,
     disconnecting_waits_for_a_refresh,
+    revoking_waits_for_a_refresh,
     a_removed_member_loses_the_brand,
     the_least_recently_used_grant_makes_room,
     expired_rows_are_deleted,
@@ -147,6 +148,26 @@ async fn disconnecting_waits_for_a_refresh(app: TestApp) {
     let disconnect = app.write(async |tx| grants::revoke(tx, user, grant).await);
     let ((), was_revoked) = tokio::join!(refreshed, disconnect);
     assert!(was_revoked);
+    assert_eq!((count_grants(&app).await, app.count_rows("oauth_tokens").await), (0, 0));
+}
+
+/// An application that revokes its access while another of its processes refreshes it.
+async fn revoking_waits_for_a_refresh(app: TestApp) {
+    if !app.is_postgres() {
+        return;
+    }
+    let t = app.tenant("pro").await;
+    let (client, issued) = connect(&t, Allowed::default()).await;
+    let mut tx = app.begin().await.unwrap();
+    let found = tokens::find_and_lock(&mut tx, &issued.refresh).await.unwrap().unwrap();
+    let refreshed = async {
+        app.until_blocked(1).await;
+        tokens::refresh(&mut tx, &found, None).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let revoked = app.write(async |tx| tokens::revoke(tx, &issued.refresh, &client).await);
+    let ((), is_revoked) = tokio::join!(refreshed, revoked);
+    assert!(is_revoked);
     assert_eq!((count_grants(&app).await, app.count_rows("oauth_tokens").await), (0, 0));
 }
 

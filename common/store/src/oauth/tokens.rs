@@ -139,21 +139,24 @@ pub async fn revoke_grant(tx: &mut Tx, grant_id: i64) -> Result<()> {
 /// `false` if the token belongs to another application. A token that does not exist counts as revoked.
 pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
     const SQL: &str = "
-        SELECT t.grant_id, g.client_id
+        SELECT t.grant_id, g.client_id, k.user_id
         FROM oauth_tokens t
         JOIN oauth_grants g ON g.api_key_id = t.grant_id
+        JOIN api_keys k ON k.id = t.grant_id
         WHERE t.hash = $1";
     let access = hash(token, Kind::Access);
     let is_access = access.is_some();
     let Some(hash) = access.or_else(|| hash(token, Kind::Refresh)) else { return Ok(true) };
-    let found: Option<(i64, String)> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
-    let Some((grant_id, owner)) = found else { return Ok(true) };
+    let found: Option<(i64, String, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    let Some((grant_id, owner, user_id)) = found else { return Ok(true) };
     if owner != client_id {
         return Ok(false);
     }
     if is_access {
         execute!(tx, "DELETE FROM oauth_tokens WHERE hash = $1", &hash)?;
     } else {
+        // Without the lock, this and a refresh could wait for each other.
+        users::lock(tx, user_id).await?;
         revoke_grant(tx, grant_id).await?;
     }
     Ok(true)
