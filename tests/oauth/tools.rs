@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crier_store::{PageRequest, idempotency};
 use serde_json::{Value, json};
 
 use super::{Allowed, SCOPES, connect};
@@ -33,6 +34,10 @@ async fn an_application_calls_tools(app: TestApp) {
     assert!(names.contains(&"save_draft") && !names.contains(&"list_conversations"), "{names:?}");
     let saved = call(&app, &tokens.access, "save_draft", json!({ "brand_id": t.brand, "content": "Bread" })).await;
     assert_eq!(saved.json()["result"]["structuredContent"]["data"]["content"], "Bread", "{}", saved.text());
+    // The user sees which application wrote it.
+    let page = PageRequest { page: 1, per_page: 10 };
+    let writes = idempotency::list(&mut app.conn().await, t.user, None, page, app.now()).await.unwrap();
+    assert_eq!(writes.rows[0].name.as_deref(), Some("Agent"));
 }
 
 async fn a_token_is_required(app: TestApp) {

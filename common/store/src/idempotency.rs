@@ -314,8 +314,9 @@ pub const MAX_LISTED: i64 = 1_000;
 /// A write that was carried out, as listed.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct WriteRow {
-    /// The API key's name, prefix and last characters.
+    /// The name of the API key or of the connected application.
     pub name: Option<String>,
+    /// The API key's prefix and last characters.
     pub prefix: String,
     pub last4: String,
     /// The `Idempotency-Key`.
@@ -345,7 +346,8 @@ pub async fn list(
             AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.api_key_id = k.id)";
     let rows = sql!(
         "
-        SELECT k.name, k.prefix, k.last4, w.key, w.method, w.path, w.status, w.created_at
+        SELECT coalesce(k.name, (SELECT g.client_name FROM oauth_grants g WHERE g.api_key_id = k.id)) AS name, k.prefix,
+            k.last4, w.key, w.method, w.path, w.status, w.created_at
         {FROM}
         ORDER BY w.created_at DESC, w.key
         LIMIT $4
