@@ -5,7 +5,6 @@ use crier_domain::access::{AgentPreset, Role, Scope, Scopes};
 use crier_endpoints::app::App;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 
-use super::keys;
 use super::shared::Choice;
 use super::visit::Visit;
 
@@ -78,10 +77,29 @@ fn verb(scope: Scope) -> (&'static str, &'static str) {
     scope.as_str().split_once(':').unwrap_or((scope.as_str(), ""))
 }
 
+/// Returns the name of a kind of resource as a label.
+pub fn kind_label(kind: &'static str) -> &'static str {
+    match kind {
+        "brands" => "Brands",
+        "accounts" => "Accounts",
+        "posts" => "Posts",
+        "media" => "Media",
+        "analytics" => "Analytics",
+        "linkinbio" => "Link in bio",
+        "content" => "Plans",
+        "feeds" => "Feeds",
+        "webhooks" => "Webhooks",
+        "ai" => "AI",
+        "reports" => "Reports",
+        "inbox" => "Inbox",
+        other => other,
+    }
+}
+
 fn noun(kind: &'static str) -> String {
     match kind {
         "ai" => "texts and images with AI".to_owned(),
-        kind => keys::label(kind).to_lowercase(),
+        kind => kind_label(kind).to_lowercase(),
     }
 }
 

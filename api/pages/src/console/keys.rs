@@ -166,32 +166,13 @@ fn groups(chosen: &[&str]) -> Vec<ScopeGroup> {
             if verb == "read" { "Read" } else { "Write" },
             chosen.contains(&scope.as_str()),
         );
-        let label = label(kind);
+        let label = agent_access::kind_label(kind);
         match groups.last_mut().filter(|group| group.label == label) {
             Some(group) => group.scopes.push(choice),
             None => groups.push(ScopeGroup { label, scopes: vec![choice] }),
         }
     }
     groups
-}
-
-/// Returns the name of a kind of resource as a label.
-pub fn label(kind: &'static str) -> &'static str {
-    match kind {
-        "brands" => "Brands",
-        "accounts" => "Accounts",
-        "posts" => "Posts",
-        "media" => "Media",
-        "analytics" => "Analytics",
-        "linkinbio" => "Link in bio",
-        "content" => "Plans",
-        "feeds" => "Feeds",
-        "webhooks" => "Webhooks",
-        "ai" => "AI",
-        "reports" => "Reports",
-        "inbox" => "Inbox",
-        other => other,
-    }
 }
 
 /// Creates a key. Only this response contains it.
