@@ -5,7 +5,9 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::job::JobState;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
+use crier_jobs::publishing;
 use crier_platforms::{CallError, VideoStep, VideoTransfer, VideoUpload};
+use crier_store::posts;
 use serde_json::{Map, Value};
 
 use super::video::{part_count, stored_progress, three_parts, video_to_upload};
@@ -20,6 +22,7 @@ worker_on_both!(
     a_wait_for_processing_uses_no_attempt,
     a_kill_while_the_platform_processes_sends_nothing_again,
     processing_ends_after_a_day,
+    a_deleted_post_that_waits_aborts_its_upload,
     many_steps_continue_in_another_run,
     an_expired_upload_begins_again,
     an_upload_that_always_expires_uses_attempts,
@@ -105,6 +108,34 @@ async fn processing_ends_after_a_day(w: TestWorker) {
     w.publish_again(post).await;
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, part_count(&w, video)), (PostStatus::Published, 3));
+}
+
+/// A platform may permit an account only a few open uploads.
+async fn a_deleted_post_that_waits_aborts_its_upload(w: TestWorker) {
+    w.listen_at("http://127.0.0.1:1/").await;
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, pending(TimeDelta::hours(1))]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 0, "the row is kept until the job ends");
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "post_deleted"));
+    assert_eq!((w.fake.videos.aborted(), w.fake.videos.steps().len()), (vec![upload(1, 0)], 3));
+    assert_eq!((w.fake.count("publish"), stored_progress(&w, target).await), (0, Map::new()));
+    assert_eq!(w.write(async |tx| posts::purge(tx, 10).await).await, 1);
+
+    // The video was handed over, and the call failed.
+    let video = video_to_upload(&w).await;
+    w.fake.script_publishes([PublishStep::Reject(transient())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!((w.target(target).await.status, w.fake.count("publish")), (TargetStatus::Publishing, 1));
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    w.run_until_idle().await;
+    assert_eq!((w.target(target).await.status, w.fake.count("publish")), (TargetStatus::Failed, 1));
+    assert_eq!(w.fake.videos.aborted().len(), 1, "nothing is open");
 }
 
 /// A platform that always requests another step delays a post, and occupies no run forever.

@@ -10,7 +10,7 @@ use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
 use crier_store::targets::{self, NewAttempt, StoredTarget, TargetOutcome, TargetUpdate};
-use crier_store::{Result, Tx, brands, events, notices, posts};
+use crier_store::{Result, Tx, brands, events, notices, post_media, posts};
 
 use serde_json::json;
 
@@ -128,10 +128,16 @@ pub async fn reject_later(tx: &mut Tx, target_id: i64, failure: &Failure, trace:
 }
 
 /// Hides a post from clients, and cancels the jobs that have not begun. A job after a call with an unknown outcome is
-/// kept: it determines the outcome, emits the event, and makes no further call. The caller has locked the post's row.
+/// kept: it determines the outcome, emits the event, and makes no further call. So is one that hands videos over: it
+/// aborts their uploads, and runs now. The caller has locked the post's row.
 pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
+    let mut uploading = Vec::new();
     for target in targets::list(tx, post_id).await? {
         if target.call_started_at.is_some() && !target.status.is_terminal() {
+            continue;
+        }
+        if target.status == TargetStatus::Publishing && post_media::has_video_uploads(tx, target.id).await? {
+            uploading.push((target.id, tx.now));
             continue;
         }
         jobs::cancel_subject(tx, JobKind::PublishTarget, target.id).await?;
@@ -140,6 +146,7 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
             targets::delete(tx, target.id).await?;
         }
     }
+    jobs::reschedule_each(tx, JobKind::PublishTarget, &uploading).await?;
     posts::delete(tx, post_id).await
 }
 

@@ -106,6 +106,12 @@ pub async fn video_uploads(conn: &mut Conn, cipher: &Cipher, target_id: i64) -> 
     Ok(link::open_stored(cipher, &VIDEO_UPLOADS, &sealed).unwrap_or_default())
 }
 
+/// Returns whether a target's videos have been handed over, or are being handed over.
+pub async fn has_video_uploads(conn: &mut Conn, target_id: i64) -> Result<bool> {
+    const SQL: &str = "SELECT EXISTS (SELECT 1 FROM post_targets WHERE id = $1 AND video_uploads IS NOT NULL)";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_one(c))?)
+}
+
 /// Stores the progress of the uploads of a target's videos.
 pub async fn set_video_uploads(
     tx: &mut Tx,

@@ -211,7 +211,7 @@ pub async fn cancel_subject(tx: &mut Tx, kind: JobKind, subject_id: i64) -> Resu
     is_running(tx, kind, subject_id).await
 }
 
-/// Moves the unstarted jobs of subjects to other times, which are in the future. A running job continues.
+/// Moves the unstarted jobs of subjects to other times, which have not passed. A running job continues.
 pub async fn reschedule_each(tx: &mut Tx, kind: JobKind, times: &[(i64, DateTime<Utc>)]) -> Result<()> {
     if times.is_empty() {
         return Ok(());

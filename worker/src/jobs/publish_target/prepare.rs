@@ -189,8 +189,14 @@ impl Preparation {
         account: Option<(SocialAccount, SecretString)>,
         starts: &mut Starts,
     ) -> Step<Ready> {
-        let mut target = check_due(job, post, deleted, found)?;
+        let mut target = check_due(job, post, found)?;
         let has_open_call = target.call_started_at.is_some();
+        // If an earlier run may have published the post, it is reconciled nevertheless, because its event is missing. If
+        // one has begun to hand videos over, their uploads are aborted.
+        let aborts = deleted && !has_open_call && post_media::has_video_uploads(tx, target.id).await?;
+        if deleted && !has_open_call && !aborts {
+            return skip("the post was deleted");
+        }
         target.attempts += 1;
         if post.status == PostStatus::Scheduled {
             post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
@@ -218,7 +224,7 @@ impl Preparation {
         let is_complete = deleted.is_none();
         let skip_reason = missed.or(deleted);
         let skip_reason = skip_reason.or_else(|| unknown_parent(&target));
-        let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call) {
+        let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call, aborts) {
             Ok(access) => access,
             Err(outcome) => {
                 // A run that ends without a call is an attempt as well.
@@ -244,10 +250,11 @@ impl Preparation {
             true => videos::time_of_call(video_transfer, &parts),
             false => videos::time_of_call_without_media(video_transfer),
         };
-        let begins = !connector.has_stages() && parts.iter().all(is_ready);
+        let is_wanted = skip_reason.is_none();
+        let begins = is_wanted && !connector.has_stages() && parts.iter().all(is_ready);
         let mut subject = subject_of(&target);
         // A call that repeats a rejected one was counted before. A limit that accounts share counts uploads.
-        if !has_uploaded_again && connector.upload_quota(&session.connector_account).is_none() {
+        if is_wanted && !has_uploaded_again && connector.upload_quota(&session.connector_account).is_none() {
             self.check_cap(tx, &subject, begins).await?;
         }
         let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;
@@ -368,17 +375,13 @@ fn skip<T>(why: &'static str) -> Step<T> {
 }
 
 /// Returns the target if it must be published now.
-fn check_due(job: &ClaimedJob, post: &Post, deleted: bool, found: RunTarget) -> Step<Target> {
+fn check_due(job: &ClaimedJob, post: &Post, found: RunTarget) -> Step<Target> {
     if !found.held {
         return Err(RunError::lease_lost().into());
     }
     let target = found.target;
     if target.status.is_terminal() || !is_due(post, job) {
         return skip("the post is not due to be published now");
-    }
-    // If an earlier run may have published the post, it is reconciled nevertheless, because its event is missing.
-    if deleted && target.call_started_at.is_none() {
-        return skip("the post was deleted");
     }
     Ok(target)
 }
@@ -497,15 +500,16 @@ impl Preparation {
 
 /// Returns the access to the account if the platform must be called, otherwise the outcome of the run. If an earlier
 /// call is open, the platform is queried even if the post must not be published, because that call may have published
-/// it.
+/// it. A run that only `aborts` uploads calls the platform as well.
 fn check_call(
     access: Result<AccountAccess, Failure>,
     skip_reason: Option<&Failure>,
     has_open_call: bool,
+    aborts: bool,
 ) -> Result<AccountAccess, CallOutcome> {
     match (access, skip_reason) {
         (Ok(access), None) => Ok(access),
-        (Ok(access), Some(_)) if has_open_call => Ok(access),
+        (Ok(access), Some(_)) if has_open_call || aborts => Ok(access),
         (Err(failure), _) if has_open_call => Err(CallOutcome::unknown_without_account(&failure)),
         (_, Some(failure)) => Err(CallOutcome::Failed(failure.clone())),
         (Err(failure), None) => Err(CallOutcome::Failed(failure)),

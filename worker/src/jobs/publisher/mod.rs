@@ -87,7 +87,8 @@ pub(super) struct PublishCall {
     pub has_uploaded_again: bool,
     /// Whether the outcome of an earlier call is unknown.
     pub has_open_call: bool,
-    /// Why the post must not be published any more: the result of the run unless the earlier call succeeded.
+    /// Why the post must not be published any more: the result of the run unless the earlier call succeeded. Without an
+    /// earlier call, the run only aborts the uploads of videos.
     pub skip_reason: Option<Failure>,
 }
 
@@ -163,6 +164,10 @@ impl Publisher {
     async fn steps(&self, run: &Run, p: &mut PublishCall) -> Step<Vec<Published>> {
         if p.has_open_call {
             self.reconcile(run, p).await?;
+        }
+        if let Some(reason) = p.skip_reason.take() {
+            self.forget_unfinished(run, p).await?;
+            return Err(stop(CallOutcome::Failed(reason)));
         }
         if p.subject.call_started_at.is_none() {
             self.prepare_images(run, p).await?;

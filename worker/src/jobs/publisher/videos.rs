@@ -363,7 +363,7 @@ impl Publisher {
 
     /// Forgets the progress of the videos that were not handed over, so that they are handed over from the beginning if
     /// a user retries the post. Then aborts their uploads: after the progress was stored, no other worker continues one.
-    async fn forget_unfinished(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+    pub(super) async fn forget_unfinished(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         let videos = p.parts.iter_mut().flat_map(|part| &mut part.post.videos);
         let unfinished = videos.filter(|video| video.uploaded.is_none() && !video.upload.is_empty());
         let uploads: BTreeMap<i64, VideoUpload> =
