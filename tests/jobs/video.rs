@@ -1,12 +1,14 @@
 //! `publish_target` with videos: each step of handing a video over is stored before the next one, so no crash sends a
 //! part again whose step was stored. `video_waits` has the tests of waiting and of failures.
 
+use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
 use crier_domain::post::{PostStatus, TargetStatus, ThreadPart};
 use crier_jobs::publishing;
 use crier_platforms::{CallError, ImageTransfer, VideoStep, VideoTransfer};
 use crier_store::{media, post_media};
+use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::support::fake_platform::{Gate, PART, PublishStep, VideoAct, transient, unknown, upload};
@@ -33,6 +35,7 @@ worker_on_both!(
     the_cover_is_loaded_for_the_platform,
     a_missing_video_or_cover_fails_the_target,
     a_post_that_is_deleted_during_the_transfer_is_not_published,
+    a_storage_that_fails_during_the_call_leaves_nothing_unknown,
 );
 
 /// The steps of a video of three parts: the upload begins, the parts, and the reference.
@@ -383,4 +386,31 @@ async fn a_post_that_is_deleted_during_the_transfer_is_not_published(w: TestWork
         assert_eq!((ended.call_started_at, w.state(job).await), (None, JobState::Done), "deleted at step {step}");
         assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (0, 0));
     }
+}
+
+/// The platform has not received the whole request, so it has published nothing.
+async fn a_storage_that_fails_during_the_call_leaves_nothing_unknown(w: TestWorker) {
+    w.fake.disable_reconcile();
+    w.fake.videos.set_transfer(VideoTransfer::Inline);
+    let bytes = three_parts();
+    let video = w.video("loaf.mp4", bytes.clone(), None).await;
+    let gate = Gate::new();
+    w.fake.script_publishes([PublishStep::WaitAndReject(gate.clone(), unknown())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    let run = w.start_until(&gate, w.notified_job_of_target(target).await).await;
+    let sent = w.fake.videos.published()[0].remove(0);
+    let body = sent.file.read(0..sent.size).await.unwrap();
+    let asset = media::find(&mut w.conn().await, w.world.brand, video).await.unwrap().unwrap();
+    let path = w.files().join("media").join(&asset.key[..2]).join(&asset.key);
+    std::fs::write(&path, "cut").unwrap();
+    let read: std::io::Result<Vec<bytes::Bytes>> = body.try_collect().await;
+    assert!(read.is_err());
+    std::fs::write(&path, &bytes).unwrap();
+    gate.let_through();
+    run.await.unwrap();
+    let waiting = w.target(target).await;
+    assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, None));
+    assert_eq!(waiting.error.unwrap().category, Category::Media);
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 1));
 }

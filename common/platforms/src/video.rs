@@ -41,6 +41,11 @@ pub trait FileBytes: Send + Sync {
     /// Streams a range, which is within the file. The error of a file that does not exist is
     /// [`std::io::ErrorKind::NotFound`].
     async fn read(&self, range: Range<u64>) -> std::io::Result<ByteStream>;
+
+    /// Returns whether a stream has ended with an error. Then the request with these bytes was not sent completely.
+    fn has_failed(&self) -> bool {
+        false
+    }
 }
 
 pub type ByteStream = BoxStream<'static, std::io::Result<Bytes>>;
@@ -127,8 +132,7 @@ impl Video {
                 return CallError::Permanent(deleted(self.id));
             }
             tracing::warn!(%error, media = self.id, "failed to read a video");
-            let message = "A video of the post cannot be loaded: the file storage does not respond.";
-            CallError::Transient(Failure::of(Category::Media, message))
+            unreadable()
         })?;
         Ok(Body::wrap_stream(stream))
     }
@@ -147,6 +151,12 @@ impl Video {
             CallError::Transient(Failure::of(Category::Internal, "A video was not uploaded before its post."))
         })
     }
+}
+
+/// Returns the error for a video whose bytes cannot be read.
+pub fn unreadable() -> CallError {
+    let message = "A video of the post cannot be loaded: the file storage does not respond.";
+    CallError::Transient(Failure::of(Category::Media, message))
 }
 
 fn deleted(id: i64) -> Failure {

@@ -1,7 +1,7 @@
 //! The publish call, and the reconciliation of an earlier call.
 
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::{CallError, Published, ReconcileResult};
+use crier_platforms::{CallError, Published, ReconcileResult, VideoTransfer, video};
 
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
@@ -145,6 +145,7 @@ impl Publisher {
         if remaining.is_zero() {
             return Err(CallError::network("Crier was delayed for too long before it could call the platform."));
         }
+        let was_incomplete = is_incomplete(p);
         run.set_in_doubt(true);
         let call = tokio::time::timeout(remaining, self.publish_once(p));
         let call = async {
@@ -157,6 +158,10 @@ impl Publisher {
         let result = call.await.unwrap_or_else(|_| {
             Err(CallError::Unknown(Failure::of(Category::Network, "The platform did not respond in time.")))
         });
+        let result = match result {
+            Err(CallError::Unknown(_)) if !was_incomplete && is_incomplete(p) => Err(video::unreadable()),
+            result => result,
+        };
         run.set_in_doubt(matches!(result, Ok(_) | Err(CallError::Unknown(_) | CallError::Accepted { .. })));
         result
     }
@@ -178,4 +183,11 @@ impl Publisher {
             tracing::warn!(account, %error, "failed to store the platform's account data");
         }
     }
+}
+
+/// Returns whether the storage has failed while a video was sent as a part of the publishing request. Then the platform
+/// has not received the whole request, so it has published nothing.
+fn is_incomplete(p: &PublishCall) -> bool {
+    let mut videos = p.parts.iter().flat_map(|part| &part.post.videos);
+    p.session.connector.video_transfer() == VideoTransfer::Inline && videos.any(|video| video.file.has_failed())
 }

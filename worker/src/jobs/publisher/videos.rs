@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -141,7 +142,8 @@ impl VideoSource<'_> {
             true => self.library.index_first_url(&asset.key),
             false => self.library.url(&asset.key),
         };
-        let file = StoredVideo { library: self.library.clone(), key: asset.key.clone(), moves_index };
+        let (library, key) = (self.library.clone(), asset.key.clone());
+        let file = StoredVideo { library, key, moves_index, has_failed: Arc::default() };
         Some(Video {
             id: asset.id,
             position,
@@ -168,6 +170,7 @@ struct StoredVideo {
     key: String,
     /// Whether its index is read before its frames, although it is stored after them.
     moves_index: bool,
+    has_failed: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -179,12 +182,23 @@ impl FileBytes for StoredVideo {
             false => self.library.storage().get(&self.key, &part).await,
         };
         match found.map_err(io::Error::other)? {
-            ObjectLookup::Found(object) if object.range == range => Ok(object.body.map_err(io::Error::other).boxed()),
+            ObjectLookup::Found(object) if object.range == range => {
+                let (key, has_failed) = (self.key.clone(), self.has_failed.clone());
+                let body = object.body.inspect_err(move |error| {
+                    tracing::warn!(%error, %key, "failed to read a video that is being sent");
+                    has_failed.store(true, Ordering::Relaxed);
+                });
+                Ok(body.map_err(io::Error::other).boxed())
+            }
             ObjectLookup::Found(_) | ObjectLookup::OutOfRange { .. } => {
                 Err(io::Error::other("the file is shorter than its row says"))
             }
             ObjectLookup::Missing => Err(io::ErrorKind::NotFound.into()),
         }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
     }
 }
 
