@@ -189,8 +189,9 @@ impl Library {
         &self.0.disk
     }
 
-    /// Fails if the free disk space is below the reserve.
-    fn check_disk(&self) -> Result<(), IngestError> {
+    /// Fails if the free disk space is below the reserve. Call it before bytes are received, because a temporary file also
+    /// uses the space.
+    pub fn check_disk(&self) -> Result<(), IngestError> {
         match self.0.disk.is_low() {
             true => Err(StorageError::new("less disk space than CRIER_DISK_RESERVE_MIB is free").into()),
             false => Ok(()),

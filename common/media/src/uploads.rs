@@ -282,6 +282,7 @@ impl UploadWriter {
 
     /// Copies the pieces to a spool.
     async fn assemble(&self) -> Result<Spooled, UploadError> {
+        self.library.check_disk()?;
         let size = u64::try_from(self.upload.size_bytes).unwrap_or_default();
         let keys = media_uploads::piece_keys(&mut self.store.read().await?, self.upload.id).await?;
         let mut spool = self.library.video_spools().open(self.owner.workspace_id, size).await?;

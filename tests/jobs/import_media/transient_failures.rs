@@ -12,6 +12,7 @@ worker_on_both!(
     a_slow_server_is_retried,
     five_attempts_are_made_with_documented_delays,
     an_unavailable_storage_is_retried,
+    a_low_disk_downloads_nothing,
     a_swept_file_is_fetched_again,
 );
 
@@ -109,5 +110,18 @@ async fn a_swept_file_is_fetched_again(w: TestWorker) {
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
     run_next_attempt(&w, id).await;
     assert_eq!(source.paths().len(), 2);
+    assert_completed_once(&w, id).await;
+}
+
+/// The temporary file would use the space that is left.
+async fn a_low_disk_downloads_nothing(w: TestWorker) {
+    let source = Source::with(ok(&images::png(64, 64))).await;
+    let id = import_from(&w, &source).await;
+    w.media().disk().set_low(true);
+    run(&w).await;
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
+    assert!(source.request_heads().is_empty(), "{:?}", source.request_heads());
+    w.media().disk().set_low(false);
+    run_next_attempt(&w, id).await;
     assert_completed_once(&w, id).await;
 }

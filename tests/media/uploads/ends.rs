@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crier_config::MediaConfig;
-use crier_media::{Owner, Spooled};
+use crier_media::{IngestError, Owner, Spooled, UploadError};
 use crier_scheduler::tasks::uploads as finishing;
 
 use super::super::UNUSED_AFTER_SECONDS;
@@ -23,6 +23,7 @@ on_both_apps!("unlimited" =>
     a_crash_before_the_asset_leads_to_one_asset,
     an_upload_whose_process_died_is_finished_by_the_scheduler,
     a_rejected_file_of_a_dead_process_ends_the_upload,
+    a_low_disk_copies_no_pieces,
     an_upload_ends_with_its_asset,
     a_lost_piece_deletes_the_upload,
 );
@@ -116,6 +117,25 @@ async fn a_rejected_file_of_a_dead_process_ends_the_upload(t: Tenant<'_>) {
     assert_eq!(t.app.counted_bytes().await, i64::try_from(video.len()).unwrap());
     // An upload that has not received all bytes is not affected.
     let id = finish(&t, &next, 0, &video).await;
+    assert_asset(&t, id, &video).await;
+}
+
+/// The copy would use the space that is left, again every half minute.
+async fn a_low_disk_copies_no_pieces(t: Tenant<'_>) {
+    let video = video(3_000_000);
+    let path = received_upload(&t, &video).await;
+    let key = t.app.value::<String>("SELECT key FROM media_upload_pieces WHERE number = 1").await;
+    let library = t.app.library(&t.app.url);
+    let piece = library.storage().read(&key).await.unwrap().unwrap();
+    // A copy would notice that it is missing.
+    library.storage().delete(&key).await.unwrap();
+    library.disk().set_low(true);
+    let finished = library.finish_next_upload(&t.app.store.store, 0).await.unwrap().expect("an upload");
+    assert!(matches!(finished.result, Err(UploadError::Ingest(IngestError::Storage(_)))), "{finished:?}");
+    library.storage().put(&key, piece).await.unwrap();
+    library.disk().set_low(false);
+    library.finish_next_upload(&t.app.store.store, 0).await.unwrap().expect("an upload").result.unwrap();
+    let id = number(&status(&t, &path).await, "crier-media-id").expect("an asset");
     assert_asset(&t, id, &video).await;
 }
 

@@ -42,6 +42,7 @@ impl ImportMedia {
     pub(super) async fn download_and_ingest(&self, prepared: &PreparedImport) -> Result<ImportedFile, ImportError> {
         let (import, owner) = (&prepared.import, &prepared.owner);
         let is_video = import.asset_type == AssetType::Video;
+        self.library.check_disk().map_err(|error| from_ingest_error(error, &prepared.plan))?;
         let (bytes, name) = self.transfer(is_video).fetch(&import.source_url, owner.workspace_id).await?;
         let ingested = match is_video {
             true => self.library.ingest_video(&self.store, owner, &bytes).await,
