@@ -23,7 +23,7 @@ impl StorageError {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
                 Self(format!(
                     "the bucket denied access ({code}); check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and \
-                     the permissions of the key: GetObject, PutObject, DeleteObject, ListBucket"
+                     the permissions of the key: GetObject, PutObject, DeleteObject, AbortMultipartUpload, ListBucket"
                 ))
             }
             _ if code == NO_BUCKET => {
