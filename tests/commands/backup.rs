@@ -180,6 +180,8 @@ async fn unfinished_files_are_not_restored() {
     for name in ["xypiece.piece", "xywriting.mp4#1", "xylater.mp4"] {
         std::fs::write(folder.join(name), "bytes").unwrap();
     }
+    // Not a file of the library. The directory may be that of a disk, with files of others that Crier cannot read.
+    std::fs::write(crier.files().join("notes.txt"), "of the operator").unwrap();
     let output = crier.try_command(&["backup", "tuesday.tar"], &[]);
     output.expect_stdout();
     assert!(output.err.contains("Wrote the database and 3 files to tuesday.tar."), "{output:?}");

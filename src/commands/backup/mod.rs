@@ -2,8 +2,9 @@
 //!
 //! The file is a tar archive: a copy of the database, which SQLite makes while the database is in use, and the files of
 //! the media library. A file that is deleted after the copy is omitted. So are unfinished uploads, because they may be
-//! larger than all files, and their clients can send them again. So is the marker of the storage: the first start
-//! after a restore marks the new directory. A restored installation does not know what it published after the backup, so
+//! larger than all files, and their clients can send them again. So is what else is in the directory of the storage, which
+//! may be the operator's, or the system's (`lost+found`). The marker of the storage is part of that: the first start after
+//! a restore marks the new directory. A restored installation does not know what it published after the backup, so
 //! publishing is held until the operator resumes it.
 
 mod archive;
@@ -17,7 +18,6 @@ use std::path::{Path, PathBuf};
 
 use crier_config::{Config, Database, Storage, key_file};
 use crier_domain::job::JobKind;
-use crier_media::storage::marker;
 use crier_runtime::{StartError, storage_marker};
 use indicatif::ProgressBar;
 
@@ -30,6 +30,8 @@ pub use resume::run as resume;
 const DATABASE: &str = "crier.db";
 const KEY: &str = "secret.key";
 const FILES: &str = "files";
+/// The directory of the storage that contains the files of the media library.
+const MEDIA: &str = "media";
 /// The end of the name of a piece of an upload.
 const PIECE_END: &str = ".piece";
 /// The prefixes of unfinished files and directories.
@@ -178,7 +180,7 @@ fn write(
     archive.add_file(DATABASE, &mut File::open(database).map_err(io_error())?).map_err(io_error())?;
     let mut count = 0;
     if let Storage::Directory(root) = &config.storage {
-        for path in files_below(root).map_err(io_error())?.into_iter().filter(|path| is_complete(path)) {
+        for path in files_below(&root.join(MEDIA)).map_err(io_error())?.into_iter().filter(|path| is_complete(path)) {
             let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
             let mut file = match File::open(&path) {
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -193,11 +195,11 @@ fn write(
     Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
 }
 
-/// Returns whether a file of the storage is neither its marker nor a piece of an upload nor being written. The name of
-/// one that is being written ends with `#` and a number.
+/// Returns whether a file is neither a piece of an upload nor being written. The name of one that is being written ends
+/// with `#` and a number.
 fn is_complete(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name != marker::NAME && !name.contains('#') && !name.ends_with(PIECE_END)
+    !name.contains('#') && !name.ends_with(PIECE_END)
 }
 
 /// Returns all files below a directory, sorted.

@@ -24,12 +24,10 @@ use tempfile::TempDir;
 use super::super::{CommandError, Result, fail};
 use super::archive::{self, ArchiveError, Manifest};
 use super::{
-    DATABASE, FILES, KEY, RESTORE_PREFIX, delete_unfinished, files_below, held_kinds, io, parent, progress, sqlite_file,
+    DATABASE, FILES, KEY, MEDIA, RESTORE_PREFIX, delete_unfinished, files_below, held_kinds, io, parent, progress,
+    sqlite_file,
 };
 use crate::output::{command_line, print_line};
-
-/// The directory of the storage that contains only files with a row.
-const MEDIA: &str = "media";
 
 /// Restores from a file, or from stdin (`-`).
 pub fn run(config: Config, source: &Path) -> ExitCode {
