@@ -265,33 +265,46 @@ impl Library {
     }
 
     /// Writes the bytes of a reserved file. During the write, the sweep or another upload of the same bytes may abandon
-    /// the file and delete the bytes that are written so far. Checks for that afterward, since no later cleanup would
-    /// find the rest.
+    /// the file and delete the bytes that are written so far, or remove the name of its thumbnail. Checks for that
+    /// afterward, since no later cleanup would find the rest.
     async fn write(&self, store: &Store, row: &Reserved, file: CheckedFile<'_>) -> Result<(), IngestError> {
         match file.content {
             Content::Bytes(bytes) => self.0.storage.put(&row.key, bytes).await?,
             Content::Spooled(spooled) => self.write_video(&row.key, spooled).await?,
         }
         if let Some(thumbnail) = &row.thumbnail_key {
-            self.write_thumbnail(thumbnail, file.thumbnail).await?;
+            self.write_thumbnail(store, row.id, thumbnail, file.thumbnail).await?;
         }
-        if files::is_live(&mut store.read().await?, row.id).await? {
+        let live = files::live_thumbnail(&mut store.read().await?, row.id).await?;
+        if let Some(thumbnail) = &row.thumbnail_key
+            && live.as_ref().is_none_or(|kept| kept.as_ref() != Some(thumbnail))
+        {
+            self.0.storage.delete(thumbnail).await?;
+        }
+        if live.is_some() {
             return Ok(());
         }
         self.0.storage.delete(&row.key).await?;
-        if let Some(thumbnail) = &row.thumbnail_key {
-            self.0.storage.delete(thumbnail).await?;
-        }
         Err(IngestError::Machine("a file was abandoned while it was being written".to_owned()))
     }
 
-    /// Writes a thumbnail. This upload may have none although the row has one: another upload of the same video created
-    /// the row, and ffmpeg failed for this one.
-    async fn write_thumbnail(&self, key: &str, thumbnail: Option<(ImageType, Bytes)>) -> Result<(), IngestError> {
+    /// Writes a thumbnail. This upload may have none although the row has one: another upload of the same video, or
+    /// another process that died, created the row, and here, ffmpeg failed or is not installed. Then a new file has none.
+    async fn write_thumbnail(
+        &self,
+        store: &Store,
+        file_id: i64,
+        key: &str,
+        thumbnail: Option<(ImageType, Bytes)>,
+    ) -> Result<(), IngestError> {
         match thumbnail {
             Some((_, bytes)) => self.0.storage.put(key, bytes).await?,
             None if self.0.storage.size(key).await?.is_some() => {}
-            None => return Err(IngestError::Machine("the cover image of a video is missing".to_owned())),
+            None => {
+                let mut tx = store.begin().await?;
+                files::remove_thumbnail(&mut tx, file_id).await?;
+                tx.commit().await?;
+            }
         }
         Ok(())
     }

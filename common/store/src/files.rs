@@ -131,6 +131,19 @@ pub async fn is_live(conn: &mut Conn, file_id: i64) -> Result<bool> {
     Ok(live > 0)
 }
 
+/// Returns the name of the thumbnail of a file that is not marked for deletion. `None` if it is. While the row has the
+/// name, a later sweep finds the thumbnail.
+pub async fn live_thumbnail(conn: &mut Conn, file_id: i64) -> Result<Option<Option<String>>> {
+    const SQL: &str = "SELECT thumbnail_key FROM files WHERE id = $1 AND state <> 'doomed'";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(file_id).fetch_optional(c))?)
+}
+
+/// Removes the name of the thumbnail of a file that is not stored yet.
+pub async fn remove_thumbnail(tx: &mut Tx, file_id: i64) -> Result<()> {
+    execute!(tx, "UPDATE files SET thumbnail_key = NULL WHERE id = $1 AND state = 'reserved'", file_id)?;
+    Ok(())
+}
+
 /// Withdraws one reservation of a file. Marks the file for deletion, unless another upload of the same bytes is running
 /// or has completed. Its bytes may still be in transit to a slow bucket, so the sweep waits a little
 /// ([`marked_for_deletion`]).

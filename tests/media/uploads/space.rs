@@ -6,8 +6,11 @@ use crier_store::media_uploads;
 use futures::future::join_all;
 use sha2::{Digest, Sha256};
 
-use super::super::ABANDONED_AFTER_SECONDS;
-use super::{assert_asset, assert_swept, create, finish, new_upload, received_upload, scheduler, sweep, tus, video};
+use super::super::{ABANDONED_AFTER_SECONDS, UNUSED_AFTER_SECONDS};
+use super::{
+    LEASE_SECONDS, assert_asset, assert_swept, create, finish, new_upload, number, received_upload, scheduler, status,
+    sweep, tus, video,
+};
 use crate::support::app::{BASE, Tenant, on_both_apps};
 
 const MIB: i64 = 1 << 20;
@@ -15,6 +18,7 @@ const MIB: i64 = 1 << 20;
 on_both_apps!("unlimited" =>
     open_uploads_are_capped,
     a_file_takes_over_the_space_of_its_upload,
+    a_cover_that_only_a_dead_process_had_is_left_out,
     a_dead_process_keeps_the_space_of_a_deleted_upload_for_an_hour,
 );
 on_both_apps!("free" => the_whole_size_is_reserved, a_full_workspace_can_finish_an_upload);
@@ -76,7 +80,7 @@ async fn a_full_workspace_can_finish_an_upload(t: Tenant<'_>) {
 }
 
 /// Reserves the file of an upload that has received these bytes, as a process that dies then. Returns the path.
-async fn reserve_and_die(t: &Tenant<'_>, video: &[u8]) -> String {
+async fn reserve_and_die(t: &Tenant<'_>, video: &[u8], thumbnail_key: Option<String>) -> String {
     let path = received_upload(t, video).await;
     let upload_id: i64 = path.rsplit('/').next().unwrap().parse().unwrap();
     let size_bytes = i64::try_from(video.len()).unwrap();
@@ -84,7 +88,7 @@ async fn reserve_and_die(t: &Tenant<'_>, video: &[u8]) -> String {
         workspace_id: t.workspace,
         brand_id: t.brand,
         key: format!("{}.mp4", "a".repeat(40)),
-        thumbnail_key: None,
+        thumbnail_key,
         sha256: Sha256::digest(video).into(),
         mime_type: "video/mp4",
         size_bytes,
@@ -105,7 +109,7 @@ async fn a_file_takes_over_the_space_of_its_upload(t: Tenant<'_>) {
     let video = video(3_000_000);
     // Before the outage, because a process that starts creates the directory of the storage.
     let scheduler = scheduler(t.app);
-    reserve_and_die(&t, &video).await;
+    reserve_and_die(&t, &video, None).await;
     let size = i64::try_from(video.len()).unwrap();
     assert_eq!(t.app.counted_bytes().await, size);
     // The sweep leaves it to the upload.
@@ -122,10 +126,25 @@ async fn a_file_takes_over_the_space_of_its_upload(t: Tenant<'_>) {
     assert_eq!((t.app.counted_bytes().await, t.app.file_bytes().await), (size, size));
 }
 
+/// ffmpeg may be installed only for the processes that receive uploads. Without this, the upload could not be finished.
+async fn a_cover_that_only_a_dead_process_had_is_left_out(t: Tenant<'_>) {
+    let video = video(3_000_000);
+    let path = reserve_and_die(&t, &video, Some(format!("{}-thumb.jpg", "a".repeat(40)))).await;
+    t.app.advance(LEASE_SECONDS);
+    finishing::finish_all(&scheduler(t.app)).await;
+    let id = number(&status(&t, &path).await, "crier-media-id").expect("an asset");
+    assert_asset(&t, id, &video).await;
+    let asset = t.get(&t.path(&format!("/media/{id}"))).await.data(200);
+    assert!(asset["thumbnail_url"].is_null() && asset["cover_url"].is_null(), "{asset}");
+    t.app.advance(UNUSED_AFTER_SECONDS);
+    sweep(t.app).await;
+    assert_eq!(t.app.stored_files().len(), 1, "only the video");
+}
+
 /// Nobody knows whether the process is writing the file.
 async fn a_dead_process_keeps_the_space_of_a_deleted_upload_for_an_hour(t: Tenant<'_>) {
     let video = video(1_000);
-    let path = reserve_and_die(&t, &video).await;
+    let path = reserve_and_die(&t, &video, None).await;
     tus(&t, "DELETE", &path).send().await.expect(204);
     assert_eq!(t.app.counted_bytes().await, i64::try_from(video.len()).unwrap());
     t.app.advance(ABANDONED_AFTER_SECONDS);
