@@ -23,6 +23,8 @@ const ABANDONED_AFTER: TimeDelta = TimeDelta::hours(1);
 const WRITE_GRACE_PERIOD: TimeDelta = TimeDelta::minutes(5);
 /// The maximum number of rows per transaction.
 const BATCH: i64 = 100;
+/// The number of uploads whose pieces cannot be deleted after which the storage counts as unavailable.
+const MAX_FAILED_UPLOADS: usize = 3;
 /// The maximum number of files that are deleted concurrently.
 const DELETE_CONCURRENCY: usize = 16;
 /// The time limit of a tick. If there are more files, the next tick follows immediately.
@@ -108,7 +110,7 @@ async fn delete_bytes(
 /// Deletes the pieces of ended uploads, and the rows of those that are marked for deletion. Returns whether there are
 /// more.
 async fn delete_ended_uploads(s: &Scheduler, deadline: Instant) -> Result<bool> {
-    let mut after_id = 0;
+    let (mut after_id, mut failure_count) = (0, 0);
     loop {
         let before = s.store.now() - WRITE_GRACE_PERIOD;
         let ended = media_uploads::ended(&mut s.store.read().await?, after_id, before, BATCH).await?;
@@ -116,13 +118,18 @@ async fn delete_ended_uploads(s: &Scheduler, deadline: Instant) -> Result<bool> 
             return Ok(false);
         }
         for upload_id in ended {
+            after_id = upload_id;
             if !delete_pieces(s, upload_id, deadline).await? {
+                failure_count += 1;
+                // The pieces of other uploads must not remain because of one that cannot be deleted.
+                if Instant::now() < deadline && failure_count < MAX_FAILED_UPLOADS {
+                    continue;
+                }
                 return Ok(Instant::now() >= deadline);
             }
             let mut tx = s.store.begin().await?;
             media_uploads::clean_up(&mut tx, upload_id).await?;
             tx.commit().await?;
-            after_id = upload_id;
         }
     }
 }

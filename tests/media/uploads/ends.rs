@@ -26,6 +26,7 @@ on_both_apps!("unlimited" =>
     a_low_disk_copies_no_pieces,
     an_upload_ends_with_its_asset,
     a_lost_piece_deletes_the_upload,
+    a_piece_that_cannot_be_deleted_keeps_no_others,
 );
 
 async fn an_upload_expires(t: Tenant<'_>) {
@@ -183,6 +184,24 @@ async fn a_lost_piece_deletes_the_upload(t: Tenant<'_>) {
     t.app.library(&t.app.url).storage().delete(&key).await.unwrap();
     let error = append(&t, &path, 3_000_000, &video[3_000_000..]).await.expect_error(404, "not_found");
     assert!(error["message"].as_str().unwrap().contains("Upload the file again"), "{error}");
+    assert_swept(t.app).await;
+}
+
+/// For example, because its file belongs to another user.
+async fn a_piece_that_cannot_be_deleted_keeps_no_others(t: Tenant<'_>) {
+    for _ in 0..2 {
+        let path = create(&t, 5_000_000).await;
+        append_some(&t, &path, 0, &[7; 1_000]).await;
+        tus(&t, "DELETE", &path).send().await.expect(204);
+    }
+    let key = t.app.value::<String>("SELECT key FROM media_upload_pieces ORDER BY id LIMIT 1").await;
+    let file = t.app.store.files().join("media").join(&key[..2]).join(&key);
+    std::fs::remove_file(&file).unwrap();
+    std::fs::create_dir(&file).unwrap();
+    t.app.advance(UNUSED_AFTER_SECONDS);
+    sweep(t.app).await;
+    assert_eq!((t.app.count_rows("media_uploads").await, t.app.count_rows("media_upload_pieces").await), (1, 1));
+    std::fs::remove_dir(&file).unwrap();
     assert_swept(t.app).await;
 }
 
