@@ -1,5 +1,6 @@
 //! Writing and editing posts.
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use crate::support::app::{MISSING_ID, Reply, Tenant, TestApp, on_one_app};
@@ -20,6 +21,8 @@ on_one_app!(console "unlimited" =>
     the_preview_is_a_fragment_for_the_script,
     the_preview_has_warnings_about_other_posts,
     a_published_post_cannot_be_edited,
+    a_post_that_was_changed_meanwhile_is_not_overwritten,
+    a_form_of_a_post_that_was_published_meanwhile_keeps_its_text,
     labels_are_written_with_commas,
     an_image_is_uploaded_from_the_composer,
 );
@@ -395,6 +398,45 @@ async fn a_published_post_cannot_be_edited(t: Tenant<'_>, person: ConsoleUser<'_
     person.submit_from(&page, &path, &[("content", "Corrected"), ("_action", "save")]).await.expect(200, "Corrected");
     let post = only_post(&t).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("failed"), &json!("Corrected")));
+}
+
+/// Two tabs, or two people, edit the same post.
+async fn a_post_that_was_changed_meanwhile_is_not_overwritten(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await.to_string();
+    let fields = |content, kind| [("content", content), ("accounts", account.as_str()), ("schedule_type", kind)];
+    person.submit(&new_post_path(&t), &new_post_path(&t), &fields("Bread", "draft")).await.expect(200, "Draft saved.");
+    let path = format!("/brands/{}/posts/{}/edit", t.brand, only_post(&t).await["id"]);
+    let page = person.get(&path).await;
+    t.app.clock.advance(TimeDelta::seconds(1));
+    person.submit(&path, &path, &fields("Their bread", "draft")).await.expect(200, "Draft saved.");
+    for action in [("schedule_type", "now"), ("_action", "submit")] {
+        let fields = [("content", "My bread"), ("accounts", account.as_str()), action];
+        let shown = person.submit_from(&page, &path, &fields).await;
+        shown.expect(422, "was changed after you opened this form").expect(422, "My bread</textarea>");
+        let post = only_post(&t).await;
+        assert_eq!((&post["content"], &post["status"]), (&json!("Their bread"), &json!("draft")), "{action:?}");
+    }
+    // An action that saves nothing reports no changes, so the next one does.
+    let shown = person.submit_from(&page, &path, &[("content", "My bread"), ("_action", "add-part")]).await;
+    let shown = person.submit_from(&shown, &path, &fields("My bread", "draft")).await;
+    shown.expect(422, "was changed after you opened this form");
+    person.submit_from(&shown, &path, &fields("My bread", "draft")).await.expect(200, "Draft saved.");
+    assert_eq!(only_post(&t).await["content"], "My bread");
+}
+
+async fn a_form_of_a_post_that_was_published_meanwhile_keeps_its_text(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let id =
+        t.post(&t.path("/posts"), json!({ "content": "Bread", "accounts": [account] })).await.data(201)["id"].clone();
+    let path = format!("/brands/{}/posts/{id}/edit", t.brand);
+    let page = person.get(&path).await;
+    t.app.clock.advance(TimeDelta::seconds(1));
+    t.put(&t.path(&format!("/posts/{id}")), json!({ "schedule_type": "now" })).await.expect(200);
+    let account = account.to_string();
+    let fields = [("content", "Rolls"), ("accounts", account.as_str()), ("schedule_type", "now")];
+    let shown = person.submit_from(&page, &path, &fields).await;
+    shown.expect(422, "is being published").expect(422, "Rolls</textarea>");
+    assert_eq!(only_post(&t).await["content"], "Bread");
 }
 
 async fn other_brands_records_are_not_found(app: TestApp) {

@@ -11,6 +11,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!("unlimited" =>
     only_managers_approve,
+    a_post_that_was_submitted_again_is_shown_before_it_is_approved,
     contributors_are_offered_drafts_only,
     contributors_cannot_retry,
 );
@@ -114,7 +115,7 @@ async fn a_draft_that_was_changed_meanwhile_is_not_published(t: Tenant<'_>, pers
     let time = [("scheduled_at", "2026-07-01T09:30")];
     for (action, fields) in [("publish", &time[..0]), ("reschedule", &time[..])] {
         let shown = person.submit_from(&page, &format!("{path}/{action}"), fields).await;
-        shown.expect(409, "was changed after you opened").expect(409, "Everything is free");
+        shown.expect(409, "was changed in the meantime").expect(409, "Everything is free");
         assert_eq!(read_post(&t, id).await["status"], "draft", "{action}");
     }
     person.submit(&path, &format!("{path}/publish"), &[]).await.expect(200, "data-moving");
@@ -173,6 +174,26 @@ async fn only_managers_approve(t: Tenant<'_>) {
     }
     assert_eq!(read_post(&t, id).await["status"], "publishing");
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
+}
+
+/// Somebody else rejected the post, and its author changed it and submitted it again.
+async fn a_post_that_was_submitted_again_is_shown_before_it_is_approved(t: Tenant<'_>) {
+    let (account, author) = (t.account("demo").await, t.colleague(Role::Contributor).await);
+    let id = create_post(&author, json!({ "content": "Fresh bread", "accounts": [account] })).await;
+    let endpoint = |action: &str| t.path(&format!("/posts/{id}{action}"));
+    author.request("POST", &endpoint("/submit")).send().await.expect(200);
+    let (owner, path) = (ConsoleUser::sign_in(&t).await, page_of(&t, id));
+    let (page, home) = (owner.get(&path).await, owner.get(&format!("/brands/{}", t.brand)).await);
+    t.app.clock.advance(TimeDelta::seconds(1));
+    t.post(&endpoint("/reject"), json!({})).await.expect(200);
+    author.put(&endpoint(""), json!({ "content": "Everything is free" })).await.expect(200);
+    author.request("POST", &endpoint("/submit")).send().await.expect(200);
+    for (page, action) in [(&page, "approve"), (&home, "approve"), (&page, "reject")] {
+        let shown = owner.submit_from(page, &format!("{path}/{action}"), &[]).await;
+        shown.expect(409, "was changed in the meantime").expect(409, "Everything is free");
+        assert_eq!(read_post(&t, id).await["status"], "pending_approval", "{action}");
+    }
+    owner.submit(&path, &format!("{path}/approve"), &[]).await.expect(200, "Post approved.");
 }
 
 async fn contributors_are_offered_drafts_only(t: Tenant<'_>) {
@@ -270,8 +291,14 @@ async fn an_unknown_outcome_is_confirmed_first(t: Tenant<'_>, person: ConsoleUse
     page.expect(422, "may already be published on some");
     let post = read_post(&t, id).await;
     assert_eq!((&post["status"], &post["content"]), (&json!("failed"), &json!("Bread")));
-    person.submit(&page_of(&t, id), &retry, &[]).await.expect(200, "Retrying the failed accounts.");
+    let page = person.get(&page_of(&t, id)).await;
+    t.app.clock.advance(TimeDelta::seconds(1));
+    person.submit_from(&page, &retry, &[]).await.expect(200, "Retrying the failed accounts.");
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'publish_target' AND state = 'ready'").await, 1);
+    // A form that is sent again does not confirm the outcome of the second attempt.
+    t.app.fail_post(id, "outcome_unknown", "The oven is cold.").await;
+    person.submit_from(&page, &retry, &[]).await.expect(409, "may already be published on some");
+    assert_eq!(read_post(&t, id).await["status"], "failed");
 }
 
 /// Creates a post that was published on these accounts some days ago. Returns its ID and those of its targets.

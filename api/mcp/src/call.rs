@@ -229,7 +229,8 @@ impl ToolCall<'_> {
                 self.authenticated.get_or_init(|| found).clone()
             }
         };
-        Ok(InProcessCall { app: self.app, authenticated, ids: arguments.ids.clone(), request_id: self.request_id })
+        let (ids, request_id) = (arguments.ids.clone(), self.request_id);
+        Ok(InProcessCall { app: self.app, authenticated, ids, version: None, request_id })
     }
 
     /// Returns the body of the response, and in `ignored_fields` what the endpoint ignored.
@@ -243,9 +244,9 @@ impl ToolCall<'_> {
     ) -> Result<Map<String, Value>> {
         let spec = endpoint.spec();
         let query = spec.query.is_some().then(|| to_query(fields));
-        let call = self.in_process(arguments).await?;
+        let call = InProcessCall { version, ..self.in_process(arguments).await? };
         let (response, ignored) =
-            call.send(&endpoint.endpoint, &endpoint.known, query.as_ref().unwrap_or(fields), key, version).await?;
+            call.send(&endpoint.endpoint, &endpoint.known, query.as_ref().unwrap_or(fields), key).await?;
         // A page of posts may have megabytes, of which a result has only a part. A write has already happened.
         let bytes = response.body.len();
         let _lease = match bytes < MIN_COUNTED_BYTES || spec.is_write() {

@@ -31,6 +31,8 @@ pub struct InProcessCall<'a> {
     pub authenticated: Authenticated,
     /// Those that the endpoint's path contains, by name, and possibly others.
     pub ids: Vec<(&'static str, i64)>,
+    /// The version of the post or the conversation in the path that the user saw. If it has another one, a write fails.
+    pub version: Option<Timestamp>,
     pub request_id: &'a str,
 }
 
@@ -162,22 +164,19 @@ impl InProcessCall<'_> {
     }
 
     /// Calls an endpoint with the fields of its body or its query, whose values are texts. `key` is needed for a write.
-    /// If the post or the conversation in the path no longer has the version `version`, the write fails. Returns the response, and the names
-    /// that the endpoint ignored.
+    /// Returns the response, and the names that the endpoint ignored.
     pub async fn send(
         self,
         endpoint: &AnyEndpoint,
         known: &KnownNames,
         fields: &Map<String, Value>,
         key: Option<WriteKey>,
-        version: Option<Timestamp>,
     ) -> Result<(ApiResponse, Option<HeaderValue>)> {
         let record = match &key {
             Some(key) => self.record(&key.key).await?,
             None => KeyRecord::default(),
         };
         let mut cx = self.access(&endpoint.spec, &record).await?;
-        cx.version = version.map(|version| version.0);
         cx.unknown.check_body(known, fields);
         let bound = endpoint.read(&cx, Problems::from(cx.unknown.typos.clone()), fields);
         if let Some(name) = bound.ignored {
@@ -199,14 +198,15 @@ impl InProcessCall<'_> {
 
     /// Takes the IDs that the endpoint's path contains.
     async fn access(self, spec: &Arc<EndpointSpec>, record: &KeyRecord) -> Result<Context> {
-        let Self { app, mut authenticated, ids, request_id } = self;
+        let Self { app, mut authenticated, ids, version, request_id } = self;
         let find = |name: &str| ids.iter().find(|(n, _)| *n == name).copied();
         let id = |name| find(name).ok_or_else(|| ApiError::bug(format!("{} needs an id of {name}", spec.id)));
         let ids = spec.ids().map(id).collect::<Result<Vec<_>>>()?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
         let request_id = request_id.to_owned();
-        Access { app, spec, ids, authenticated, record, request_id }.check().await
+        let cx = Access { app, spec, ids, authenticated, record, request_id }.check().await?;
+        Ok(Context { version: version.map(|version| version.0), ..cx })
     }
 }
 

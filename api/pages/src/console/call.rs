@@ -6,7 +6,7 @@ use crier_endpoints::endpoint::Endpoint;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::fields::{Problems, ReadContext};
 use crier_endpoints::request::{Parsed, Request};
-use crier_endpoints::response::{File, Output};
+use crier_endpoints::response::{File, Output, Timestamp};
 use crier_endpoints::runner::call::{InProcessCall, WriteKey, Written};
 use crier_endpoints::runner::send_file;
 use crier_store::keys::Authenticated;
@@ -22,12 +22,14 @@ pub struct PageCall<'v> {
     ids: Vec<(&'static str, i64)>,
     /// Distinguishes several writes of one form.
     part: &'v str,
+    /// The version of the post that the user saw.
+    version: Option<Timestamp>,
 }
 
 impl Visit {
     /// Returns a builder for a call of an endpoint.
     pub fn call(&self) -> PageCall<'_> {
-        PageCall { visit: self, ids: Vec::new(), part: "" }
+        PageCall { visit: self, ids: Vec::new(), part: "", version: None }
     }
 
     /// Reads a request from fields, such as those of the form. The endpoint reports its problems.
@@ -46,6 +48,11 @@ impl<'v> PageCall<'v> {
     /// Sets what distinguishes this write from others of the form.
     pub fn part(self, part: &'v str) -> Self {
         Self { part, ..self }
+    }
+
+    /// Rejects a write if the post no longer has this version, because somebody has changed it meanwhile.
+    pub fn version(self, version: Timestamp) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// Calls an endpoint that changes nothing.
@@ -103,7 +110,7 @@ impl<'v> PageCall<'v> {
         let visit = self.visit;
         let ids = self.ids.iter().chain(&visit.ids).copied().collect();
         let authenticated = Authenticated::clone(&visit.authenticated);
-        InProcessCall { app: &visit.app, authenticated, ids, request_id: &visit.request_id }
+        InProcessCall { app: &visit.app, authenticated, ids, version: self.version, request_id: &visit.request_id }
     }
 
     fn key(&self) -> Result<String> {

@@ -15,6 +15,7 @@
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta, Timelike};
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::create::CreatePostRequest;
 use crier_endpoints::routes::posts::request::UpdatePostRequest;
 use crier_endpoints::routes::posts::split::SplitPostRequest;
@@ -38,6 +39,8 @@ use super::visit::{PageReply, Visit, form_errors};
 
 const UNKNOWN_OUTCOME: &str = "The post may already be published on some of the failed accounts. Save the changes. \
      Then choose “Retry failed accounts” on the post's page, which shows which accounts to check first.";
+const CHANGED: &str = "The post was changed after you opened this form. To see the changes, open the post in another tab. \
+     If you submit this form again, it replaces them.";
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
@@ -200,11 +203,38 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
     };
     input.drop_empty_parts();
     match save(visit, stored.as_ref(), &input, mode).await {
-        Ok(id) if button == Button::Submit => submit(visit, id, input).await,
-        Ok(id) if mode == SaveMode::Now && input.has_begun() => visit.to(&format!("posts/{id}"), "post-retried"),
-        Ok(id) => visit.to(&format!("posts/{id}"), button.flash_key()),
-        Err(error) => show(visit, stored.as_ref(), input, form_errors(error)?, Contents::Input).await,
+        Ok(saved) if button == Button::Submit => submit(visit, saved, input).await,
+        Ok((id, _)) if mode == SaveMode::Now && input.has_begun() => visit.to(&format!("posts/{id}"), "post-retried"),
+        Ok((id, _)) => visit.to(&format!("posts/{id}"), button.flash_key()),
+        Err(error) => show_rejected(visit, input, error).await,
     }
+}
+
+/// Shows the form with the reason why nothing was saved. If the post was changed meanwhile, the user learns that, so the
+/// form can be submitted again.
+async fn show_rejected(visit: &Visit, mut input: ComposerInput, error: ApiError) -> Result<PageReply> {
+    let code = error.code;
+    let mut errors = form_errors(error)?;
+    // Loaded after the write, which may have waited for the change.
+    let stored = match visit.id("post") {
+        Some(id) => Some(Stored::load(visit, id).await?),
+        None => None,
+    };
+    if let Some(stored) = stored.as_ref().filter(|stored| stored.version() != input.seen) {
+        match code {
+            ErrorCode::PostNotEditable => {
+                input.seen = stored.version();
+                errors = match check_editable(stored) {
+                    Ok(()) => FieldErrors::general(CHANGED),
+                    Err(error) => form_errors(error)?,
+                };
+            }
+            // The error is about this change: the form itself made it, with other content.
+            ErrorCode::IdempotencyKeyReused => input.seen = stored.version(),
+            _ => {}
+        }
+    }
+    show(visit, stored.as_ref(), input, errors, Contents::Input).await
 }
 
 /// Appends the chosen snippet to the text.
@@ -230,8 +260,14 @@ async fn split(visit: &Visit, input: &mut ComposerInput) -> Result<FieldErrors> 
     }
 }
 
-/// Creates or updates the post, and returns its ID.
-async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mode: SaveMode) -> Result<i64> {
+/// Creates or updates the post, and returns its ID and its version. Changes that were made since the form was opened are
+/// not overwritten.
+async fn save(
+    visit: &Visit,
+    stored: Option<&Stored>,
+    input: &ComposerInput,
+    mode: SaveMode,
+) -> Result<(i64, Timestamp)> {
     if mode == SaveMode::Now && stored.is_some_and(Stored::may_be_published) {
         return Err(ApiError::new(ErrorCode::PostNotEditable, UNKNOWN_OUTCOME));
     }
@@ -240,21 +276,26 @@ async fn save(visit: &Visit, stored: Option<&Stored>, input: &ComposerInput, mod
     drop(conn);
     let request = input.request(mode, &accounts, stored);
     let saved = match stored {
-        Some(_) => visit.call().write(update::endpoint(), visit.parse::<UpdatePostRequest>(&request.body)).await,
+        Some(_) => {
+            let change = visit.parse::<UpdatePostRequest>(&request.body);
+            visit.call().version(input.seen).write(update::endpoint(), change).await
+        }
         None => visit.call().write(create::endpoint(), visit.parse::<CreatePostRequest>(&request.body)).await,
     };
     let shown: Vec<i64> = accounts.iter().map(|account| account.id).collect();
     let saved = saved.and_then(Written::into_value);
-    saved.map(|post| post.id).map_err(|error| at_fields(error, &request.overrides, &shown))
+    saved.map(|post| (post.id, post.updated_at)).map_err(|error| at_fields(error, &request.overrides, &shown))
 }
 
 /// Submits the saved draft for approval. If this fails, shows the form for the saved draft.
-async fn submit(visit: &Visit, id: i64, input: ComposerInput) -> Result<PageReply> {
-    match visit.call().id("post", id).part("-submit").write(posts::submit::endpoint(), ()).await {
+async fn submit(visit: &Visit, (id, version): (i64, Timestamp), mut input: ComposerInput) -> Result<PageReply> {
+    let call = visit.call().id("post", id).part("-submit").version(version);
+    match call.write(posts::submit::endpoint(), ()).await {
         Ok(_) => visit.to(&format!("posts/{id}"), Button::Submit.flash_key()),
         Err(error) => {
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
+            input.seen = version;
             show(visit, Some(&stored), input, errors, Contents::Input).await
         }
     }

@@ -1,7 +1,9 @@
 //! The input of the composer's form, and the request that is made from it.
 //!
 //! The form contains the state of the post when the page was rendered (`_accounts`, `_keep`, `_time`, `_labels`), so that
-//! the request omits the accounts, the time and the labels that the user did not change.
+//! the request omits the accounts, the time and the labels that the user did not change. `seen` is the version of the
+//! post when the form was opened, so that changes that were made meanwhile, in another tab or by another person, are not
+//! lost.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +13,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, Post, PostStatus, ScheduleType, Target, ThreadPart};
 use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::request::{MAX_ACCOUNTS, MAX_MEDIA};
 use crier_platforms::link_card;
 use crier_platforms::options::{self, OptionKind};
@@ -35,6 +38,10 @@ impl Stored {
         let found = posts::find(&mut conn, visit.brand()?.0.id, id).await?;
         let post = found.ok_or_else(|| ApiError::not_found("post"))?;
         Ok(Self { targets: targets::list(&mut conn, post.id).await?, post })
+    }
+
+    pub fn version(&self) -> Timestamp {
+        self.post.updated_at.into()
     }
 
     pub fn target(&self, account_id: i64) -> Option<&Target> {
@@ -188,6 +195,8 @@ pub struct ComposerInput {
     pub focused_part: Option<usize>,
     /// The account whose text has the focus when the page opens.
     pub focused: Option<i64>,
+    /// The version of the post whose changes the user knows: when the form was opened, or last reported changes.
+    pub seen: Timestamp,
     /// The accounts of the post when the page was rendered.
     known_accounts: Vec<i64>,
     /// The scheduled time of the post when the page was rendered.
@@ -228,6 +237,7 @@ impl ComposerInput {
             picking_part: form.get("_picking_part").parse().ok(),
             focused_part: None,
             focused: None,
+            seen: form.seen(),
             known_accounts,
             known_time: form.get("_time").to_owned(),
             known_labels: form.get("_labels").to_owned(),
@@ -252,6 +262,7 @@ impl ComposerInput {
             scheduled_at: stored.local_time(zone),
             labels: stored.labels(),
             overrides: stored.targets.iter().map(account_override).collect(),
+            seen: stored.version(),
             omit_accounts: stored.omit_accounts(),
             ..Self::default()
         }

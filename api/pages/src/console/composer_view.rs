@@ -55,6 +55,8 @@ pub struct Composer {
     omit_accounts: &'static str,
     /// The field `_time`.
     known_time: String,
+    /// The field `seen`.
+    seen: i64,
     content: String,
     thread: ThreadFields,
     comment: CommentFields,
@@ -326,6 +328,7 @@ pub async fn show(
         known_accounts: shown.map(|id| id.to_string()).collect::<Vec<_>>().join(","),
         omit_accounts: stored.map_or("", |stored| stored.omit_accounts().as_str()),
         known_time: stored.map_or_else(String::new, |stored| stored.local_time(visit.zone())),
+        seen: input.seen.0.timestamp_micros(),
         content: input.content.clone(),
         thread: ThreadFields::new(&input, stored, &accounts, &offered),
         comment: CommentFields::new(&input, &accounts),

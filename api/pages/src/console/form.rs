@@ -1,5 +1,7 @@
 //! The fields of a submitted form, in order. A name may occur several times.
 
+use chrono::DateTime;
+use crier_endpoints::response::Timestamp;
 use serde_json::{Map, Value};
 
 #[derive(Clone, Debug, Default)]
@@ -44,6 +46,13 @@ impl Form {
     /// Returns the fields whose name has this prefix, with the rest of their names.
     pub fn under<'f>(&'f self, prefix: &'f str) -> impl Iterator<Item = (&'f str, &'f str)> {
         self.0.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str())))
+    }
+
+    /// Returns the version of the post that the page of the form showed, from the field `seen`. Without the field, it is
+    /// one that no post has.
+    pub fn seen(&self) -> Timestamp {
+        let at = self.get("seen").parse().ok().and_then(DateTime::from_timestamp_micros);
+        Timestamp(at.unwrap_or_default())
     }
 
     /// Returns an object with these fields. Empty fields are null.

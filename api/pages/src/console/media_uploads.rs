@@ -79,7 +79,7 @@ impl UploadRunner {
         let authenticated = self.authenticate(req, res, &ids).await?;
         let (path, headers) = (req.uri().path().to_owned(), req.headers().clone());
         let request = TusRequest { path: &path, headers: &headers, body: req.body_mut() };
-        let call = InProcessCall { app: &self.app, authenticated, ids, request_id };
+        let call = InProcessCall { app: &self.app, authenticated, ids, version: None, request_id };
         Box::pin(call.tus(&(self.endpoint)(), request)).await
     }
 

@@ -54,7 +54,23 @@ async fn write<Q: Request, R: Output>(
     request: impl Into<Parsed<Q>>,
     note: &'static str,
 ) -> Result<PageReply> {
-    match visit.call().write(endpoint, request).await {
+    finish(visit, visit.call().write(endpoint, request).await, note).await
+}
+
+/// Like [`write`], for what becomes public, or is deleted there. If the post was changed after the user opened the page,
+/// by a contributor or an agent that cannot publish, for example, the user has not seen what would be published: the page
+/// shows it first.
+async fn write_seen<Q: Request, R: Output>(
+    visit: &Visit,
+    endpoint: Endpoint<Q, R>,
+    request: impl Into<Parsed<Q>>,
+    note: &'static str,
+) -> Result<PageReply> {
+    finish(visit, visit.call().version(visit.form.seen()).write(endpoint, request).await, note).await
+}
+
+async fn finish<T>(visit: &Visit, written: Result<Written<T>>, note: &'static str) -> Result<PageReply> {
+    match written {
         Ok(_) => visit.to(&format!("posts/{}", id(visit)), note),
         Err(error) => render_error(visit, error).await,
     }
@@ -87,12 +103,12 @@ async fn submit(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn approve(visit: &Visit) -> Result<PageReply> {
-    write(visit, posts::approve::endpoint(), (), "post-approved").await
+    write_seen(visit, posts::approve::endpoint(), (), "post-approved").await
 }
 
 async fn reject(visit: &Visit) -> Result<PageReply> {
     let rejection = visit.parse::<Rejection>(&visit.form.texts(&["reason"]));
-    write(visit, posts::reject::endpoint(), rejection, "post-rejected").await
+    write_seen(visit, posts::reject::endpoint(), rejection, "post-rejected").await
 }
 
 /// Returns the change that publishes the post immediately or returns it to draft.
@@ -100,32 +116,14 @@ fn change_to(schedule_type: ScheduleType) -> UpdatePostRequest {
     UpdatePostRequest { schedule_type: PatchField::Value(schedule_type), ..UpdatePostRequest::default() }
 }
 
-/// Fails if a draft was changed after the user opened the page, by a contributor or an agent that cannot publish: the
-/// user would publish a text that they have not seen.
-async fn check_seen(visit: &Visit) -> Result<()> {
-    let post = Stored::load(visit, id(visit)).await?.post;
-    let is_seen = visit.form.get("seen") == post.updated_at.timestamp_micros().to_string();
-    if is_seen || post.status != PostStatus::Draft || !visit.can_publish() {
-        return Ok(());
-    }
-    let message = "The draft was changed after you opened this page. Check it, then continue.";
-    Err(ApiError::new(ErrorCode::PostNotEditable, message))
-}
-
 async fn publish(visit: &Visit) -> Result<PageReply> {
-    if let Err(error) = check_seen(visit).await {
-        return render_error(visit, error).await;
-    }
-    write(visit, update::endpoint(), change_to(ScheduleType::Now), "post-publishing").await
+    write_seen(visit, update::endpoint(), change_to(ScheduleType::Now), "post-publishing").await
 }
 
 async fn reschedule(visit: &Visit) -> Result<PageReply> {
-    if let Err(error) = check_seen(visit).await {
-        return render_error(visit, error).await;
-    }
     let mut fields = visit.form.texts(&["scheduled_at"]);
     fields.insert("schedule_type".to_owned(), ScheduleType::Scheduled.as_str().into());
-    write(visit, update::endpoint(), visit.parse::<UpdatePostRequest>(&fields), "post-scheduled").await
+    write_seen(visit, update::endpoint(), visit.parse::<UpdatePostRequest>(&fields), "post-scheduled").await
 }
 
 async fn unschedule(visit: &Visit) -> Result<PageReply> {
@@ -135,18 +133,18 @@ async fn unschedule(visit: &Visit) -> Result<PageReply> {
 /// Deletes the post from the platforms: on the accounts in the form, or on all if there are none.
 async fn unpublish(visit: &Visit) -> Result<PageReply> {
     let accounts = Some(visit.form.ids("accounts")).filter(|accounts| !accounts.is_empty());
-    write(visit, posts::unpublish::endpoint(), UnpublishPostRequest { accounts }, "post-unpublishing").await
+    write_seen(visit, posts::unpublish::endpoint(), UnpublishPostRequest { accounts }, "post-unpublishing").await
 }
 
 /// Retries the failed accounts. Accounts with an unknown outcome are retried only if the form says that the user has
-/// checked them.
+/// checked them, and the post has not changed since then: another attempt may have had an unknown outcome.
 async fn retry(visit: &Visit) -> Result<PageReply> {
-    let is_confirmed = visit.form.get("outcome_unknown") == "true";
     let platforms = visit.app.platforms.clone();
     let can_reconcile = |platform| platforms.get(platform).is_some_and(|connector| connector.can_reconcile());
     let mut tx = visit.app.store.begin().await?;
     let found = find_for_update(&mut tx, visit.brand()?.0.id, id(visit)).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
+    let is_confirmed = visit.form.get("outcome_unknown") == "true" && visit.form.seen().0 == post.updated_at;
     let outcome = publishing::retry_post(&mut tx, post.id, is_confirmed, can_reconcile).await?;
     if let RetryPostOutcome::Started(_) = outcome {
         tx.commit().await?;

@@ -141,6 +141,7 @@ pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Ve
                 .map(|id| format!("/brands/{brand}/recurring/{id}")),
             error: related.error(&post),
             is_selected: false,
+            seen: post.updated_at.timestamp_micros(),
         }
     };
     Ok(posts.into_iter().map(row).collect())

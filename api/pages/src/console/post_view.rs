@@ -45,7 +45,7 @@ struct PostPage {
     comment: Option<(String, String)>,
     targets: Vec<TargetRow>,
     more_targets: usize,
-    /// The version of the post that the page shows.
+    /// The version of the post that the page shows ([`super::form::Form::seen`]).
     seen: i64,
     attempts: Vec<Attempt>,
     metrics: Vec<MetricsRow>,

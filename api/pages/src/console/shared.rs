@@ -213,6 +213,8 @@ pub struct PostRow {
     pub error: Option<String>,
     /// Whether its checkbox is checked, in a list with checkboxes.
     pub is_selected: bool,
+    /// The version of the post that the row shows ([`super::form::Form::seen`]).
+    pub seen: i64,
 }
 
 /// A link, or a button that is a link.

@@ -76,8 +76,7 @@ pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<post::Post> {
     let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
     if cx.version.is_some_and(|version| version != post.updated_at) {
-        let message =
-            "The post was changed after the user agreed. Repeat the call, so that the user can check it again.";
+        let message = "The post was changed in the meantime. Check it again before you continue.";
         return Err(ApiError::new(ErrorCode::PostNotEditable, message));
     }
     Ok(post)
