@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{BARE, Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
+use crate::support::images;
 
 on_one_app!("unlimited" =>
     only_managers_approve,
@@ -18,6 +19,7 @@ on_one_app!("unlimited" =>
 on_one_app!(console "unlimited" =>
     a_post_shows_its_accounts,
     a_long_text_is_cut,
+    the_texts_and_images_of_an_account_are_shown,
     a_post_is_rescheduled_and_unscheduled,
     a_post_is_published_once,
     a_draft_that_was_changed_meanwhile_is_not_published,
@@ -74,6 +76,25 @@ async fn a_long_text_is_cut(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let page = person.get(&page_of(&t, id)).await;
     assert!(page.status == 200 && !page.has("THE END") && page.text.len() < 100_000, "{}", page.text.len());
     person.get(&format!("{}?full=1", page_of(&t, id))).await.expect(200, "THE END");
+}
+
+/// Who approves a post must see all that would be published.
+async fn the_texts_and_images_of_an_account_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let upload = async |name: &str| t.upload(name, &images::png(20, 20), &[]).await.data(201)["id"].clone();
+    let (first, second) = (upload("first.png").await, upload("second.png").await);
+    let own = json!({
+        "account_id": account, "content": format!("{}THE END", "Rye ".repeat(200)), "media": [first],
+        "thread": [{ "content": "Only on this account", "media": [second] }],
+        "first_comment": { "content": "Everything is free" },
+    });
+    let id = create_post(&t, json!({ "content": "Bread", "accounts": [account], "overrides": [own] })).await;
+    let page = person.get(&page_of(&t, id)).await;
+    page.expect(200, "Only on this account").expect(200, "Everything is free").expect(200, "Show the full text");
+    page.expect(200, "alt=\"first.png\"").expect(200, "alt=\"second.png\"");
+    assert!(!page.has("THE END"), "{}", page.text);
+    let page = person.get(&format!("{}?full=1", page_of(&t, id))).await;
+    page.expect(200, "THE END</p>");
 }
 
 async fn a_post_is_rescheduled_and_unscheduled(t: Tenant<'_>, person: ConsoleUser<'_>) {

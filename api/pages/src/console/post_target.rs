@@ -1,19 +1,26 @@
-//! An account on the page of a post: how far the post is there, with the parts of its thread and its first comment.
+//! An account on the page of a post: how far the post is there, with the parts of its thread and its first comment, and
+//! what it publishes instead of the post's texts and images. Who approves the post reads it here.
+
+use std::collections::HashMap;
 
 use crier_domain::catalogue::descriptor;
 use crier_domain::failure::{Category, Failure};
-use crier_domain::post::{PartStatus, Post, PostStatus, StoredFirstComment, Target, TargetStatus};
+use crier_domain::post::{
+    FirstCommentOverride, PartStatus, Post, PostStatus, StoredFirstComment, Target, TargetStatus,
+};
 
 use super::composer_input::Stored;
 use super::post_options::{label_and_hint, value_text};
-use super::post_rows::beginning;
 use super::post_view::Chips;
-use super::shared::{AccountChip, Badge, Link, Time, Tone};
+use super::shared::{AccountChip, Badge, Image, Link, Time, Tone};
 use super::shell::Shell;
 use super::visit::Visit;
 use crate::numbers::counted;
 
+/// The maximum length of a text that only one account publishes, in characters, unless all of it is requested.
 const MAX_OWN_TEXT: usize = 500;
+/// The maximum number of images that only one account publishes, and that are shown.
+const MAX_OWN_IMAGES: usize = 20;
 /// The maximum number of accounts that a question names.
 const MAX_NAMED: usize = 20;
 
@@ -28,8 +35,8 @@ pub struct TargetRow {
     pub fix: Option<Link>,
     /// The URL of the composer with the focus in the text for this account, if it can be changed and retried.
     pub edit: Option<String>,
-    /// The beginning of the text for this account, if it has one.
-    pub content: Option<String>,
+    /// What only this account publishes.
+    pub own: Vec<OwnPart>,
     /// The signature that is appended to the text.
     pub signature: Option<String>,
     /// Labels and values.
@@ -44,6 +51,82 @@ pub struct TargetRow {
     /// The question before the post is deleted from this account only. `None` if it cannot be, or if the post is on no
     /// other account.
     pub unpublish: Option<String>,
+}
+
+/// A text, or images and videos, that an account publishes instead of those of the post.
+pub struct OwnPart {
+    /// "Part 2", "First comment", "Images and videos". Empty for the text.
+    pub label: String,
+    /// The text, or its beginning.
+    pub text: String,
+    pub images: Vec<Image>,
+    /// The number of images and videos that are not shown.
+    pub more_images: usize,
+}
+
+/// What the rows of a post's accounts have in common.
+#[derive(Clone, Copy)]
+pub struct RowContext<'a> {
+    pub visit: &'a Visit,
+    pub shell: &'a Shell,
+    pub chips: &'a Chips,
+    pub stored: &'a Stored,
+    pub comments: &'a [StoredFirstComment],
+    /// Those of [`own_media`], by ID.
+    pub images: &'a HashMap<i64, Image>,
+    /// Whether long texts are shown in full.
+    pub is_full: bool,
+}
+
+impl RowContext<'_> {
+    fn shown(&self, text: &str) -> String {
+        match text.char_indices().nth(MAX_OWN_TEXT).filter(|_| !self.is_full) {
+            Some((end, _)) => format!("{}…", text[..end].trim_end()),
+            None => text.to_owned(),
+        }
+    }
+
+    fn part(&self, label: String, text: &str, media: &[i64]) -> OwnPart {
+        let images: Vec<Image> = media.iter().filter_map(|id| self.images.get(id).cloned()).collect();
+        let more_images = media.len() - images.len();
+        OwnPart { label, text: self.shown(text), images, more_images }
+    }
+
+    /// Returns what only this account publishes.
+    fn own_parts(&self, target: &Target) -> Vec<OwnPart> {
+        let mut parts = Vec::new();
+        parts.extend(target.content.as_deref().map(|text| self.part(String::new(), text, &[])));
+        if let Some(media) = target.media.as_deref() {
+            let label = if media.is_empty() { "No images and videos" } else { "Images and videos" };
+            parts.push(self.part(label.to_owned(), "", media));
+        }
+        for (number, part) in (2..).zip(target.thread.iter().flatten()) {
+            parts.push(self.part(format!("Part {number}"), &part.content, &part.media));
+        }
+        if let Some(FirstCommentOverride::Own(comment)) = &target.first_comment {
+            parts.push(self.part("First comment".to_owned(), &comment.content, &[]));
+        }
+        parts
+    }
+}
+
+/// Returns the images and videos that only this account publishes, as far as they are shown.
+pub fn own_media(target: &Target) -> impl Iterator<Item = i64> {
+    let parts = target.thread.iter().flatten().flat_map(|part| &part.media);
+    target.media.iter().flatten().chain(parts).copied().take(MAX_OWN_IMAGES)
+}
+
+/// Returns whether an account publishes a text that is shown in part only.
+pub fn has_long_text(target: &Target) -> bool {
+    let is_long = |text: &str| text.chars().nth(MAX_OWN_TEXT).is_some();
+    let comment = match &target.first_comment {
+        Some(FirstCommentOverride::Own(comment)) => Some(&comment.content),
+        _ => None,
+    };
+    let parts = target.thread.iter().flatten().map(|part| &part.content);
+    let mut texts = target.content.iter().chain(&target.signature).chain(parts).chain(comment);
+    let mut options = target.options.iter();
+    texts.any(|text| is_long(text)) || options.any(|(name, value)| is_long(&value_text(target.platform, name, value)))
 }
 
 /// A part of a thread.
@@ -61,14 +144,8 @@ pub struct CommentRow {
 }
 
 impl TargetRow {
-    pub fn new(
-        visit: &Visit,
-        shell: &Shell,
-        chips: &Chips,
-        stored: &Stored,
-        comments: &[StoredFirstComment],
-        target: &Target,
-    ) -> Self {
+    pub fn new(cx: &RowContext<'_>, target: &Target) -> Self {
+        let RowContext { visit, shell, chips, stored, comments, .. } = *cx;
         let is_draft = stored.post.status == PostStatus::Draft;
         let failed = target.status == TargetStatus::Failed;
         let is_access = |error: &Failure| matches!(error.category, Category::AuthExpired | Category::Account);
@@ -83,7 +160,7 @@ impl TargetRow {
         let connect = shell.at(&format!("accounts/connect/{}", target.platform));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
         let option = |(name, value): (&String, &serde_json::Value)| {
-            (label_and_hint(name).0, beginning(&value_text(target.platform, name, value), MAX_OWN_TEXT))
+            (label_and_hint(name).0, cx.shown(&value_text(target.platform, name, value)))
         };
         let comment = comments.iter().find(|comment| comment.target_id == target.id);
         Self {
@@ -98,8 +175,8 @@ impl TargetRow {
             error: error_text(target),
             fix: (needs_access && visit.can_publish()).then(|| Link::new("Reconnect", &connect)),
             edit: may_edit.then_some(edit),
-            content: target.content.as_ref().map(|content| beginning(content, MAX_OWN_TEXT)),
-            signature: target.signature.as_ref().map(|signature| beginning(signature, MAX_OWN_TEXT)),
+            own: cx.own_parts(target),
+            signature: target.signature.as_ref().map(|signature| cx.shown(signature)),
             options: target.options.iter().map(option).collect(),
             published: target.published_at.map(|at| visit.time(at)),
             next_attempt: target.next_attempt_at.filter(|_| waits).map(|at| visit.time(at)),

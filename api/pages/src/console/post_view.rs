@@ -16,7 +16,7 @@ use super::composer_thread_fields::delay_label;
 use super::post_labels::label_links;
 use super::post_metrics::{self, MetricsRow};
 use super::post_rows::{chip, image};
-use super::post_target::{TargetRow, unpublish_all_question};
+use super::post_target::{RowContext, TargetRow, has_long_text, own_media, unpublish_all_question};
 use super::shared::{AccountChip, Badge, FieldErrors, Image, Link, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
@@ -144,11 +144,25 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     };
     drop(conn);
     let metrics = post_metrics::rows(visit, &stored, &chips).await?;
-    let mut texts = post.thread.iter().map(|part| &part.content).chain([&post.content]);
-    let is_truncated = visit.query.get("full") != Some("1") && texts.any(|text| text.chars().nth(MAX_TEXT).is_some());
+    let is_full = visit.query.get("full") == Some("1");
+    let parts = post.thread.iter().map(|part| &part.content).chain([&post.content]);
+    let mut texts = parts.chain(post.first_comment.as_ref().map(|own| &own.content));
+    let is_truncated = !is_full
+        && (texts.any(|text| text.chars().nth(MAX_TEXT).is_some())
+            || stored.targets.iter().take(MAX_TARGETS).any(has_long_text));
     let images = |ids: &[i64]| -> Vec<Image> { ids.iter().filter_map(|id| found_images.get(id).cloned()).collect() };
     let max = if is_truncated { MAX_TEXT } else { usize::MAX };
     let shown = |text: &str| -> String { text.chars().take(max).collect() };
+    let rows = RowContext {
+        visit,
+        shell: &shell,
+        chips: &chips,
+        stored: &stored,
+        comments: &comments,
+        images: &found_images,
+        is_full,
+    };
+    let targets = stored.targets.iter().take(MAX_TARGETS).map(|target| TargetRow::new(&rows, target)).collect();
     let page = PostPage {
         id: post.id,
         status: Badge::post(post.status.as_str()),
@@ -161,12 +175,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
             .map(|part| Part { text: shown(&part.content), images: images(&part.media) })
             .collect(),
         comment: post.first_comment.as_ref().map(|own| (shown(&own.content), delay_label(own.delay_seconds))),
-        targets: stored
-            .targets
-            .iter()
-            .take(MAX_TARGETS)
-            .map(|t| TargetRow::new(visit, &shell, &chips, &stored, &comments, t))
-            .collect(),
+        targets,
         more_targets: stored.targets.len().saturating_sub(MAX_TARGETS),
         seen: post.updated_at.timestamp_micros(),
         attempts,
@@ -217,10 +226,11 @@ async fn other_brands_account(visit: &Visit, conn: &mut Conn, account_id: i64) -
     Ok(found.filter(|account| account.workspace_id == visit.authenticated.caller.workspace_id))
 }
 
-/// Returns the images of the post and of its thread, by ID.
+/// Returns the images of the post, of its thread and of single accounts, by ID.
 async fn images(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<HashMap<i64, Image>> {
     let parts = stored.post.thread.iter().flat_map(|part| &part.media);
-    let ids: Vec<i64> = stored.post.media.iter().chain(parts).copied().collect();
+    let own = stored.targets.iter().take(MAX_TARGETS).flat_map(own_media);
+    let ids: Vec<i64> = stored.post.media.iter().chain(parts).copied().chain(own).collect();
     let found = media::find_many(conn, visit.brand()?.0.id, &ids).await?;
     Ok(found.into_iter().map(|asset| (asset.id, image(visit, asset))).collect())
 }
