@@ -57,7 +57,8 @@ async fn missing_accounts_and_images_are_omitted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let (one, two) = (t.account("one").await, t.account("two").await);
     let image = t.upload("a.png", &images::png(3, 2), &[]).await.data(201)["id"].clone();
-    let override_of_two = json!([{ "account_id": two, "media": [image] }]);
+    let options = json!({ "cover_media_id": image, "link_card": { "title": "Bread", "media_id": image } });
+    let override_of_two = json!([{ "account_id": two, "media": [image], "options": options }]);
     let body = json!({ "content": "x", "accounts": [one, two], "media": [image], "overrides": override_of_two });
     let path = t.path(&format!("/posts/{}/duplicate", t.post(&t.path("/posts"), body).await.data(201)["id"]));
     t.delete(&t.path(&format!("/media/{image}"))).await.expect(204);
@@ -65,6 +66,7 @@ async fn missing_accounts_and_images_are_omitted(app: TestApp) {
     let copy = t.request("POST", &path).send().await.data(201);
     assert_eq!((&copy["accounts"], &copy["media"]), (&json!([two]), &json!([])));
     assert_eq!(copy["targets"][0]["media"], json!([]));
+    assert_eq!(copy["targets"][0]["options"], json!({ "link_card": { "title": "Bread" } }));
     let only_image = json!({ "content": "", "media": [image] });
     assert_eq!(t.post(&t.path("/posts"), only_image).await.invalid_fields(), ["media.0"]);
 }

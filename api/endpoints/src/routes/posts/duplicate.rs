@@ -4,9 +4,12 @@ use std::collections::HashSet;
 
 use crier_domain::access::Scope;
 use crier_domain::post::{Post, Target, TargetOverride, ThreadPart};
+use crier_platforms::link_card;
+use crier_platforms::options::COVER_MEDIA_ID;
 use crier_posts::desired::distinct_media;
 use crier_posts::{PostChange, PostOverride};
 use crier_store::{Conn, Tx, accounts, media, posts, targets};
+use serde_json::{Map, Value};
 
 use super::create::create_post;
 use super::{PostDetail, TAG, show};
@@ -74,7 +77,7 @@ impl Available {
             target_override: TargetOverride {
                 content: target.content,
                 media: target.media.map(|ids| self.keep(ids)),
-                options: target.options,
+                options: self.keep_options(target.options),
                 signature: None,
                 thread: target.thread.map(|parts| self.keep_parts(parts)),
                 first_comment: target.first_comment,
@@ -95,6 +98,20 @@ impl Available {
     fn keep(&self, mut media_ids: Vec<i64>) -> Vec<i64> {
         media_ids.retain(|id| self.media.contains(id));
         media_ids
+    }
+
+    /// Returns the options without deleted images.
+    fn keep_options(&self, mut options: Map<String, Value>) -> Map<String, Value> {
+        let is_deleted = |id: Option<&Value>| id.and_then(Value::as_i64).is_some_and(|id| !self.media.contains(&id));
+        if is_deleted(options.get(COVER_MEDIA_ID)) {
+            options.remove(COVER_MEDIA_ID);
+        }
+        if let Some(Value::Object(card)) = options.get_mut(link_card::OPTION)
+            && is_deleted(card.get("media_id"))
+        {
+            card.remove("media_id");
+        }
+        options
     }
 
     /// Returns the parts that still have text or an image.
