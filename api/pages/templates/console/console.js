@@ -1,4 +1,4 @@
-// Optional enhancements: character counts, checks while typing, inserting snippets, copying, closing menus, dragging posts.
+// Optional enhancements.
 (() => {
   'use strict';
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -230,21 +230,22 @@
     // The buttons of the thread send the form. Of the page in the response, the script shows only the text and the parts.
     const changeThread = async (button) => {
       const thread = document.getElementById('f-thread');
-      try {
-        const body = new URLSearchParams(new FormData(form));
-        body.append('_action', button.value);
-        const page = new DOMParser().parseFromString(await send(form.action, body), 'text/html');
-        text.value = page.getElementById('f-content').value;
-        const focused = page.querySelector('#f-thread [autofocus]');
-        focused?.removeAttribute('autofocus');
-        thread.replaceChildren(...page.getElementById('f-thread').childNodes);
-        edited = undefined;
-        showAll();
-        (focused ?? thread).focus();
-        thread.dispatchEvent(new Event('input', { bubbles: true }));
-      } catch {
-        form.requestSubmit(button);
-      }
+      const body = new URLSearchParams(new FormData(form));
+      body.append('_action', button.value);
+      // The response replaces what is typed meanwhile.
+      form.inert = true;
+      const html = await send(form.action, body).catch(() => null);
+      form.inert = false;
+      if (html === null) return form.requestSubmit(button);
+      const page = new DOMParser().parseFromString(html, 'text/html');
+      text.value = page.getElementById('f-content').value;
+      const focused = page.querySelector('#f-thread [autofocus]');
+      focused?.removeAttribute('autofocus');
+      thread.replaceChildren(...page.getElementById('f-thread').childNodes);
+      edited = undefined;
+      showAll();
+      (focused ?? thread).focus();
+      thread.dispatchEvent(new Event('input', { bubbles: true }));
     };
     form.addEventListener('click', (event) => {
       const button = event.target.closest('button');
