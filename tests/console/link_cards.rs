@@ -110,6 +110,13 @@ async fn the_preview_shows_the_card_as_it_will_look(app: TestApp) {
     shown.expect(200, "By me").expect(200, "127.0.0.1").expect(200, "<img src=\"/media/");
     let html = String::from_utf8_lossy(&shown.reply.body).into_owned();
     assert!(html.contains("Mine") && !html.contains("<b>"), "{html}");
+    // A link of the signature, which is appended to the text.
+    let text = [("content", "No link")];
+    assert_eq!(post(&account, &text).await.expect(200, "").text, "");
+    let signature = json!({ "name": "Site", "kind": "signature", "content": "http://127.0.0.1:1/b" });
+    let signature = json!({ "signature_id": t.post(&t.path("/snippets"), signature).await.data(201)["id"] });
+    t.put(&t.path(&format!("/social-accounts/{account}")), signature).await.expect(200);
+    post(&account, &text).await.expect(200, "without a link card");
     post("999999", &[]).await.expect(404, "");
     person.post(&path(&account), &[("content", "x")]).await.expect(403, "");
 }

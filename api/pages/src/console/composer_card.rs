@@ -5,6 +5,7 @@ use askama::Template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crier_domain::account::SocialAccount;
+use crier_domain::snippet::{parts_with, signature_for};
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::limits::RateLimitSubject;
 use crier_platforms::LinkCard;
@@ -30,14 +31,14 @@ struct CardPreview {
     image: Option<String>,
 }
 
-/// Returns the card to make for an account. `None` if the post has none there.
-pub fn card_request(input: &ComposerInput, account: &SocialAccount) -> Option<CardRequest> {
+/// Returns the card to make for an account. `None` if the post has none there. The link may be in the signature.
+pub fn card_request(input: &ComposerInput, account: &SocialAccount, signature: Option<&str>) -> Option<CardRequest> {
     let own = input.override_for(account.id);
-    let own_text = own.map(|own| own.content.as_str()).filter(|text| !text.trim().is_empty());
+    let text = parts_with(signature, input.text_on(account.id)).concat();
     let media = own.and_then(|own| own.media.as_ref()).unwrap_or(&input.media);
     let option = own.and_then(AccountOverride::link_card);
     let options = Map::from_iter(option.map(|card| (link_card::OPTION.to_owned(), card)));
-    CardRequest::of(account.platform, own_text.unwrap_or(&input.content), !media.is_empty(), &options)
+    CardRequest::of(account.platform, &text, !media.is_empty(), &options)
 }
 
 /// Shows the card for the account in the query, `account`.
@@ -47,7 +48,10 @@ pub async fn show_card(visit: &Visit) -> Result<PageReply> {
     let mut conn = visit.app.store.read().await?;
     let account = accounts::find_many(&mut conn, brand, &[account_id]).await?.pop();
     let account = account.ok_or_else(|| ApiError::not_found("account"))?;
-    let Some(request) = card_request(&ComposerInput::of_form(&visit.form), &account) else {
+    let signature = accounts::summaries(&mut conn, brand, &[account_id]).await?.pop().and_then(|own| own.signature);
+    let input = ComposerInput::of_form(&visit.form);
+    let signature = signature.as_deref().and_then(|signature| signature_for(signature, input.text_on(account_id)));
+    let Some(request) = card_request(&input, &account, signature) else {
         return Ok(PageReply::Html(http::StatusCode::OK, String::new()));
     };
     let chosen: Vec<i64> = request.media_id.into_iter().collect();

@@ -7,7 +7,7 @@ use crier_domain::platform::TextRules;
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::Result;
 use crier_endpoints::fields::time;
-use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest};
+use crier_endpoints::routes::posts::validate::{self, ValidatePostRequest, ValidatedPart};
 use crier_platforms::text;
 use serde_json::json;
 
@@ -171,13 +171,10 @@ pub async fn check(
     let rows = found.targets.into_iter().filter_map(|target| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
         let account_override = input.override_for(account.id);
-        let own = account_override
-            .map(|account_override| account_override.content.as_str())
-            .filter(|text| !text.trim().is_empty());
         let media =
             account_override.and_then(|account_override| account_override.media.as_deref()).unwrap_or(&input.media);
         let format = account_override.map_or("", |account_override| account_override.option("format"));
-        let text = parts_with(target.signature.as_deref(), own.unwrap_or(&input.content)).concat();
+        let text = parts_with(target.signature.as_deref(), input.text_on(account.id)).concat();
         Some(CheckRow {
             account: chip(account),
             length: target.length,
@@ -194,8 +191,8 @@ pub async fn check(
                 .collect(),
             notes: notes(&input, account, stored),
             preview: PostPreview::new(brand, account, &text, chosen.of(media)).in_format(format),
-            chain: chain(brand, &input, account, stored, chosen),
-            card: card_request(&input, account).map(|card| CardSlot {
+            chain: chain(brand, &input, account, stored, chosen, &target.parts),
+            card: card_request(&input, account, target.signature.as_deref()).map(|card| CardSlot {
                 path: format!("/brands/{brand}/posts/card?account={}", account.id),
                 key: format!("{card:?}"),
                 link: card.url,
@@ -219,23 +216,24 @@ fn notes(input: &ComposerInput, account: &SocialAccount, stored: Option<&Stored>
     notes
 }
 
-/// Returns the posts that follow the first part on an account.
+/// Returns the posts that follow the first part on an account. `checked`: the lengths of its parts.
 fn chain(
     brand: i64,
     input: &ComposerInput,
     account: &SocialAccount,
     stored: Option<&Stored>,
     chosen: &Chosen,
+    checked: &[ValidatedPart],
 ) -> Vec<ChainedPost> {
     let descriptor = descriptor(account.platform).with_limits(account.limits.as_ref());
     let thread = input.thread_on(account, stored);
     let mut chain = Vec::new();
-    for (index, part) in thread.iter().enumerate() {
-        let checked = text::check(&descriptor, &part.content, part.media.len());
+    for (position, part) in (2..).zip(&thread) {
+        let checked = checked.iter().find(|checked| checked.position == position);
         chain.push(ChainedPost {
-            label: format!("Part {} of {}", index + 2, thread.len() + 1),
-            length: checked.length,
-            limit: checked.limit,
+            label: format!("Part {position} of {}", thread.len() + 1),
+            length: checked.map_or(0, |checked| checked.length),
+            limit: checked.and_then(|checked| checked.limit),
             preview: PostPreview::new(brand, account, &part.content, chosen.of(&part.media)),
         });
     }

@@ -1,4 +1,4 @@
-//! The thread and the first comment in the composer: reading them, and what each account publishes of them.
+//! The thread and the first comment in the composer: reading them, and what each account publishes of the texts.
 //!
 //! The form has a field `thread.INDEX.content` for each part, and `thread.INDEX.media` for each of its images. The first
 //! part is the text of the post, so index 0 is part 2. The buttons of the parts show the form again; the script then
@@ -138,6 +138,12 @@ impl ComposerInput {
             return (self.thread != stored.post.thread).then(|| self.thread.clone());
         }
         target.thread.clone()
+    }
+
+    /// Returns the text on an account, without its signature.
+    pub fn text_on(&self, id: i64) -> &str {
+        let own = self.override_for(id).map(|own| own.content.as_str());
+        own.filter(|text| !text.trim().is_empty()).unwrap_or(&self.content)
     }
 
     /// Returns the parts that follow the text on an account.
