@@ -435,7 +435,8 @@ async fn a_form_of_a_post_that_was_published_meanwhile_keeps_its_text(t: Tenant<
     let account = account.to_string();
     let fields = [("content", "Rolls"), ("accounts", account.as_str()), ("schedule_type", "now")];
     let shown = person.submit_from(&page, &path, &fields).await;
-    shown.expect(422, "is being published").expect(422, "Rolls</textarea>");
+    shown.expect(422, "is being published").expect(422, "Rolls</textarea>").expect(422, "can no longer be saved");
+    assert!(!shown.has("Save changes"), "{}", shown.text);
     assert_eq!(only_post(&t).await["content"], "Bread");
 }
 

@@ -274,6 +274,8 @@ impl Buttons {
                 ..base
             },
             Some(PostStatus::PendingApproval) => Self { save: true, ..base },
+            // It was published while its form was open.
+            Some(PostStatus::Publishing | PostStatus::Published) => Self::default(),
             Some(_) => {
                 let retry = can_publish && stored.is_some_and(Stored::can_save_and_retry);
                 Self { save: true, retry, time: false, ..base }
@@ -376,6 +378,9 @@ fn lock_notice(stored: &Stored) -> Option<String> {
     let published = stored.targets.iter().any(|target| target.status.was_published());
     let what = match stored.post.status {
         PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => return None,
+        PostStatus::Publishing | PostStatus::Published => {
+            return Some("This form can no longer be saved. Copy from it what you still need.".to_owned());
+        }
         _ if stored.targets.iter().any(|target| target.is_retried() && !target.published_parts.is_empty()) => {
             "The first parts of this thread are published and cannot be changed. Change the other parts below."
         }
