@@ -75,6 +75,7 @@ async fn filters_combine_and_stay_in_the_address(app: TestApp) {
         ("search=RYE", vec!["Rye bread", "Rye rolls"]),
         (label, vec!["Rye bread", "Wheat bread"]),
         ("from=2026-07-02", vec!["Wheat bread", "Rye rolls"]),
+        ("from=2026-07-02&to=2026-07-01", vec!["Wheat bread", "Rye rolls"]),
         ("from=2026-07-01&to=2026-07-02", vec!["Rye bread", "Wheat bread"]),
         ("from=x&to=2026-02-30&search=%20", vec!["Rye bread", "Wheat bread", "Rye rolls"]),
         (of_account.as_str(), vec!["Rye bread", "Rye rolls"]),

@@ -34,7 +34,8 @@ impl ListFilter {
         let common = PostFilters::load(visit, &mut conn).await?;
         drop(conn);
         let day = |name: &str| visit.query.get(name).and_then(parse_date);
-        let (from, to) = (day("from"), day("to"));
+        let from = day("from");
+        let to = day("to").filter(|to| from.is_none_or(|from| from <= *to));
         let midnight = |date: NaiveDate| in_zone(date.and_time(NaiveTime::MIN), visit.zone());
         let request = ListPosts {
             pages: paging::pages(paging::number(visit)),
