@@ -81,8 +81,9 @@ async fn a_long_text_is_cut(t: Tenant<'_>, person: ConsoleUser<'_>) {
 /// Who approves a post must see all that would be published.
 async fn the_texts_and_images_of_an_account_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await;
-    let upload = async |name: &str| t.upload(name, &images::png(20, 20), &[]).await.data(201)["id"].clone();
-    let (first, second) = (upload("first.png").await, upload("second.png").await);
+    let upload =
+        async |alt: &str| t.upload("a.png", &images::png(20, 20), &[("alt_text", alt)]).await.data(201)["id"].clone();
+    let (first, second) = (upload("First loaf").await, upload("Second loaf").await);
     let own = json!({
         "account_id": account, "content": format!("{}THE END", "Rye ".repeat(200)), "media": [first],
         "thread": [{ "content": "Only on this account", "media": [second] }],
@@ -91,7 +92,9 @@ async fn the_texts_and_images_of_an_account_are_shown(t: Tenant<'_>, person: Con
     let id = create_post(&t, json!({ "content": "Bread", "accounts": [account], "overrides": [own] })).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Only on this account").expect(200, "Everything is free").expect(200, "Show the full text");
-    page.expect(200, "alt=\"first.png\"").expect(200, "alt=\"second.png\"");
+    for loaf in ["First loaf", "Second loaf"] {
+        page.expect(200, &format!("alt=\"{loaf}\"")).expect(200, &format!("Description: <bdi>{loaf}"));
+    }
     assert!(!page.has("THE END"), "{}", page.text);
     let page = person.get(&format!("{}?full=1", page_of(&t, id))).await;
     page.expect(200, "THE END</p>");
