@@ -288,6 +288,7 @@ async fn a_failed_account_is_edited_and_retried_in_one_step(app: TestApp) {
     let field = format!("overrides.{index}.content");
     composer.expect(200, &format!("name=\"{field}\" rows=\"3\" dir=\"auto\" autofocus")).expect(200, "Save and retry");
     assert_eq!(composer.text.matches(">\nBread</textarea>").count(), 2, "the text starts with that of the post");
+    composer.expect(200, "name=\"content\" rows=\"9\" dir=\"auto\" readonly");
     let fields = [("content", "Bread"), (field.as_str(), "Short bread"), ("schedule_type", "now")];
     for _ in 0..2 {
         person.submit_from(&composer, &edit, &fields).await.expect(200, "Retrying the failed accounts.");

@@ -34,7 +34,7 @@ pub struct ThreadFields {
     pub can_add: bool,
     /// A sentence about the platforms that publish only the first part. Empty if there are none.
     pub first_only: String,
-    /// Whether the first part is published on an account that stopped at a later one.
+    /// Whether the text is published: on an account that stopped at a later part, or on one that has no text of its own.
     pub is_text_published: bool,
 }
 
@@ -64,6 +64,12 @@ impl ThreadFields {
             is_published: index + 1 < published,
             has_focus: input.focused_part == Some(index),
         };
+        // A text that was changed before it was published can still be copied and restored.
+        let is_unchanged = stored.is_some_and(|stored| stored.post.content == input.content);
+        let has_text = |target: &Target| match target.is_retried() {
+            true => !target.published_parts.is_empty(),
+            false => target.status.was_published() && target.content.is_none() && is_unchanged,
+        };
         Self {
             is_offered: accounts.iter().any(|account| has_threads(account.platform)) || !input.thread.is_empty(),
             parts: input.thread.iter().enumerate().map(part).collect(),
@@ -73,7 +79,7 @@ impl ThreadFields {
                 [name] => format!("{name} publishes only the first part."),
                 names => format!("{} publish only the first part.", listed(names)),
             },
-            is_text_published: targets.iter().any(|target| target.is_retried() && !target.published_parts.is_empty()),
+            is_text_published: targets.iter().any(has_text),
         }
     }
 }
