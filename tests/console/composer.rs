@@ -23,6 +23,7 @@ on_one_app!(console "unlimited" =>
     a_published_post_cannot_be_edited,
     a_post_that_was_changed_meanwhile_is_not_overwritten,
     a_form_of_a_post_that_was_published_meanwhile_keeps_its_text,
+    a_form_of_a_post_that_was_deleted_meanwhile_keeps_its_text,
     labels_are_written_with_commas,
     an_image_is_uploaded_from_the_composer,
 );
@@ -438,6 +439,18 @@ async fn a_form_of_a_post_that_was_published_meanwhile_keeps_its_text(t: Tenant<
     shown.expect(422, "is being published").expect(422, "Rolls</textarea>").expect(422, "can no longer be saved");
     assert!(!shown.has("Save changes"), "{}", shown.text);
     assert_eq!(only_post(&t).await["content"], "Bread");
+}
+
+async fn a_form_of_a_post_that_was_deleted_meanwhile_keeps_its_text(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let id = t.post(&t.path("/posts"), json!({ "content": "Bread" })).await.data(201)["id"].clone();
+    let path = format!("/brands/{}/posts/{id}/edit", t.brand);
+    let page = person.get(&path).await;
+    t.delete(&t.path(&format!("/posts/{id}"))).await.expect(204);
+    let fields = [("content", "Rolls"), ("schedule_type", "draft")];
+    let shown = person.submit_from(&page, &path, &fields).await;
+    shown.expect(404, "The post was deleted").expect(404, "Rolls</textarea>");
+    person.submit_from(&shown, &new_post_path(&t), &fields).await.expect(200, "Draft saved.");
+    assert_eq!(only_post(&t).await["content"], "Rolls");
 }
 
 async fn other_brands_records_are_not_found(app: TestApp) {

@@ -41,6 +41,7 @@ const UNKNOWN_OUTCOME: &str = "The post may already be published on some of the 
      Then choose “Retry failed accounts” on the post's page, which shows which accounts to check first.";
 const CHANGED: &str = "The post was changed after you opened this form. To see the changes, open the post in another tab. \
      If you submit this form again, it replaces them.";
+const DELETED: &str = "The post was deleted after you opened this form. To keep it, save this form as a new post.";
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
@@ -183,7 +184,11 @@ async fn check(visit: &Visit) -> Result<PageReply> {
 /// Executes the action of the button.
 async fn submit_form(visit: &Visit) -> Result<PageReply> {
     let stored = match visit.id("post") {
-        Some(id) => Some(Stored::load(visit, id).await?),
+        Some(id) => match Stored::load(visit, id).await {
+            Ok(stored) => Some(stored),
+            Err(error) if error.code == ErrorCode::NotFound => return show_deleted(visit).await,
+            Err(error) => return Err(error),
+        },
         None => None,
     };
     let mut input = ComposerInput::of_form(&visit.form);
@@ -208,6 +213,15 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
         Ok((id, _)) => visit.to(&format!("posts/{id}"), button.flash_key()),
         Err(error) => show_rejected(visit, input, error).await,
     }
+}
+
+/// Shows the input as that of a new post: otherwise, a text would be lost if its post was deleted meanwhile.
+async fn show_deleted(visit: &Visit) -> Result<PageReply> {
+    let input = ComposerInput::of_form(&visit.form);
+    Ok(match show(visit, None, input, FieldErrors::general(DELETED), Contents::Input).await? {
+        PageReply::Html(_, page) => PageReply::Html(StatusCode::NOT_FOUND, page),
+        other => other,
+    })
 }
 
 /// Shows the form with the reason why nothing was saved. If the post was changed meanwhile, the user learns that, so the
