@@ -142,8 +142,12 @@ impl VideoSource<'_> {
             true => self.library.index_first_url(&asset.key),
             false => self.library.url(&asset.key),
         };
-        let (library, key) = (self.library.clone(), asset.key.clone());
-        let file = StoredVideo { library, key, moves_index, has_failed: Arc::default() };
+        let file = StoredVideo {
+            library: self.library.clone(),
+            key: asset.key.clone(),
+            moves_index,
+            has_failed: Arc::default(),
+        };
         Some(Video {
             id: asset.id,
             position,
