@@ -45,7 +45,7 @@ pub async fn reload_until(browser: &Driver, words: &str) {
 }
 
 async fn test_console(crier: Installation) {
-    let Some(browser) = Driver::start(&crier.url).await else { return };
+    let Some(browser) = Driver::start_on(&crier).await else { return };
     browser.open("/").await;
     browser.wait_for_text("crier login --user EMAIL").await;
     browser.save_screenshots("sign-in").await;

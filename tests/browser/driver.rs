@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use crate::support::client::until;
+use crate::support::process::Installation;
 use crate::support::servers::free_port;
 use crate::support::size::sized;
 
@@ -33,6 +34,8 @@ pub struct Driver {
     client: Client,
     /// The URL of the server under test.
     base_url: String,
+    /// Whether [`Driver::save_screenshots`] and [`Driver::assert_tab_order`] check the pages.
+    checks_pages: bool,
     _process: Processes,
     _profile: tempfile::TempDir,
 }
@@ -95,7 +98,18 @@ impl Driver {
             builder.capabilities(capabilities.clone()).connect(&url).await.ok()
         })
         .await;
-        Some(Self { client, base_url: base_url.to_owned(), _process: process, _profile: profile })
+        Some(Self { client, base_url: base_url.to_owned(), checks_pages: true, _process: process, _profile: profile })
+    }
+
+    /// Like `start`, for an installation. Both forms have the same pages, so only those of the embedded form are checked
+    /// for their appearance and their tab order, which takes longer than everything else.
+    pub async fn start_on(crier: &Installation) -> Option<Self> {
+        let browser = Self::start(&crier.url).await?;
+        Some(Self { checks_pages: !crier.is_split(), ..browser })
+    }
+
+    pub fn checks_pages(&self) -> bool {
+        self.checks_pages
     }
 
     /// Opens a path of the server, or a URL.
@@ -294,8 +308,13 @@ impl Driver {
     }
 
     /// Saves screenshots of the page and checks it: on a phone with the light color scheme and on a desktop with the
-    /// dark one. Full runs use both schemes on both.
+    /// dark one. Full runs use both schemes on both. Leaves the window with the size of a desktop.
     pub async fn save_screenshots(&self, name: &str) {
+        if !self.checks_pages {
+            self.resize((1280, 900)).await;
+            self.emulate("light").await.unwrap();
+            return self.assert_no_messages(name).await;
+        }
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/screenshots/console");
         std::fs::create_dir_all(&directory).unwrap();
         let schemes_of_full_run: &[&str] = &["light", "dark"];

@@ -27,7 +27,7 @@ const FEED: &str = "<rss version=\"2.0\"><channel><title>Blog</title>
     <item><guid>b</guid><title>Rolls again</title><link>https://blog.example/b</link></item></channel></rss>";
 
 async fn test_planning(crier: Installation) {
-    let Some(browser) = Driver::start(&crier.url).await else { return };
+    let Some(browser) = Driver::start_on(&crier).await else { return };
     sign_in(&browser, &crier, "owner@localhost").await;
     if browser.path().await == "/brands/new" {
         browser.fill("name", "My brand").await;

@@ -32,7 +32,7 @@ const COUNT: &str = "
     };";
 
 async fn test_video(crier: Installation) {
-    let Some(browser) = Driver::start(&crier.url).await else { return };
+    let Some(browser) = Driver::start_on(&crier).await else { return };
     sign_in(&browser, &crier, "owner@localhost").await;
     if browser.path().await == "/brands/new" {
         browser.fill("name", "My brand").await;
