@@ -40,6 +40,16 @@ pub struct Driver {
     _profile: tempfile::TempDir,
 }
 
+/// The rules of axe-core that depend on colors.
+const COLOR_RULES: [&str; 2] = ["color-contrast", "link-in-text-block"];
+
+/// The rules of axe-core for a page. A second color scheme changes only colors.
+#[derive(Clone, Copy)]
+enum AxeRules {
+    All,
+    Colors,
+}
+
 /// chromedriver and the browser that it started, in a process group of their own: the browser would survive
 /// chromedriver.
 struct Processes(Child);
@@ -321,11 +331,12 @@ impl Driver {
         let (phone, desktop) = sized((schemes_of_full_run, schemes_of_full_run), (&["light"], &["dark"]));
         for (size, width, height, schemes) in [("phone", 390, 844, phone), ("desktop", 1280, 900, desktop)] {
             self.resize((width, height)).await;
-            for scheme in schemes {
+            for (number, scheme) in schemes.iter().enumerate() {
                 self.emulate(scheme).await.unwrap();
                 let is_too_wide = self.script("return document.documentElement.scrollWidth > innerWidth").await;
                 assert_eq!(is_too_wide, json!(false), "{name} is wider than a {size}");
-                self.assert_accessible(&format!("{name} on a {size}, {scheme}")).await;
+                let rules = if number == 0 { AxeRules::All } else { AxeRules::Colors };
+                self.assert_accessible(&format!("{name} on a {size}, {scheme}"), rules).await;
                 let png = self.client.screenshot().await.unwrap();
                 std::fs::write(directory.join(format!("{name}-{size}-{scheme}.png")), png).unwrap();
             }
@@ -349,14 +360,14 @@ impl Driver {
         assert_eq!(is_too_wide, json!(false), "{name} is wider than {width} pixels");
         let png = self.client.screenshot().await.unwrap();
         std::fs::write(directory.join(format!("{name}-{width}x{height}.png")), png).unwrap();
-        self.assert_accessible(name).await;
+        self.assert_accessible(name, AxeRules::All).await;
         self.assert_no_messages(name).await;
         page
     }
 
     /// Fails if axe-core finds a violation, with all `details` elements open.
     #[expect(clippy::print_stderr, reason = "the person who runs the tests must see what was not tested")]
-    async fn assert_accessible(&self, page: &str) {
+    async fn assert_accessible(&self, page: &str, rules: AxeRules) {
         let Some(axe) = axe() else {
             eprintln!("\n*** NOT TESTED: CRIER_TEST_AXE names no axe-core (scripts/test installs it from npm) ***\n");
             return;
@@ -365,17 +376,21 @@ impl Driver {
             self.script(axe).await;
         }
         let script = "
-            const [done] = arguments;
+            const [only, done] = arguments;
             const closed = [...document.querySelectorAll('details:not([open])')];
             closed.forEach((details) => { details.open = true; });
-            axe.run(document, { preload: false, resultTypes: ['violations'] }).then(
+            axe.run(document, { preload: false, resultTypes: ['violations'], ...only }).then(
                 ({ violations }) => violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html)}`),
                 (error) => [String(error)],
             ).then((found) => {
                 closed.forEach((details) => { details.open = false; });
                 done(found);
             });";
-        let found = self.client.execute_async(script, Vec::new()).await.unwrap();
+        let only = match rules {
+            AxeRules::All => json!({}),
+            AxeRules::Colors => json!({ "runOnly": { "type": "rule", "values": COLOR_RULES } }),
+        };
+        let found = self.client.execute_async(script, vec![only]).await.unwrap();
         assert_eq!(found, json!([]), "{page}: faults that axe-core finds");
     }
 
