@@ -246,7 +246,7 @@ impl Driver {
         let result = tokio::time::timeout(TIMEOUT, async {
             // An element becomes stale when its page is left.
             while before.tag_name().await.is_ok() {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
         assert!(result.await.is_ok(), "{words:?} leads nowhere: {}", self.text().await);
@@ -269,7 +269,7 @@ impl Driver {
     async fn wait_until_loaded(&self) {
         let ready = tokio::time::timeout(TIMEOUT, async {
             while self.script("return document.readyState").await != json!("complete") {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         });
         assert!(ready.await.is_ok(), "the page is never complete");
