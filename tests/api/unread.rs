@@ -7,11 +7,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::support::app::{BASE, Tenant, TestApp, on_one_app};
+use crate::support::app::{BASE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::client::until_soon;
 use crate::support::store::TestStore;
 
-on_one_app!(unread_responses_are_bounded, http2_is_not_supported, visits_are_limited_per_address);
+on_one_app!(unread_responses_are_bounded);
+on_sqlite_app!(http2_is_not_supported, visits_are_limited_per_address);
 
 /// Sends a request on a connection with a small receive buffer.
 async fn send(app: &TestApp, head: &str) -> TcpStream {
