@@ -93,10 +93,10 @@ impl Transport for SmallNotifier {
     }
 }
 
-/// Invariant: each of 10,000 (1,000) jobs runs once, and jobs that are notified together are in priority order. A job
+/// Invariant: each of 3,000 (1,000) jobs runs once, and jobs that are notified together are in priority order. A job
 /// of another kind that becomes due behind them is notified in the next tick.
 async fn many_due_jobs_pass_a_small_notifier(w: TestWorker) {
-    let surge = sized(10_000, 1_000);
+    let surge = sized(3_000, 1_000);
     let notifier = SmallNotifier::of(surge / 10);
     let store = Store::new(w.db().clone(), w.clock.clone(), cipher(), notifier.clone());
     let (engine, scheduler) = (
