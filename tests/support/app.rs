@@ -79,7 +79,7 @@ pub(crate) use app_tests;
 macro_rules! app_test {
     ($postgres:tt $name:ident |$app:ident| $run:expr) => {
         $crate::support::store::test_on_engines!(
-            [tokio::test(flavor = "multi_thread", worker_threads = 2)] $postgres $name |s| {
+            TwoThreads $postgres $name |s| {
                 let $app = $crate::support::app::TestApp::start(s).await;
                 $run;
             }

@@ -55,37 +55,38 @@ pub(crate) use on_one;
 macro_rules! engine_tests {
     ($postgres:tt $type:ident::$start:ident => $($name:ident),+ $(,)?) => {$(
         $crate::support::store::test_on_engines!(
-            [tokio::test] $postgres $name |s| super::$name(super::$type::$start(s).await).await
+            CurrentThread $postgres $name |s| super::$name(super::$type::$start(s).await).await
         );
     )+};
     ($postgres:tt $start:ident => $($name:ident),+ $(,)?) => {$(
         $crate::support::store::test_on_engines!(
-            [tokio::test] $postgres $name |s| super::$name(super::$start(s).await).await
+            CurrentThread $postgres $name |s| super::$name(super::$start(s).await).await
         );
     )+};
     ($postgres:tt $($name:ident),+ $(,)?) => {$(
-        $crate::support::store::test_on_engines!([tokio::test] $postgres $name |s| super::$name(s).await);
+        $crate::support::store::test_on_engines!(CurrentThread $postgres $name |s| super::$name(s).await);
     )+};
 }
 pub(crate) use engine_tests;
 
-/// Creates the tests `sqlite` and `postgres` in a module. They run this code with a [`TestStore`].
+/// Creates the tests `sqlite` and `postgres` in a module. They run this code with a [`TestStore`] on this
+/// [`TestRuntime`]. The code is compiled once for both.
 macro_rules! test_on_engines {
-    ($test:tt [$($postgres:tt)*] $name:ident |$s:ident| $run:expr) => {
+    ($runtime:ident [$($postgres:tt)*] $name:ident |$s:ident| $run:expr) => {
         mod $name {
-            use $crate::support::store::{TestStore, in_time};
-
-            #$test
-            async fn sqlite() {
-                let $s = TestStore::sqlite().await;
-                in_time(Box::pin(async move { $run })).await;
+            fn run($s: $crate::support::store::TestStore) -> $crate::support::store::BoxedTest {
+                Box::pin(async move { $run })
             }
 
-            #$test
+            #[test]
+            fn sqlite() {
+                $crate::support::store::run_on_sqlite($crate::support::store::TestRuntime::$runtime, run);
+            }
+
             $($postgres)*
-            async fn postgres() {
-                let $s = TestStore::postgres().await;
-                in_time(Box::pin(async move { $run })).await;
+            #[test]
+            fn postgres() {
+                $crate::support::store::run_on_postgres($crate::support::store::TestRuntime::$runtime, run);
             }
         }
     };
@@ -97,10 +98,10 @@ macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
             $crate::support::store::test_on_engines!(
-                [tokio::test] [] directory |s| super::super::$name(s).await
+                CurrentThread [] directory |s| super::super::$name(s).await
             );
             $crate::support::store::test_on_engines!(
-                [tokio::test] [] s3 |s| super::super::$name(s.on_s3().await).await
+                CurrentThread [] s3 |s| super::super::$name(s.on_s3().await).await
             );
         }
     )+};
@@ -115,8 +116,39 @@ pub fn start_time() -> DateTime<Utc> {
 /// The time limit of a test, ten times the duration of the longest test at full size.
 const TEST_LIMIT: Duration = Duration::from_mins(15);
 
+/// A started test.
+pub type BoxedTest = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The runtime of a test, as of `#[tokio::test]`.
+#[derive(Clone, Copy)]
+pub enum TestRuntime {
+    CurrentThread,
+    TwoThreads,
+}
+
+/// Runs a test with a store on SQLite.
+pub fn run_on_sqlite(runtime: TestRuntime, test: fn(TestStore) -> BoxedTest) {
+    run(runtime, Box::pin(async move { test(TestStore::sqlite().await).await }));
+}
+
+/// Runs a test with a store on Postgres.
+pub fn run_on_postgres(runtime: TestRuntime, test: fn(TestStore) -> BoxedTest) {
+    run(runtime, Box::pin(async move { test(TestStore::postgres().await).await }));
+}
+
+fn run(runtime: TestRuntime, test: BoxedTest) {
+    let mut builder = match runtime {
+        TestRuntime::CurrentThread => tokio::runtime::Builder::new_current_thread(),
+        TestRuntime::TwoThreads => tokio::runtime::Builder::new_multi_thread(),
+    };
+    if let TestRuntime::TwoThreads = runtime {
+        builder.worker_threads(2);
+    }
+    builder.enable_all().build().expect("a runtime").block_on(in_time(test));
+}
+
 /// Runs a test, and fails it if it does not end within the time limit.
-pub async fn in_time(test: Pin<Box<dyn Future<Output = ()>>>) {
+async fn in_time(test: BoxedTest) {
     assert!(tokio::time::timeout(TEST_LIMIT, test).await.is_ok(), "the test does not end within {TEST_LIMIT:?}");
 }
 
