@@ -187,11 +187,11 @@ async fn replays_of_large_responses_check_brand_access(t: Tenant<'_>) {
 
 /// A control character is one byte of text and six bytes of JSON.
 async fn post_lists_have_a_bounded_size(t: Tenant<'_>) {
-    let long = "\u{1}".repeat(65_535);
     let mut created = Vec::new();
     for _ in 0..33 {
-        created.push(t.post(&t.path("/posts"), json!({ "content": long })).await.data(201)["id"].clone());
+        created.push(t.post(&t.path("/posts"), json!({ "content": "x" })).await.data(201)["id"].clone());
     }
+    t.app.sql(format!("UPDATE posts SET content = '{}'", "\u{1}".repeat(65_535))).await;
     created.reverse();
     for query in ["per_page=100", "per_page=30&status=draft", "per_page=21", ""] {
         let (mut next, mut listed) = (format!("{}/api/public/v1{}?{query}", t.app.url, t.path("/posts")), Vec::new());

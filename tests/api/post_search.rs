@@ -161,10 +161,10 @@ async fn orders_put_posts_without_a_time_last(app: TestApp) {
 
 async fn a_large_page_ends_early(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let long = json!({ "content": "€".repeat(65_535), "labels": ["long"] });
     for _ in 0..50 {
-        create(&t, long.clone()).await;
+        create(&t, json!({ "content": "x", "labels": ["long"] })).await;
     }
+    app.sql(format!("UPDATE posts SET content = '{}'", "€".repeat(65_535))).await;
     let page = t.get(&t.path("/posts?label=long&per_page=100")).await.expect(200);
     let rows = page["data"].as_array().unwrap().len();
     assert!(page["meta"]["per_page"] == rows && (10..50).contains(&rows), "{rows}");
