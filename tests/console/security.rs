@@ -177,11 +177,11 @@ async fn forged_forms_are_rejected(app: TestApp) {
     assert_eq!(app.count_rows("brands").await, 2);
 }
 
-async fn pages_are_limited_by_session(t: Tenant<'_>, person: ConsoleUser<'_>) {
-    let path = format!("/brands/{}", t.brand);
+async fn pages_are_limited_by_session(_: Tenant<'_>, person: ConsoleUser<'_>) {
     let mut last = 200;
     for _ in 0..=600 {
-        last = person.get(&path).await.status;
+        // A small page, because the limit is the same for all.
+        last = person.get("/brands/new").await.status;
     }
     assert_eq!(last, 429);
 }
