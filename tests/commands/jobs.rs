@@ -121,7 +121,7 @@ async fn invalid_arguments_are_rejected_with_a_hint(w: TestWorker) {
 
 async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     // More jobs than one batch.
-    let dead = create_dead_jobs(&w, 120).await;
+    let dead = create_dead_jobs(&w, 60).await;
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "deliver_webhook"]);
     assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--lane", "account:0"]);
@@ -129,8 +129,8 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "3000d"]);
     assert_eq!(output.expect_stdout(), "Retried: 0.\n");
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
-    assert_eq!((output.expect_stdout(), output.err.as_str()), ("Retried: 120.\n", ""));
-    assert_eq!(count_retried(&w, &dead).await, 120);
+    assert_eq!((output.expect_stdout(), output.err.as_str()), ("Retried: 60.\n", ""));
+    assert_eq!(count_retried(&w, &dead).await, 60);
     // The jobs run like new ones. A command makes them ready, and the scheduler notifies the workers.
     w.clock.advance(chrono::TimeDelta::days(300));
     w.make_jobs_due().await;
