@@ -103,7 +103,7 @@ async fn assert_consistent(app: &TestApp) {
     // One statement, because a test asserts this after each of hundreds of steps.
     let faults = [
         ("queued posts without their places", wrong_places.as_str()),
-        ("places without a queued post", &foreign),
+        ("places without a queued post", foreign.as_str()),
         ("places on another account", surplus),
         ("jobs at another time than their post", jobs),
         ("scheduled posts without a job", without),
