@@ -22,7 +22,7 @@ async fn embedded_analytics_report_every_figure_and_clean_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_analytics_report_every_figure_and_clean_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_analytics_report_every_figure_and_clean_up() {
     split(TINY, &expected(), &["analytics", "--posts", "1000000"]).await;
 }

@@ -36,7 +36,7 @@ async fn embedded_exports_take_few_statements_per_post_and_clean_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_exports_report_every_figure_and_clean_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_exports_report_every_figure_and_clean_up() {
     split(TINY, &expected(), &["export", "--posts", "1000000"]).await;
 }

@@ -39,7 +39,7 @@ async fn embedded_inbox_reports_every_figure_and_cleans_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_inbox_reports_every_figure_and_cleans_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_inbox_reports_every_figure_and_cleans_up() {
     split(TINY, &expected(), &["inbox", "--conversations", "100000"]).await;
 }

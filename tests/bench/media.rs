@@ -50,7 +50,7 @@ async fn embedded_media_reports_every_figure_and_cleans_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_media_reports_every_figure_and_cleans_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_media_reports_every_figure_and_cleans_up() {
     split(TINY, &expected(), &["media", "--only", "uploads", "--megapixels", "1"]).await;
 }

@@ -23,7 +23,7 @@ async fn embedded_recurring_posts_report_every_figure_and_clean_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_recurring_posts_report_every_figure_and_clean_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_recurring_posts_report_every_figure_and_clean_up() {
     split(TINY, &expected(), &["recurring", "--brands", "100000"]).await;
 }

@@ -29,7 +29,7 @@ async fn embedded_requests_report_every_figure_and_clean_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_requests_report_every_figure_and_clean_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_requests_report_every_figure_and_clean_up() {
     split(TINY, &expected(), &["requests", "--only", "draft"]).await;
 }

@@ -43,7 +43,7 @@ async fn embedded_webhooks_report_every_figure_and_clean_up() {
 }
 
 #[tokio::test]
-#[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]
-async fn split_webhooks_report_every_figure_and_clean_up_on_postgres_too() {
+#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]
+async fn split_webhooks_report_every_figure_and_clean_up() {
     split(TINY, &expected(), &["webhooks", "--only", "latency"]).await;
 }

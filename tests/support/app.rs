@@ -37,16 +37,16 @@ use super::store::TestStore;
 /// Creates two tests for each function that takes a [`TestApp`]: one on SQLite, one on Postgres. After `"pro" =>`, the
 /// functions take a [`Tenant`] on this plan, and after `console "pro" =>` also its signed-in user.
 macro_rules! on_both_apps {
-    ($($tests:tt)+) => { $crate::support::app::app_tests!([postgres] $($tests)+); };
+    ($($tests:tt)+) => { $crate::support::app::app_tests!([] $($tests)+); };
 }
 pub(crate) use on_both_apps;
 
-/// Like `on_both_apps`, for functions whose subject is not the database: the tests on Postgres, `…::postgres_too`, run
-/// with `CRIER_TEST_BOTH_ENGINES=1`.
+/// Like `on_both_apps`, for functions whose subject is not the database: the tests on Postgres run with
+/// `CRIER_TEST_FULL=1`.
 macro_rules! on_one_app {
     ($($tests:tt)+) => {
         $crate::support::app::app_tests!(
-            [postgres_too #[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]] $($tests)+
+            [#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]] $($tests)+
         );
     };
 }
@@ -54,11 +54,11 @@ pub(crate) use on_one_app;
 
 /// Like `on_both_apps`, with tests on SQLite only, for responses that need no SQL statement.
 macro_rules! on_sqlite_app {
-    ($($tests:tt)+) => { $crate::support::app::app_tests!([postgres #[cfg(any())]] $($tests)+); };
+    ($($tests:tt)+) => { $crate::support::app::app_tests!([#[cfg(any())]] $($tests)+); };
 }
 pub(crate) use on_sqlite_app;
 
-/// The tests of the macros above. Those on Postgres have this name and these attributes.
+/// The tests of the macros above. Those on Postgres have additional attributes.
 macro_rules! app_tests {
     ($postgres:tt console $plan:literal => $($name:ident),+ $(,)?) => {$(
         $crate::support::app::app_test!($postgres $name |app| {

@@ -49,7 +49,7 @@ pub type RunReport = Result<Arc<dyn AnyResult>, RunError>;
 macro_rules! worker_on_both {
     ($($name:ident),+ $(,)?) => {$(
         $crate::support::store::test_on_engines!(
-            CurrentThread [postgres] $name |s| super::$name($crate::support::jobs::TestWorker::over(s).await).await
+            CurrentThread [] $name |s| super::$name($crate::support::jobs::TestWorker::over(s).await).await
         );
     )+};
 }

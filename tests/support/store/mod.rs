@@ -36,22 +36,22 @@ pub use fixtures::{new_account, new_post, publish_to_sandbox};
 /// Creates two tests for each function that takes a [`TestStore`]: one on SQLite, one on Postgres. After `start =>`, the
 /// functions take what `start` returns for the store.
 macro_rules! on_both {
-    ($($tests:tt)+) => { $crate::support::store::engine_tests!([postgres] $($tests)+); };
+    ($($tests:tt)+) => { $crate::support::store::engine_tests!([] $($tests)+); };
 }
 pub(crate) use on_both;
 
 /// Like `on_both`, for functions whose subject is not the database (a platform's protocol, a page, a format): the tests
-/// on Postgres, `…::postgres_too`, run with `CRIER_TEST_BOTH_ENGINES=1`.
+/// on Postgres run with `CRIER_TEST_FULL=1`.
 macro_rules! on_one {
     ($($tests:tt)+) => {
         $crate::support::store::engine_tests!(
-            [postgres_too #[ignore = "its subject is not the database: runs with CRIER_TEST_BOTH_ENGINES=1"]] $($tests)+
+            [#[ignore = "its subject is not the database: runs with CRIER_TEST_FULL=1"]] $($tests)+
         );
     };
 }
 pub(crate) use on_one;
 
-/// The tests of `on_both` and `on_one`. Those on Postgres have this name and these attributes.
+/// The tests of `on_both` and `on_one`. Those on Postgres have additional attributes.
 macro_rules! engine_tests {
     ($postgres:tt $type:ident::$start:ident => $($name:ident),+ $(,)?) => {$(
         $crate::support::store::test_on_engines!(
@@ -69,10 +69,10 @@ macro_rules! engine_tests {
 }
 pub(crate) use engine_tests;
 
-/// Creates the test `sqlite` and one on Postgres, with this name and these attributes, in a module. They run this code
-/// with a [`TestStore`] on this [`TestRuntime`]. The code is compiled once for both.
+/// Creates the tests `sqlite` and `postgres` in a module. They run this code with a [`TestStore`] on this
+/// [`TestRuntime`]. The code is compiled once for both.
 macro_rules! test_on_engines {
-    ($runtime:ident [$postgres:ident $($attributes:tt)*] $name:ident |$s:ident| $run:expr) => {
+    ($runtime:ident [$($postgres:tt)*] $name:ident |$s:ident| $run:expr) => {
         mod $name {
             fn run($s: $crate::support::store::TestStore) -> $crate::support::store::BoxedTest {
                 Box::pin(async move { $run })
@@ -83,9 +83,9 @@ macro_rules! test_on_engines {
                 $crate::support::store::run_on_sqlite($crate::support::store::TestRuntime::$runtime, run);
             }
 
-            $($attributes)*
+            $($postgres)*
             #[test]
-            fn $postgres() {
+            fn postgres() {
                 $crate::support::store::run_on_postgres($crate::support::store::TestRuntime::$runtime, run);
             }
         }
@@ -98,10 +98,10 @@ macro_rules! on_both_storages {
     ($($name:ident),+ $(,)?) => {$(
         mod $name {
             $crate::support::store::test_on_engines!(
-                CurrentThread [postgres] directory |s| super::super::$name(s).await
+                CurrentThread [] directory |s| super::super::$name(s).await
             );
             $crate::support::store::test_on_engines!(
-                CurrentThread [postgres] s3 |s| super::super::$name(s.on_s3().await).await
+                CurrentThread [] s3 |s| super::super::$name(s.on_s3().await).await
             );
         }
     )+};
