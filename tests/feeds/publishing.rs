@@ -355,6 +355,8 @@ async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off
     tasks::feeds::run(&w.scheduler).await.unwrap();
     assert!(w.engine.run(w.notified_job()).await);
     w.write(async |tx| feeds::set_auto_post(tx, id, None, w.world.user).await).await;
+    // It appeared before publishing is turned on again.
+    set(&w, id, &settings(&w), w.world.user).await;
     w.run_jobs().await;
     let skipped = listed(&w, id).await.remove(0);
     assert_eq!((skipped.status, posted(&w).await.len()), (FeedPostStatus::Skipped, 0));

@@ -50,6 +50,8 @@ pub const MAX_REMEMBERED: i64 = 2_000;
 /// The maximum age of an article that is posted when it first appears. An older one is an earlier article that the feed
 /// lists again, for example after the site changed all of its links.
 pub const MAX_ARTICLE_AGE: TimeDelta = TimeDelta::days(7);
+/// Why an article is skipped that waits while the feed does not publish.
+pub const TURNED_OFF: &str = "Publishing was turned off before the post was created.";
 /// The length of the keys of an article, in bytes.
 const KEY_LENGTH: usize = 16;
 

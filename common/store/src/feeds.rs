@@ -1,7 +1,7 @@
 //! Feeds. Always lock a feed's row before changing it or writing its articles.
 
 use chrono::{DateTime, Utc};
-use crier_domain::auto_post::AutoPost;
+use crier_domain::auto_post::{AutoPost, TURNED_OFF};
 use crier_domain::feed::{FETCH_INTERVAL, Feed, FeedStatus, FeedType, NOTICED_FAILURE, host_of};
 use crier_domain::job::{JobKind, NewJob};
 use crier_domain::notice::NoticeKind;
@@ -136,8 +136,8 @@ pub async fn move_to(tx: &mut Tx, feed_id: i64, url: &str, name: &str, trace: Op
     jobs::run_now(tx, &job).await
 }
 
-/// Stores the settings by which a feed publishes in the name of a user. `None`: it does not publish. The caller has
-/// locked the row.
+/// Stores the settings by which a feed publishes in the name of a user. `None`: it does not publish. Articles that wait
+/// are skipped if it no longer publishes. The caller has locked the row.
 pub async fn set_auto_post(tx: &mut Tx, feed_id: i64, settings: Option<&AutoPost>, user_id: i64) -> Result<()> {
     const SQL: &str = "
         UPDATE feeds
@@ -146,6 +146,10 @@ pub async fn set_auto_post(tx: &mut Tx, feed_id: i64, settings: Option<&AutoPost
         WHERE id = $1";
     let now = tx.now;
     execute!(tx, SQL, feed_id, settings.map(Json), user_id, now)?;
+    if !settings.is_some_and(|settings| settings.is_active) {
+        // Otherwise, they would be posted if publishing were turned on again before their jobs run.
+        feed_posts::skip_waiting(tx, feed_id, TURNED_OFF).await?;
+    }
     Ok(())
 }
 

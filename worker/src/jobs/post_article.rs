@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_base::problems::Problems;
-use crier_domain::auto_post::{ArticleText, AutoPost, FeedDestination, FeedPostStatus, Template};
+use crier_domain::auto_post::{ArticleText, AutoPost, FeedDestination, FeedPostStatus, TURNED_OFF, Template};
 use crier_domain::feed::{Article, Feed};
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::plan::{Feature, Plans};
@@ -22,8 +22,6 @@ use crier_store::{Result, StoreError, Tx, accounts, articles, brands, feed_posts
 
 use super::{Deps, FinishedRun, Job, RunError};
 use crate::engine::Run;
-
-const TURNED_OFF: &str = "Publishing was turned off before the post was created.";
 
 pub struct PostArticle {
     platforms: Arc<Platforms>,
