@@ -24,6 +24,7 @@ worker_on_both!(
     filters_and_old_dates_skip_articles,
     articles_are_published_or_submitted,
     a_refusal_is_shown_and_not_repeated,
+    articles_are_not_posted_into_a_full_storage,
     the_member_must_still_be_in_the_brand,
     an_article_is_skipped_without_a_problem_after_publishing_was_turned_off,
     a_waiting_article_of_the_old_url_is_not_posted,
@@ -328,6 +329,24 @@ async fn a_refusal_is_shown_and_not_repeated(w: TestWorker) {
     fetch(&w, &server, id, &[article("c"), article("b")]).await;
     let problem = feed(&w, id).await.auto_post_problem.unwrap();
     assert_eq!(problem, format!("Account {} does not exist in this brand.", w.account.id + 1_000));
+}
+
+async fn articles_are_not_posted_into_a_full_storage(w: TestWorker) {
+    let server = Server::start().await;
+    let now = AutoPost { destination: FeedDestination::Now, ..settings(&w) };
+    let id = publishing_feed(&w, &server, &now, &[]).await;
+    let plan = 20_480_i64 << 20;
+    w.set_storage_usage(w.world.workspace, plan / 2, plan / 2).await;
+    fetch(&w, &server, id, &[article("a")]).await;
+    let skipped = listed(&w, id).await.remove(0);
+    assert_eq!((skipped.status, skipped.post_id), (FeedPostStatus::Skipped, None));
+    let reason = skipped.reason.unwrap();
+    assert!(reason.contains("20480 MiB"), "{reason}");
+    assert_eq!(feed(&w, id).await.auto_post_problem, Some(reason));
+    assert_eq!((w.count_rows("posts").await, w.fake.posts().len()), (0, 0));
+    w.set_storage_usage(w.world.workspace, 0, 0).await;
+    fetch(&w, &server, id, &[article("b"), article("a")]).await;
+    assert_eq!((posted(&w).await.len(), feed(&w, id).await.auto_post_problem), (1, None));
 }
 
 async fn the_member_must_still_be_in_the_brand(w: TestWorker) {

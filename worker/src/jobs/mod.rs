@@ -66,6 +66,7 @@ mod refresh_token;
 mod send_digest;
 mod send_mail;
 mod send_reply;
+mod storage;
 mod sync_inbox;
 mod unpublish_target;
 

@@ -20,6 +20,7 @@ use crier_platforms::ConnectorRegistry as Platforms;
 use crier_posts::{Member, PostError, article};
 use crier_store::{Result, StoreError, Tx, accounts, articles, brands, feed_posts, feeds};
 
+use super::storage::storage_problem;
 use super::{Deps, FinishedRun, Job, RunError};
 use crate::engine::Run;
 
@@ -147,6 +148,10 @@ impl PostArticle {
         let change = article::change(settings, text);
         let created =
             crier_posts::create_from(&cx, tx, cx.empty_draft(), &change, submits, Problems::default()).await?;
+        // Afterwards, because the text of this post counts too.
+        if let Some(problem) = storage_problem(tx, &self.plans, feed.brand_id).await? {
+            return reject(&format!("{problem} Delete posts or files, or choose a larger plan."));
+        }
         Ok(created.0.id)
     }
 

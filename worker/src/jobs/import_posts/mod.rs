@@ -26,11 +26,12 @@ use crier_media::budget::Budget;
 use crier_platforms::ConnectorRegistry as Platforms;
 use crier_posts::{Member, PostContext, PostError};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, StoreError, Tx, brands, files, post_imports};
+use crier_store::{Result, Store, StoreError, Tx, post_imports};
 
 use self::accounts::BrandAccounts;
 use self::row::{RowContext, RowOutcome};
 use self::run_result::{ImportEnd, ImportPostsResult};
+use super::storage::storage_problem;
 use super::{Deps, FinishedRun, Job, RunError, settle_each};
 use crate::engine::Run;
 
@@ -136,19 +137,12 @@ impl ImportPosts {
         Ok(if left.len() > rows.len() { ImportEnd::Continue } else { ImportEnd::Completed })
     }
 
-    /// Returns why no more posts can be created: the storage of the plan is used up, also by texts, as in the API.
+    /// Returns why no more posts can be created. In a dry run, none are.
     async fn storage_problem(&self, import: &PostImport) -> Result<Option<String>> {
         if import.dry_run {
             return Ok(None);
         }
-        let mut conn = self.store.read().await?;
-        let Some((workspace_id, plan)) = brands::plan_of(&mut conn, import.brand_id).await? else { return Ok(None) };
-        let Some((plan, max)) = self.plans.get(&plan).and_then(|plan| Some((plan, plan.storage_mib?))) else {
-            return Ok(None);
-        };
-        let used = files::usage(&mut conn, workspace_id).await?;
-        let problem = || format!("The workspace's plan includes {max} MiB of storage, and all of it is used.");
-        Ok((!plan.has_room_for_texts(used)).then(problem))
+        storage_problem(&mut self.store.read().await?, &self.plans, import.brand_id).await
     }
 
     /// Stores the number of rows and the problems of the headings, once.
