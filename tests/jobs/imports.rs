@@ -1,8 +1,9 @@
 //! `import_posts`: imports of posts from files. Invariant: no row becomes two posts, whatever crashes.
 
+use chrono::TimeDelta;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
 use crier_domain::post_import::{DateFormat, PostImport, PostImportError, PostImportStatus as Status};
-use crier_store::jobs;
+use crier_store::jobs::{self, operate};
 use crier_store::post_imports::{self, NewPostImport};
 
 use crate::support::images;
@@ -19,6 +20,7 @@ worker_on_both!(
     a_crash_at_the_plan_s_limit_loses_no_row,
     the_plan_s_storage_ends_the_import,
     posts_wait_for_their_files,
+    a_late_file_is_not_awaited_again,
     an_unreadable_file_fails_the_import,
     a_heading_is_stored_without_control_characters,
     a_former_member_imports_nothing,
@@ -199,6 +201,24 @@ async fn posts_wait_for_their_files(w: TestWorker) {
         [(4, "media_urls".to_owned())]
     );
     assert!(w.show(w.newest_job_of(JobKind::ImportPosts, id).await).await.attempt <= 1, "waiting uses no attempts");
+}
+
+/// The operator has paused the downloads. The first run skips a row whose file is late, and so does the second run.
+async fn a_late_file_is_not_awaited_again(w: TestWorker) {
+    w.leaves_jobs();
+    w.write(async |tx| operate::pause_kind(tx, JobKind::ImportMedia).await).await;
+    let loaf = "Bread,https://8.8.8.8/loaf.png\n";
+    let file = format!("content,media_urls\n{loaf}{}{loaf}", "Draft,\n".repeat(500));
+    let id = start(&w, false, file.as_bytes()).await;
+    w.run_jobs().await;
+    assert_eq!(find(&w, id).await.rows_done, 0);
+    w.advance(TimeDelta::days(1).num_seconds());
+    w.run_jobs().await;
+    let import = find(&w, id).await;
+    assert_eq!((import.status, import.rows_done, import.rows_imported), (Status::Completed, 502, 500));
+    let found: Vec<(i32, bool)> =
+        errors(&w, id).await.iter().map(|e| (e.row_number, e.message.contains("within a day"))).collect();
+    assert_eq!(found, [(2, true), (503, true)]);
 }
 
 async fn an_unreadable_file_fails_the_import(w: TestWorker) {

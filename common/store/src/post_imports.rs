@@ -210,6 +210,8 @@ pub struct PostImportMedia {
     pub url: String,
     /// `None` if the import into the library was deleted.
     pub status: Option<MediaJobStatus>,
+    /// The time when the import into the library was requested.
+    pub requested_at: Option<DateTime<Utc>>,
     pub media_id: Option<i64>,
     #[sqlx(json(nullable))]
     pub error: Option<MediaError>,
@@ -218,23 +220,25 @@ pub struct PostImportMedia {
 /// Returns the files of an import that were requested so far.
 pub async fn media(conn: &mut Conn, import_id: i64) -> Result<Vec<PostImportMedia>> {
     const SQL: &str = "
-        SELECT m.url, j.status, j.media_id, j.error
+        SELECT m.url, j.status, j.created_at AS requested_at, j.media_id, j.error
         FROM post_import_media m
         LEFT JOIN media_jobs j ON j.id = m.media_job_id
         WHERE m.import_id = $1";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(import_id).fetch_all(c))?)
 }
 
-/// Returns whether files of an import are not yet in the library, and may still arrive.
-pub async fn awaits_media(conn: &mut Conn, import_id: i64) -> Result<bool> {
+/// Returns whether files of an import that were requested after a time are not yet in the library, and may still arrive.
+pub async fn awaits_media(conn: &mut Conn, import_id: i64, after: DateTime<Utc>) -> Result<bool> {
     const SQL: &str = "
         SELECT EXISTS (
             SELECT 1
             FROM post_import_media m
             JOIN media_jobs j ON j.id = m.media_job_id
-            WHERE m.import_id = $1 AND j.status IN ('pending', 'processing')
+            WHERE m.import_id = $1
+                AND j.status IN ('pending', 'processing')
+                AND j.created_at > $2
         )";
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(import_id).fetch_one(c))?)
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(import_id).bind(after).fetch_one(c))?)
 }
 
 /// Records the import of a file into the library.

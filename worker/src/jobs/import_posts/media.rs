@@ -17,7 +17,8 @@ use super::{ImportPosts, MediaByUrl, lock_held};
 use crate::engine::Run;
 use crate::jobs::RunError;
 
-/// How long the posts wait for their files. A download ends within minutes, unless the operator has paused its jobs.
+/// How long a post waits for a file after its request. A download ends within minutes, unless the operator has paused its
+/// jobs.
 const MAX_WAIT: TimeDelta = TimeDelta::hours(24);
 /// The number of files that are requested in a transaction.
 const FILES_PER_BATCH: usize = 50;
@@ -26,8 +27,7 @@ const DELETED: &str = "The download of this file was deleted. Import the row aga
 
 /// Returns whether the posts of an import still wait for files.
 pub async fn awaits(conn: &mut Conn, import: &PostImport, now: DateTime<Utc>) -> Result<bool> {
-    let Some(since) = import.waiting_since else { return Ok(false) };
-    Ok(now - since < MAX_WAIT && post_imports::awaits_media(conn, import.id).await?)
+    post_imports::awaits_media(conn, import.id, now - MAX_WAIT).await
 }
 
 /// Returns the files of rows. `None` if some of them are not yet in the library: the run ends, and a later one continues.
@@ -49,13 +49,14 @@ pub async fn of_rows(
     for batch in missing.chunks(FILES_PER_BATCH) {
         *import = request(job, run, member, batch).await?;
     }
-    let now = job.store.now();
-    let is_late = import.waiting_since.is_some_and(|since| now - since >= MAX_WAIT);
+    let late = job.store.now() - MAX_WAIT;
     let urls: HashSet<&str> = wanted.iter().map(|media| media.url.as_str()).collect();
     let needed: Vec<&PostImportMedia> = stored.iter().filter(|media| urls.contains(media.url.as_str())).collect();
-    let is_open =
-        |media: &&PostImportMedia| matches!(media.status, Some(MediaJobStatus::Pending | MediaJobStatus::Processing));
-    if !missing.is_empty() || (!is_late && needed.iter().any(is_open)) {
+    let is_open = |media: &&PostImportMedia| {
+        let is_unfinished = matches!(media.status, Some(MediaJobStatus::Pending | MediaJobStatus::Processing));
+        is_unfinished && media.requested_at.is_some_and(|at| at > late)
+    };
+    if !missing.is_empty() || needed.iter().any(is_open) {
         return Ok(None);
     }
     Ok(Some(needed.into_iter().map(|media| (media.url.clone(), result(media))).collect()))
