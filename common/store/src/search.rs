@@ -327,10 +327,17 @@ impl<'a> Sets<'a> {
     }
 }
 
+/// Returns whether a set has at most [`SMALL`] entries. Without statistics, Postgres would read all of them into a bitmap.
+/// The order of the set's index, with a limit that is hidden, makes it stop.
 async fn is_small<'a>(conn: &mut Conn, search: &'a Search<'a>, set: &Set<'a>) -> Result<bool> {
     let mut query = Query::of(search, conn.is_postgres());
     let ids = query.set(set);
-    let sql = sqlx::AssertSqlSafe(format!("SELECT count(*) FROM ({ids} LIMIT {}) AS entries", SMALL + 1));
+    let word = if matches!(set, Set::Words { .. }) { "word, " } else { "" };
+    let id_column = search.table.id_column;
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT count(*) FROM ({ids} ORDER BY {word}{id_column} LIMIT (SELECT {})) AS entries",
+        SMALL + 1
+    ));
     let entries: i64 = run!(conn, c => bound!(sqlx::query_scalar(sql).persistent(false), &query.binds).fetch_one(c))?;
     Ok(entries <= SMALL)
 }
