@@ -24,7 +24,6 @@ on_both_apps!("unlimited" =>
     posts_that_have_begun_stay,
     concurrent_changes_of_the_slots_and_posts_agree,
     a_full_queue_rejects_posts,
-    an_approved_post_takes_a_slot,
     places_of_published_posts_are_deleted,
 );
 on_both_apps!(console "unlimited" => any_changes_leave_each_post_in_a_slot_of_its_own);
@@ -341,30 +340,6 @@ async fn a_full_queue_rejects_posts(t: Tenant<'_>) {
     assert_eq!(queue(&t, &[account]).await.invalid_fields(), ["schedule_type"]);
     t.delete(&t.path(&format!("/posts/{last}"))).await.expect(204);
     queued(&t, &[account]).await;
-}
-
-async fn an_approved_post_takes_a_slot(t: Tenant<'_>) {
-    let account = t.account("demo").await;
-    set_slots(&t, daily(&["12:00"])).await;
-    let submitted = async || {
-        let draft = json!({ "content": "x", "accounts": [account] });
-        let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), draft).await.data(201)["id"]));
-        t.request("POST", &format!("{path}/submit")).send().await.expect(200);
-        // As a feed or a rule submits it.
-        t.app.sql("UPDATE posts SET queued = TRUE WHERE status = 'pending_approval'").await;
-        path
-    };
-    let path = submitted().await;
-    let free = next(&t, &format!("?accounts={account}")).await;
-    let approved = t.request("POST", &format!("{path}/approve")).send().await.data(200);
-    assert_eq!(
-        (&approved["status"], &approved["queued"], &approved["scheduled_at"]),
-        (&json!("scheduled"), &json!(true), &json!(free[0]))
-    );
-    assert_consistent(t.app).await;
-    let path = submitted().await;
-    let rejected = t.request("POST", &format!("{path}/reject")).send().await.data(200);
-    assert_eq!((&rejected["status"], &rejected["queued"]), (&json!("draft"), &json!(false)));
 }
 
 async fn places_of_published_posts_are_deleted(t: Tenant<'_>) {

@@ -91,7 +91,7 @@ pub struct DesiredPost {
     /// `None` if the request omits it.
     pub schedule_type: Option<ScheduleType>,
     pub scheduled_at: Option<DateTime<Utc>>,
-    /// Whether the post takes its time from the brand's queue. Until it is scheduled, it only wants to.
+    /// Whether the post takes its time from the brand's queue.
     pub queued: bool,
     pub targets: Vec<DesiredTarget>,
     pub submits: bool,

@@ -17,7 +17,7 @@ use crier_domain::job::JobKind;
 use crier_domain::post::{Post, PostStatus};
 use crier_domain::queue::{self, LEAD, MAX_QUEUE_PLACES, MAX_QUEUED_POSTS, QueuedPost, Slot, TakenPlaces, Timetable};
 use crier_store::queues::{self, Place};
-use crier_store::{Conn, Tx, brands, jobs, targets};
+use crier_store::{Conn, Tx, brands, jobs};
 
 use crate::{PostError, Result};
 
@@ -149,14 +149,6 @@ pub(crate) async fn take_places(tx: &mut Tx, post: &Post, account_ids: &[i64]) -
     let place = |account_id: &i64| Place { account_id: *account_id, at, post_id: post.id };
     let places: Vec<Place> = account_ids.iter().map(place).collect();
     Ok(queues::take(tx, post.brand_id, &places).await?)
-}
-
-/// Gives an approved post the next free slot. Its row is locked. Sets its time, and takes its places; the caller stores
-/// the post.
-pub async fn enter(tx: &mut Tx, post: &mut Post) -> Result<()> {
-    let account_ids: Vec<i64> = targets::list(tx, post.id).await?.iter().map(|target| target.account_id).collect();
-    post.scheduled_at = Some(find_time(tx, post, &account_ids).await?);
-    take_places(tx, post, &account_ids).await
 }
 
 /// Changes the queue, and places the posts that have not begun anew, in their order. Posts with a time of their own,

@@ -308,18 +308,6 @@ fn a_post_takes_places_while_it_waits_in_the_queue() {
     assert!(DesiredPost::from_change(&failed, &current, &retry).queued);
 }
 
-#[test]
-fn a_submitted_post_waits_for_its_slot() {
-    let current = [target(1, PENDING)];
-    let draft = post(PostStatus::Draft);
-    let change = put(Some(ScheduleType::Queue));
-    let desired = DesiredPost { submits: true, ..DesiredPost::from_change(&draft, &current, &change) };
-    let decision = decide(&draft, &current, &desired, now()).unwrap();
-    assert!(desired.queued && !desired.needs_slot(&draft, &change));
-    assert_eq!((decision.status, decision.schedule_type), (PostStatus::PendingApproval, StoredScheduleType::Draft));
-    assert_eq!((decision.queue, decision.publish_at), (QueueStep::default(), None));
-}
-
 fn any_status() -> impl Strategy<Value = PostStatus> {
     prop::sample::select(PostStatus::ALL)
 }

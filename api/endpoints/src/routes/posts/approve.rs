@@ -3,7 +3,7 @@
 use crier_domain::access::Scope;
 use crier_domain::plan::Feature;
 use crier_domain::post::{Post, PostStatus, StoredScheduleType};
-use crier_posts::{apply, queue};
+use crier_posts::apply;
 use crier_store::{Tx, posts};
 
 use super::{PostDetail, TAG, lock, show};
@@ -17,13 +17,12 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
         .tag(TAG)
         .summary("Approve a post")
         .description(
-            "If `scheduled_at` is in the future, the post is scheduled. A post that was submitted for the queue takes the \
-             next free slot. Otherwise, the post is published immediately. Only owners and admins of the brand can \
-             approve posts.",
+            "If `scheduled_at` is in the future, the post is scheduled. Otherwise, it is published immediately. Only owners \
+             and admins of the brand can approve posts.",
         )
         .extension()
         .features(&[Feature::Approvals])
-        .error_codes(&[ErrorCode::PostNotPending, ErrorCode::ValidationFailed])
+        .error_codes(&[ErrorCode::PostNotPending])
         .writes(approve)
         .with_rerender("post", show::show)
 }
@@ -56,9 +55,6 @@ async fn approve(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
 /// Approves a post whose row is locked. Returns the stored post. The caller checks the role ([`check_role`]).
 pub async fn approve_post(cx: &Context, tx: &mut Tx, mut post: Post) -> Result<Post> {
     check_pending(&post)?;
-    if post.queued {
-        queue::enter(tx, &mut post).await?;
-    }
     let future_time = post.scheduled_at.filter(|at| *at > tx.now);
     let (status, schedule_type) = match future_time {
         Some(_) => (PostStatus::Scheduled, StoredScheduleType::Scheduled),

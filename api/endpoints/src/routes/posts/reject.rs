@@ -46,7 +46,7 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Re
 pub async fn reject_post(tx: &mut Tx, mut post: Post, reason: Option<&str>) -> Result<Post> {
     check_pending(&post)?;
     post.move_to(PostStatus::Draft)?;
-    let post = Post { schedule_type: StoredScheduleType::Draft, queued: false, updated_at: tx.now, ..post };
+    let post = Post { schedule_type: StoredScheduleType::Draft, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
     posts::set_reject_reason(tx, post.id, reason).await?;
     Ok(post)
