@@ -15,7 +15,7 @@
 //! Results of several runs share a transaction, because one large transaction costs less than several small ones.
 //! `settle` always receives a batch, often of one. A kind with few runs writes one result after the other
 //! (`settle_each`). A kind with many runs writes all of them in a few statements (`publish_target`,
-//! `deliver_webhook`).
+//! `deliver_webhook`). A kind that needs only the database implements [`TransactionJob`] instead.
 //!
 //! The engine knows no kinds and no results. Its [`Registry`] contains the kinds as [`AnyJob`], which every [`Job`]
 //! implements.
@@ -153,6 +153,33 @@ async fn settle_each<R>(
         outcomes.push(write(&mut *tx, run.job, run.result).await?);
     }
     Ok(outcomes)
+}
+
+/// A job kind whose run does nothing: all of its work is in the transaction that settles the job, so it is done once.
+#[async_trait]
+pub trait TransactionJob: Send + Sync + 'static {
+    /// Does the work. Returns what becomes of the job.
+    async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>;
+}
+
+#[async_trait]
+impl<T: TransactionJob> Job for T {
+    type Result = ();
+
+    /// The work is several statements and locks. On SQLite, the transaction blocks all other writers.
+    const SETTLES_TOGETHER: usize = 1;
+
+    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
+        Ok(())
+    }
+
+    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for run in runs {
+            outcomes.push(self.write(tx, run.job).await?);
+        }
+        Ok(outcomes)
+    }
 }
 
 /// Why a run has no result.

@@ -1,7 +1,7 @@
 //! `post_article`: creates the post of one article of a feed that publishes.
 //!
-//! A run does nothing: `settle` creates the post, in the transaction that ends the job. So the post, the row of the
-//! article that says so, and the end of the job are stored together, and an article is posted once.
+//! The transaction that ends the job creates the post. So the post, the row of the article that says so, and the end of
+//! the job are stored together, and an article is posted once.
 //!
 //! A rejected post is not a failed job: the row of the article and the feed contain the reason. The article is not
 //! retried, because nobody expects its post later.
@@ -21,8 +21,7 @@ use crier_posts::{Member, PostError, article};
 use crier_store::{Result, StoreError, Tx, accounts, articles, brands, feed_posts, feeds};
 
 use super::storage::storage_problem;
-use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::Run;
+use super::{Deps, TransactionJob};
 
 pub struct PostArticle {
     platforms: Arc<Platforms>,
@@ -69,26 +68,7 @@ impl PostArticle {
 }
 
 #[async_trait]
-impl Job for PostArticle {
-    type Result = ();
-
-    /// A post is several statements. On SQLite, the transaction blocks all other writers.
-    const SETTLES_TOGETHER: usize = 1;
-
-    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
-        Ok(())
-    }
-
-    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
-        let mut outcomes = Vec::with_capacity(runs.len());
-        for run in runs {
-            outcomes.push(self.write(tx, run.job).await?);
-        }
-        Ok(outcomes)
-    }
-}
-
-impl PostArticle {
+impl TransactionJob for PostArticle {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let Some((feed, waiting)) = feed_posts::lock(tx, job.subject_id).await? else {
             return Ok(Outcome::Cancelled("the article or its feed no longer exists".to_owned()));
@@ -118,7 +98,9 @@ impl PostArticle {
         }
         Ok(Outcome::Done)
     }
+}
 
+impl PostArticle {
     /// Creates the post. Returns its id.
     async fn create(
         &self,

@@ -1,8 +1,8 @@
 //! `send_digest`: writes an email to a user about the problems that wait for it, and deletes them.
 //!
-//! A run does nothing: `settle` writes the email into the outbox, in the transaction that ends the job. So a problem is
-//! in one email, however many schedulers and workers run. Without a mail server, or for a user who has turned these
-//! emails off, the problems are only deleted.
+//! The transaction that ends the job writes the email into the outbox. So a problem is in one email, however many
+//! schedulers and workers run. Without a mail server, or for a user who has turned these emails off, the problems are
+//! only deleted.
 
 use std::sync::Arc;
 
@@ -12,8 +12,7 @@ use crier_domain::notice::NoticeFrequency;
 use crier_mail::Mailer;
 use crier_store::{Result, Tx, notices};
 
-use super::{Deps, FinishedRun, Job, RunError};
-use crate::engine::Run;
+use super::{Deps, TransactionJob};
 use crate::notices::digest;
 
 /// The maximum number of problems that an email lists.
@@ -28,7 +27,10 @@ impl SendDigest {
     pub fn new(deps: &Deps) -> Self {
         Self { mailer: deps.mailer.clone(), public_url: deps.library.public_url().to_owned() }
     }
+}
 
+#[async_trait]
+impl TransactionJob for SendDigest {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let user_id = job.subject_id;
         let Some(recipient) = notices::lock_recipient(tx, user_id).await? else {
@@ -46,25 +48,5 @@ impl SendDigest {
             notices::mark_mailed(tx, user_id).await?;
         }
         Ok(Outcome::Done)
-    }
-}
-
-#[async_trait]
-impl Job for SendDigest {
-    type Result = ();
-
-    /// Each locks the row of a user.
-    const SETTLES_TOGETHER: usize = 1;
-
-    async fn run(&self, _run: &Run) -> std::result::Result<(), RunError> {
-        Ok(())
-    }
-
-    async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, ()>]) -> Result<Vec<Outcome>> {
-        let mut outcomes = Vec::with_capacity(runs.len());
-        for run in runs {
-            outcomes.push(self.write(tx, run.job).await?);
-        }
-        Ok(outcomes)
     }
 }
