@@ -184,7 +184,10 @@ impl RowReader<'_> {
     fn schedule(&mut self, options: &ReadOptions) -> (PostSchedule, Option<DateTime<Utc>>) {
         let is_draft = self.cells(Source::Draft).iter().any(|(position, cell)| self.flag(*position, cell));
         let named = self.named_schedule();
-        match (named.map(|(_, schedule)| schedule), self.time(options)) {
+        let schedule = named.map(|(_, schedule)| schedule);
+        // With `queue`, a time is ignored, even one that cannot be read.
+        let time = if schedule == Some(PostSchedule::Queue) { None } else { self.time(options) };
+        match (schedule, time) {
             _ if is_draft => (PostSchedule::Draft, None),
             (Some(PostSchedule::Queue), _) | (None, Some(RowTime::NextSlot)) => (PostSchedule::Queue, None),
             (Some(PostSchedule::Draft), Some(RowTime::At(at))) => (PostSchedule::Draft, Some(at)),

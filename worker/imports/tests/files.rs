@@ -48,7 +48,8 @@ fn a_row_says_when_its_post_is_published() {
          d,2026-05-31 09:00, Queue \n\
          e,QUEUE,\n\
          f,2026-05-31 09:00,scheduled\n\
-         g,queue,draft\n",
+         g,queue,draft\n\
+         h,next Friday,queue\n",
         DateFormat::Iso,
     );
     let found: Vec<(PostSchedule, bool)> =
@@ -61,6 +62,7 @@ fn a_row_says_when_its_post_is_published() {
         (PostSchedule::Queue, false),
         (PostSchedule::Scheduled, true),
         (PostSchedule::Draft, false),
+        (PostSchedule::Queue, false),
     ];
     assert_eq!(found, expected);
     let file = read_as("content,scheduled_at,When,schedule\na,,,scheduled\nb,,,soon\n", DateFormat::Iso);
