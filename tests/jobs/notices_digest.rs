@@ -22,6 +22,7 @@ on_both!(
     solved_problems_are_left_out,
     a_later_rejection_is_reported_once,
     members_get_what_they_can_act_on,
+    a_lower_role_gets_no_email,
     a_long_list_is_cut,
     concurrent_schedulers_send_one_email,
     a_late_scheduler_sends_no_email_within_the_hour,
@@ -197,6 +198,15 @@ async fn members_get_what_they_can_act_on(s: TestStore) {
         .map(|email| mails.mails().iter().any(|mail| mail.contains(email)))
         .collect();
     assert_eq!((recipients, mails.mails().len()), (vec![true, true], 2));
+}
+
+async fn a_lower_role_gets_no_email(s: TestStore) {
+    let (w, mails) = with_mail(s).await;
+    fail_post(&w).await;
+    w.member(w.world.brand, w.world.user, Role::Contributor).await;
+    w.clock.advance(TimeDelta::hours(1));
+    tick(&w).await;
+    assert_eq!((mails.mails().len(), waiting(&w).await), (0, 0));
 }
 
 async fn a_long_list_is_cut(s: TestStore) {

@@ -120,8 +120,8 @@ pub async fn lock_recipient(tx: &mut Tx, user_id: i64) -> Result<Option<Recipien
     Ok(run!(tx, c => sqlx::query_as(SQL).bind(user_id).fetch_optional(c))?)
 }
 
-/// Deletes all problems that wait for a user's email. Returns those that still exist in brands of the user, at most
-/// `limit`, and the number of all of them. The caller has locked the user's row.
+/// Deletes all problems that wait for a user's email. Returns those that still exist and on which the user can still act,
+/// at most `limit`, and the number of all of them. The caller has locked the user's row.
 pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<NoticeRow>, usize)> {
     const DELETE: &str = "DELETE FROM notices WHERE user_id = $1 RETURNING kind, brand_id, subject_id";
     let taken: Vec<(NoticeKind, i64, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
@@ -136,8 +136,8 @@ pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<Notice
     Ok((found, count))
 }
 
-/// Defines the statement that returns the problems of a list that still exist. `$taken`: the list as rows of `kind`,
-/// `brand_id` and `subject_id`.
+/// Defines the statement that returns the problems of a list that still exist and on which the user can still act, as in
+/// [`add`]. `$taken`: the list as rows of `kind`, `brand_id` and `subject_id`.
 macro_rules! existing_sql {
     ($taken:literal) => {
         concat!(
@@ -150,6 +150,7 @@ macro_rules! existing_sql {
                 FROM taken t
                 JOIN brands b ON b.id = t.brand_id
                 JOIN brand_members m ON m.brand_id = t.brand_id AND m.user_id = $2
+                WHERE m.role IN ('owner', 'admin') OR m.role = 'editor' AND t.kind <> 'post_pending'
             )
             SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, substr(p.content, 1, 100) AS title,
                 CAST(NULL AS text) AS reason
