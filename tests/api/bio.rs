@@ -111,7 +111,6 @@ async fn views_and_clicks_are_counted_except_from_bots(t: Tenant<'_>) {
         let page = t.get(&t.path("/link-in-bio")).await.data(200)[0].take();
         (page["views"].clone(), page["links"][0]["clicks"].clone(), page["links"][1]["clicks"].clone())
     };
-    assert_eq!(shown().await, (json!(0), json!(0), json!(0)), "a visit does not write");
     t.app.api.write_counts().await.unwrap();
     assert_eq!(shown().await, (json!(3), json!(0), json!(2)));
     t.app.api.write_counts().await.unwrap();

@@ -90,7 +90,7 @@ async fn a_key_has_the_chosen_name_and_limits(t: Tenant<'_>, person: ConsoleUser
         let fields: Vec<_> = fixed.into_iter().chain(fields).collect();
         person.submit(&from, &action, &fields).await.expect(422, problem);
     }
-    assert_eq!(t.app.count_rows(OWN).await, 1);
+    assert_eq!(t.app.count_rows(OWN).await, 2, "one of each tenant");
 
     let fields = [("name", " Shop "), ("brands", second), ("role_limit", "contributor")];
     let fields: Vec<_> = fixed.into_iter().chain(fields).collect();

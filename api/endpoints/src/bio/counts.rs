@@ -21,11 +21,15 @@ struct Pending {
 }
 
 #[derive(Debug, Default)]
-pub struct Counts(Mutex<Pending>);
+pub struct Counts {
+    pending: Mutex<Pending>,
+    /// Held during a write, so that everything counted before a write is stored when that returns.
+    writing: tokio::sync::Mutex<()>,
+}
 
 impl Counts {
     fn pending(&self) -> MutexGuard<'_, Pending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn view(&self, page_id: i64) {
@@ -38,6 +42,7 @@ impl Counts {
 
     /// Writes the counts since the last write. Counts that could not be written are included in the next write.
     pub async fn write(&self, store: &Store) -> Result<()> {
+        let _writing = self.writing.lock().await;
         let taken = std::mem::take(&mut *self.pending());
         if taken.views.is_empty() && taken.clicks.is_empty() {
             return Ok(());
