@@ -802,8 +802,8 @@ create table queues (
 );
 
 -- The times that queued posts have taken, one row for each account of the post. The key is the last barrier against two
--- posts in one slot. When a worker begins a post, its rows remain until queues::purge_places. queues::taken,
--- queues::size.
+-- posts in one slot. When a worker begins a post, its rows remain until queues::purge_places. queues::places,
+-- queues::waiting_places.
 create table queue_places (
     brand_id   bigint not null,
     account_id bigint not null,

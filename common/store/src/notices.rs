@@ -7,6 +7,9 @@ use serde_json::json;
 use super::db::{execute, run};
 use super::{Conn, Result, Tx};
 
+/// Problems whose texts are read by one statement. A user may have many more of them than an email lists.
+const READ_TOGETHER: usize = 1_000;
+
 /// A problem in an email.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct NoticeRow {
@@ -124,16 +127,17 @@ pub async fn lock_recipient(tx: &mut Tx, user_id: i64) -> Result<Option<Recipien
 /// at most `limit`, and the number of all of them. The caller has locked the user's row.
 pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<NoticeRow>, usize)> {
     const DELETE: &str = "DELETE FROM notices WHERE user_id = $1 RETURNING kind, brand_id, subject_id";
-    let taken: Vec<(NoticeKind, i64, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
-    if taken.is_empty() {
-        return Ok((Vec::new(), 0));
-    }
+    let mut taken: Vec<(NoticeKind, i64, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
+    taken.sort_unstable_by_key(|(kind, brand_id, subject_id)| (kind.as_str(), *brand_id, *subject_id));
     let sql = tx.for_engine(EXISTING_PG, EXISTING_SQLITE);
-    let mut found: Vec<NoticeRow> =
-        run!(tx, c => sqlx::query_as(sql).bind(json!(taken).to_string()).bind(user_id).fetch_all(c))?;
-    let count = found.len();
-    found.truncate(limit);
-    Ok((found, count))
+    let (mut first, mut count) = (Vec::new(), 0);
+    for part in taken.chunks(READ_TOGETHER) {
+        let part = json!(part).to_string();
+        let found: Vec<NoticeRow> = run!(tx, c => sqlx::query_as(sql).bind(&part).bind(user_id).fetch_all(c))?;
+        count += found.len();
+        first.extend(found.into_iter().take(limit - first.len()));
+    }
+    Ok((first, count))
 }
 
 /// Defines the statement that returns the problems of a list that still exist and on which the user can still act, as in
