@@ -15,20 +15,6 @@ pub struct OwnMessage {
     pub url: Option<String>,
 }
 
-/// Searches the account's recent messages for one with this text, sent by a call that began at `called_at`.
-pub fn find_message(
-    text: &str,
-    called_at: Option<DateTime<Utc>>,
-    messages: impl Iterator<Item = OwnMessage>,
-) -> ReconcileResult {
-    let listed = messages.map(|one| Listed {
-        at: one.at,
-        is_same: is_same(&one.text, text),
-        published: Published::new(one.id, one.url),
-    });
-    find(CallWindow::of(called_at), listed.collect(), usize::MAX)
-}
-
 /// The account's own messages below a post or a message.
 pub struct OwnMessages {
     pub messages: Vec<OwnMessage>,
@@ -37,9 +23,15 @@ pub struct OwnMessages {
 }
 
 impl OwnMessages {
-    /// Like [`find_message`]. If the message is not found and there may be others, nothing is known.
+    /// Searches for a message with this text, sent by a call that began at `called_at`. If the message is not found and
+    /// there may be others, nothing is known.
     pub fn find(self, text: &str, called_at: Option<DateTime<Utc>>) -> ReconcileResult {
-        match find_message(text, called_at, self.messages.into_iter()) {
+        let listed = self.messages.into_iter().map(|one| Listed {
+            at: one.at,
+            is_same: is_same(&one.text, text),
+            published: Published::new(one.id, one.url),
+        });
+        match find(CallWindow::of(called_at), listed.collect(), usize::MAX) {
             ReconcileResult::Absent if !self.are_complete => ReconcileResult::Unsupported,
             found => found,
         }
