@@ -272,3 +272,14 @@ async fn a_standby_is_unavailable() {
     let error = users::set_plan(&mut tx, w, "free").await.unwrap_err();
     assert!(error.is_unavailable() && error.is_transient() && !error.is_rejected(), "{error:?}");
 }
+
+/// The kernel remounts a file system read-only after an error of its disk.
+#[tokio::test]
+async fn a_read_only_file_is_unavailable() {
+    let s = TestStore::sqlite().await;
+    let w = s.workspace().await;
+    // SQLite returns the same error on this connection as for a file that it cannot write.
+    s.sql("PRAGMA query_only = 1").await;
+    let error = s.try_write(async |tx| users::set_plan(tx, w, "free").await).await.unwrap_err();
+    assert!(error.is_unavailable() && error.is_transient() && !error.is_rejected(), "{error:?}");
+}

@@ -36,14 +36,14 @@ impl StoreError {
             Database(e) => e.code().is_some_and(|code| {
                 // Postgres: connection errors, shutdown, out of resources (disk, connections), timeouts of an idle
                 // transaction and of a statement, a standby that is not the primary yet (read-only). SQLite: busy,
-                // locked, I/O, full, cannot open.
+                // locked, read-only (a file system that was remounted after an error), I/O, full, cannot open.
                 let code = code.as_ref();
                 code.len() == 5
                     && (code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("53")
                         || matches!(code, "58030" | "25P03" | "57014" | "25006"))
-                    || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 10 | 13 | 14))
+                    || code.parse::<u32>().is_ok_and(|c| code.len() < 5 && matches!(c & 0xff, 5 | 6 | 8 | 10 | 13 | 14))
             }),
             _ => false,
         }
