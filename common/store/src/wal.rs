@@ -6,6 +6,10 @@
 //! arrive during a sync share the next one. A sync covers everything that was appended before it began, so a power cut
 //! only loses commits that were not acknowledged. SQLite's own checkpoint, in a commit after which the log has at least
 //! 1,000 pages, syncs the log before it copies it into the database file.
+//!
+//! A failed sync ends the process. The kernel may have dropped the data that it could not write, and may report the
+//! next sync of the same file as successful, so no later commit could be trusted. The next start recovers what is in
+//! the log.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +30,9 @@ impl WalSync {
         let mut log = path.as_os_str().to_owned();
         log.push("-wal");
         let (sender, receiver) = mpsc::unbounded_channel();
-        std::thread::Builder::new().name("wal-sync".into()).spawn(move || serve(Log::open(log.into()), receiver))?;
+        std::thread::Builder::new()
+            .name("wal-sync".into())
+            .spawn(move || serve(Log::open(log.into()), receiver, end_process))?;
         Ok(Self(sender))
     }
 
@@ -39,15 +45,28 @@ impl WalSync {
     }
 }
 
-fn serve(mut log: Log, mut receiver: mpsc::UnboundedReceiver<Waiting>) {
+/// Syncs until the last sender is dropped. After a sync that failed, calls `end` and acknowledges nothing more.
+fn serve(mut log: Log, mut receiver: mpsc::UnboundedReceiver<Waiting>, end: impl FnOnce(&io::Error)) {
     let mut waiting = Vec::new();
     while receiver.blocking_recv_many(&mut waiting, usize::MAX) > 0 {
-        let synced = log.sync().map_err(|error| (error.kind(), error.to_string()));
+        // If the file cannot be opened, nothing is lost, and a later sync covers it.
+        let opened = log.reopen().map_err(|error| (error.kind(), error.to_string()));
+        if opened.is_ok()
+            && let Err(error) = log.sync()
+        {
+            end(&error);
+            return;
+        }
         for sender in waiting.drain(..) {
             // A caller that stopped waiting needs no result.
-            let _ = sender.send(synced.clone());
+            let _ = sender.send(opened.clone());
         }
     }
+}
+
+fn end_process(error: &io::Error) {
+    tracing::error!(%error, "failed to sync the write-ahead log; stopping, because later syncs prove nothing");
+    std::process::exit(1);
 }
 
 /// The log's file. It stays open, so that a process without a free file descriptor can still sync. SQLite holds no lock
@@ -63,7 +82,8 @@ impl Log {
         Self { path, file }
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    /// Opens the current log, if it is another file than before.
+    fn reopen(&mut self) -> io::Result<()> {
         // SQLite deletes the log when all of it is in the database file and synced. A later log is another file.
         let is_deleted = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
         if self.file.as_ref().is_none_or(is_deleted) {
@@ -73,6 +93,10 @@ impl Log {
                 Err(error) => return Err(error),
             };
         }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 }
@@ -102,15 +126,13 @@ mod tests {
         std::fs::write(&path, b"frames").expect("a file");
         let inode = |log: &Log| log.file.as_ref().map(|file| file.metadata().expect("an open file").ino());
         let mut log = Log::open(path.clone());
-        let first = inode(&log);
-        log.sync().expect("synced");
-        assert_eq!((inode(&log), first.is_some()), (first, true));
+        let mut sync = || log.reopen().and_then(|()| log.sync()).map(|()| inode(&log));
+        let first = sync().expect("synced");
+        assert!(first.is_some() && sync().expect("synced") == first);
         std::fs::remove_file(&path).expect("removed");
-        log.sync().expect("nothing is left to sync");
-        assert_eq!(inode(&log), None);
+        assert_eq!(sync().expect("nothing is left to sync"), None);
         std::fs::write(&path, b"frames").expect("a file");
-        log.sync().expect("synced");
-        assert!(inode(&log).is_some());
+        assert!(sync().expect("synced").is_some());
     }
 
     #[tokio::test]
@@ -119,6 +141,25 @@ mod tests {
         let file = dir.path().join("file");
         std::fs::write(&file, b"").expect("a file");
         let wal = WalSync::start(&file.join("crier.db")).expect("a thread");
-        assert!(wal.sync().await.is_err());
+        for _ in 0..2 {
+            let error = wal.sync().await.expect_err("not a directory");
+            assert_eq!(error.kind(), io::ErrorKind::NotADirectory, "the thread continues");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn nothing_is_acknowledged_after_a_failed_sync() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("crier.db-wal");
+        // A device that cannot be synced.
+        std::os::unix::fs::symlink("/dev/null", &path).expect("a link");
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (wal, ended) = (WalSync(sender), oneshot::channel());
+        let end = |_: &io::Error| ended.0.send(()).expect("the test waits");
+        std::thread::spawn(move || serve(Log::open(path), receiver, end));
+        assert!(wal.sync().await.is_err(), "the commits that waited for this sync");
+        ended.1.await.expect("the process would end");
+        assert!(wal.sync().await.is_err(), "and those after it");
     }
 }
