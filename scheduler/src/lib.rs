@@ -31,6 +31,7 @@ mod ticks;
 
 use tasks::clean_up::PurgeCursors;
 use tasks::renotify::LastEmpty;
+use tasks::rescue::LastOutage;
 use tasks::{
     analytics, clean_up, dispatch, feeds, inbox, measure, misdated, notices, recurring, renotify, reports, rescue,
     reservations, sweep, tokens, uploads,
@@ -50,6 +51,7 @@ pub struct Scheduler {
     pub early_metrics_platform: Option<Platform>,
     pub purge_cursors: Arc<PurgeCursors>,
     pub last_empty: Arc<LastEmpty>,
+    pub last_outage: Arc<LastOutage>,
     /// Locked while this process creates the assets of uploads.
     pub finishing_uploads: Arc<Mutex<()>>,
 }
@@ -133,6 +135,7 @@ impl Scheduler {
             early_metrics_platform: None,
             purge_cursors: Arc::default(),
             last_empty: Arc::default(),
+            last_outage: Arc::default(),
             finishing_uploads: Arc::default(),
         }
     }

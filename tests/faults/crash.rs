@@ -192,7 +192,8 @@ async fn a_scheduler_crash_during_a_rescue_is_recovered(w: TestWorker) {
     let mut tx = w.begin().await.unwrap();
     posts::lock(&mut tx, post).await.unwrap();
     let doomed = w.killable_worker().await;
-    let scheduler = crier_scheduler::Scheduler { store: doomed.store.clone(), ..w.scheduler.clone() };
+    let (store, last_outage) = (doomed.store.clone(), Default::default());
+    let scheduler = crier_scheduler::Scheduler { store, last_outage, ..w.scheduler.clone() };
     doomed.spawn(async move {
         let _ = scheduler.tick().await;
     });

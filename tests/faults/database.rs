@@ -8,7 +8,9 @@ use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_domain::untrusted::MAX_MESSAGE;
 use crier_platforms::CallError;
-use crier_store::{Result, StoreError, Tx, jobs, posts, users};
+use crier_scheduler::Scheduler;
+use crier_scheduler::tasks::rescue;
+use crier_store::{Result, Store, StoreError, Tx, jobs, posts, users};
 use crier_worker::heartbeat;
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -16,15 +18,16 @@ use tokio::task::JoinHandle;
 use crate::support::app::TestApp;
 use crate::support::client::until_soon;
 use crate::support::fake_platform::{Gate, PublishStep};
-use crate::support::jobs::{TestWorker, worker_on_both};
+use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start};
-use crate::support::store::{TestStore, lock_table};
+use crate::support::store::{TestStore, cipher, lock_table};
 
 worker_on_both!(
     a_result_is_stored_after_database_recovery,
     a_failed_claim_is_retried,
     a_failed_settle_is_retried,
     a_failed_heartbeat_is_retried,
+    live_workers_keep_their_jobs_after_an_outage,
 );
 
 /// Locks what every write needs, as another process would: on SQLite the file, on Postgres the table. On SQLite,
@@ -154,6 +157,32 @@ async fn a_failed_heartbeat_is_retried(w: TestWorker) {
     assert_eq!(renew_leases_after_recovery(&w, &engine).await, 3);
     w.advance(20);
     w.scheduler.tick().await.unwrap();
+    (0..3).for_each(|_| gate.let_through());
+    assert_ended_once(&w, &ids, runs).await;
+}
+
+/// Invariant: after an outage that is longer than a lease, workers can renew their leases before jobs are rescued. Jobs
+/// of dead workers are rescued a little later.
+async fn live_workers_keep_their_jobs_after_an_outage(w: TestWorker) {
+    let dead = enqueue_noop(&w, 9).await;
+    w.claim(&[dead], "gone").await;
+    let (engine, ids, runs, gate) = start_three_jobs(&w).await;
+    w.advance(LEASE_EXPIRY_SECONDS);
+    // Another database, which cannot be written.
+    let broken = TestStore::sqlite().await;
+    broken.sql("PRAGMA query_only = 1").await;
+    let store = Store::new(broken.db().clone(), w.clock.clone(), cipher(), w.s.notifier.clone());
+    let cut_off = Scheduler { store, ..w.scheduler.clone() };
+    assert!(rescue::run(&cut_off).await.unwrap_err().is_unavailable());
+    rescue::run(&w.scheduler).await.unwrap();
+    for id in ids.iter().chain([&dead]) {
+        assert_eq!((w.state(*id).await, w.show(*id).await.crashes), (JobState::Running, 0));
+    }
+    assert_eq!(heartbeat::renew_leases(&engine, &w.store).await.unwrap(), 3);
+    w.advance(11);
+    rescue::run(&w.scheduler).await.unwrap();
+    assert_eq!((w.state(dead).await, w.show(dead).await.crashes), (JobState::Ready, 1));
+    assert!(engine.run(dead).await);
     (0..3).for_each(|_| gate.let_through());
     assert_ended_once(&w, &ids, runs).await;
 }

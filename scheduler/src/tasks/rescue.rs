@@ -1,11 +1,13 @@
 //! Rescues jobs of dead workers, and wakes jobs that wait for free lanes.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::job::LEASE;
 use crier_jobs as jobs;
 use crier_store::jobs::dispatch::{self, Rescued};
-use crier_store::{Result, Tx};
+use crier_store::{Result, StoreError, Tx};
 use crier_telemetry::metrics::{self, RescueReason};
 
 use crate::Scheduler;
@@ -13,10 +15,33 @@ use crate::Scheduler;
 const BATCH: i64 = 100;
 /// Larger than the number of jobs that could fail to be rescued, so that the jobs after them are reached.
 const MAX_SINGLE_RESCUES: i64 = 1_000;
+/// How long nothing is rescued after the database was unavailable. Longer than a worker takes to renew its leases then.
+const OUTAGE_GRACE_PERIOD: TimeDelta = TimeDelta::seconds(10);
+
+/// When this scheduler last found the database unavailable.
+#[derive(Debug, Default)]
+pub struct LastOutage(Mutex<Option<DateTime<Utc>>>);
+
+impl LastOutage {
+    fn record(&self, now: DateTime<Utc>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    fn is_recent(&self, now: DateTime<Utc>) -> bool {
+        let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A time in the future is from before the clock was set back.
+        last.is_some_and(|at| at <= now && now - at <= OUTAGE_GRACE_PERIOD)
+    }
+}
 
 /// Runs both parts, even if the first one fails.
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let done = [rescue(s).await, sweep(s).await];
+    // A process that stops closes its own connections.
+    let is_outage = |error: &StoreError| error.is_unavailable() && !error.is_closed();
+    if done.iter().any(|done| done.as_ref().is_err_and(is_outage)) {
+        s.last_outage.record(s.store.now());
+    }
     done.into_iter().collect::<Result<Vec<()>>>()?;
     Ok(None)
 }
@@ -27,6 +52,7 @@ async fn rescue(s: &Scheduler) -> Result<()> {
         match rescue_next_batch(s).await {
             Ok(0) => return Ok(()),
             Ok(_) => {}
+            Err(error) if error.is_unavailable() => return Err(error),
             Err(error) => {
                 tracing::warn!(%error, "failed to rescue a batch of jobs; rescuing them one by one");
                 return rescue_each(s).await;
@@ -35,12 +61,13 @@ async fn rescue(s: &Scheduler) -> Result<()> {
     }
 }
 
-/// Begins a transaction that rescues jobs; `None` shortly after the clock was set, because all leases may then seem
-/// expired. Live workers renew theirs within one lease, so nothing is rescued for that long. (The clock is checked
-/// after the transaction has read it.)
+/// Begins a transaction that rescues jobs. Returns `None` while live workers may not have been able to renew their
+/// leases: shortly after the clock was set, because all leases may then seem expired, and after the database was
+/// unavailable. (The clock is checked after the transaction has read it.)
 async fn begin(s: &Scheduler) -> Result<Option<Tx>> {
     let tx = s.store.begin().await?;
-    Ok((!s.store.clock().stepped_within(LEASE)).then_some(tx))
+    let waits = s.store.clock().stepped_within(LEASE) || s.last_outage.is_recent(tx.now);
+    Ok((!waits).then_some(tx))
 }
 
 async fn rescue_next_batch(s: &Scheduler) -> Result<usize> {
@@ -81,6 +108,9 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
             Ok(())
         };
         if let Err(error) = rescued.await {
+            if error.is_unavailable() {
+                return Err(error);
+            }
             tracing::error!(job = id, %error, "failed to rescue a job; retrying later");
             failed = Err(error);
         }
