@@ -8,7 +8,7 @@ use crier_domain::job::JobState;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_platforms::ReconcileResult;
 
-use crate::support::fake_platform::{PublishStep, rate_limited, transient, unknown};
+use crate::support::fake_platform::{PublishStep, duplicate, duplicate_of, rate_limited, transient, unknown};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
 worker_on_both!(
@@ -21,6 +21,10 @@ worker_on_both!(
     an_inconclusive_reconcile_leaves_the_outcome_unknown,
     republishing_keeps_the_marker,
     republishing_reconciles_an_unknown_outcome,
+    a_duplicate_after_an_unknown_outcome_is_looked_up,
+    a_duplicate_that_is_not_shown_leaves_the_outcome_unknown,
+    a_duplicate_without_an_earlier_call_fails,
+    a_duplicate_that_the_platform_names_is_adopted_after_an_unknown_outcome,
 );
 
 async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
@@ -149,4 +153,68 @@ async fn republishing_reconciles_an_unknown_outcome(w: TestWorker) {
     w.run_until_idle().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Published);
     assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (1, 1), "it was there all along");
+}
+
+/// The error of a target, and the number of calls that published and that looked up the post.
+async fn ended_with(w: &TestWorker, target: i64) -> (TargetStatus, Option<Category>, usize, usize) {
+    let ended = w.target(target).await;
+    let category = ended.error.map(|error| error.category);
+    (ended.status, category, w.fake.count("publish"), w.fake.count("reconcile"))
+}
+
+/// The list of the platform lags behind.
+async fn a_duplicate_after_an_unknown_outcome_is_looked_up(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::AcceptAnd(unknown()), PublishStep::Reject(duplicate())]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Absent)]);
+    let (_, target) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(ended_with(&w, target).await, (TargetStatus::Published, None, 2, 2));
+    assert_eq!(w.target(target).await.external_id.as_deref(), Some("post-1"));
+}
+
+async fn a_duplicate_that_is_not_shown_leaves_the_outcome_unknown(w: TestWorker) {
+    // The second call is rejected before the platform compares the text.
+    let steps = [PublishStep::AcceptAnd(unknown()), PublishStep::Reject(transient()), PublishStep::Reject(duplicate())];
+    w.fake.script_publishes(steps);
+    w.fake.script_reconciles([Ok(ReconcileResult::Absent), Ok(ReconcileResult::Absent)]);
+    let (post, target) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(ended_with(&w, target).await, (TargetStatus::Failed, Some(Category::OutcomeUnknown), 3, 2));
+    // A user publishes it again.
+    w.fake.script_publishes([PublishStep::Reject(duplicate())]);
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!(ended_with(&w, target).await, (TargetStatus::Published, None, 4, 3));
+    assert_eq!(w.target(target).await.external_id.as_deref(), Some("post-1"));
+}
+
+async fn a_duplicate_without_an_earlier_call_fails(w: TestWorker) {
+    let steps = [PublishStep::Reject(transient()), PublishStep::Reject(duplicate())];
+    w.fake.script_publishes(steps.into_iter().chain([PublishStep::Reject(duplicate_of("post-9"))]));
+    let (post, target) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(ended_with(&w, target).await, (TargetStatus::Failed, Some(Category::DuplicateContent), 2, 0));
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!(ended_with(&w, target).await, (TargetStatus::Failed, Some(Category::DuplicateContent), 3, 0));
+}
+
+async fn a_duplicate_that_the_platform_names_is_adopted_after_an_unknown_outcome(w: TestWorker) {
+    let (_, other) = w.publish_one().await;
+    w.run_until_idle().await;
+    assert_eq!(w.target(other).await.external_id.as_deref(), Some("post-1"));
+    let republish = async |existing: &str| {
+        w.fake.script_publishes([PublishStep::Reject(unknown()), PublishStep::Reject(duplicate_of(existing))]);
+        w.fake.script_reconciles([Ok(ReconcileResult::Unsupported)]);
+        let (post, target) = w.publish_one().await;
+        w.run_until_idle().await;
+        w.publish_again(post).await;
+        w.run_until_idle().await;
+        w.target(target).await
+    };
+    let adopted = republish("post-9").await;
+    assert_eq!((adopted.status, adopted.external_id.as_deref()), (TargetStatus::Published, Some("post-9")));
+    let taken = republish("post-1").await;
+    assert_eq!((taken.status, taken.external_id), (TargetStatus::Failed, None), "it belongs to the other post");
+    assert_eq!(taken.error.unwrap().category, Category::OutcomeUnknown);
 }

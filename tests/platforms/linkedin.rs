@@ -6,7 +6,7 @@ use chrono::{TimeDelta, TimeZone, Utc};
 use crier_domain::failure::Category;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_platforms::oauth::ConnectRequest;
-use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, ReconcileResult};
+use crier_platforms::{CallError, Connector, ConnectorAccount, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -104,23 +104,27 @@ async fn an_upload_goes_to_linkedin_alone() {
 }
 
 #[tokio::test]
-async fn a_duplicate_of_an_earlier_call_is_adopted() {
-    let duplicate = || {
-        error(
-            422,
-            json!({
-                "message": "Content is a duplicate of urn:li:share:7", "status": 422,
-                "errorDetails": { "inputErrors": [{ "code": "DUPLICATE_POST" }] },
-            }),
-        )
-    };
-    let (fake, _server, connector, account) = start().await;
-    fake.scripted.lock().unwrap().push(duplicate());
-    let again = OutgoingPost { has_earlier_attempt: true, ..post(connector.as_ref(), "Hi") };
-    assert_eq!(connector.publish(&account, &again).await.unwrap().external_id, "urn:li:share:7");
-    let fresh = publish_expecting_error(duplicate()).await;
-    assert!(matches!(&fresh, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{fresh:?}");
-    assert_eq!(connector.reconcile(&account, &again).await.unwrap(), ReconcileResult::Unsupported);
+async fn a_duplicate_names_the_existing_post() {
+    let duplicate = error(
+        422,
+        json!({
+            "message": "Content is a duplicate of urn:li:share:7", "status": 422,
+            "errorDetails": { "inputErrors": [{ "code": "DUPLICATE_POST" }] },
+        }),
+    );
+    let rejected = publish_expecting_error(duplicate).await;
+    let CallError::Duplicate { existing, failure } = &rejected else { panic!("{rejected:?}") };
+    assert_eq!((existing.external_id.as_str(), failure.category), ("urn:li:share:7", Category::DuplicateContent));
+    // Without the name of the post.
+    let rejected = publish_expecting_error(error(422, json!({ "code": "DUPLICATE_POST" }))).await;
+    assert!(matches!(&rejected, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{rejected:?}");
+}
+
+#[tokio::test]
+async fn posts_of_a_person_cannot_be_looked_up() {
+    let (_fake, _server, connector, account) = start().await;
+    let outgoing = post(connector.as_ref(), "Hi");
+    assert_eq!(connector.reconcile(&account, &outgoing).await.unwrap(), ReconcileResult::Unsupported);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::CallError;
+use crier_platforms::{CallError, Published};
 
 pub fn auth() -> Failure {
     Failure::of(Category::AuthExpired, "The fake rejects the token.")
@@ -20,6 +20,15 @@ pub fn permanent() -> CallError {
 
 pub fn unknown() -> CallError {
     CallError::Unknown(Failure::of(Category::OutcomeUnknown, "The connection broke after the post was sent."))
+}
+
+pub fn duplicate() -> CallError {
+    CallError::Permanent(Failure::of(Category::DuplicateContent, "The fake already has this post."))
+}
+
+/// Returns the error of a platform that names the existing post.
+pub fn duplicate_of(id: &str) -> CallError {
+    CallError::Duplicate { existing: Box::new(Published::new(id, None)), failure: duplicate().failure().clone() }
 }
 
 pub fn reauth() -> CallError {

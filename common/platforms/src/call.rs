@@ -243,9 +243,13 @@ pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> 
         (CallError::Permanent(failure), Some(field)) if failure.code == BLOCKED => {
             ConnectError::Field { field, message: "The URL must point to a public network.".to_owned() }
         }
-        (CallError::AuthExpired(f) | CallError::Reauth(f) | CallError::Permanent(f), _) => {
-            ConnectError::Rejected(f.message)
-        }
+        (
+            CallError::AuthExpired(failure)
+            | CallError::Reauth(failure)
+            | CallError::Permanent(failure)
+            | CallError::Duplicate { failure, .. },
+            _,
+        ) => ConnectError::Rejected(failure.message),
         (CallError::RateLimited { failure, .. }, _) if failure.waits_for_operator() => {
             ConnectError::Rejected(failure.message)
         }

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
 
-use super::Marker;
+use super::{Marker, Published};
 
 /// The error of a call to a platform.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +30,10 @@ pub enum CallError {
     /// Nothing was published because earlier uploads no longer exist. Upload the images again.
     #[error("{}", .0.message)]
     UploadsMissing(Failure),
+    /// Nothing was published because the account already has the same post, which the platform names. An earlier call
+    /// may have created it.
+    #[error("{}", .failure.message)]
+    Duplicate { existing: Box<Published>, failure: Failure },
     /// The request was sent and no usable response arrived: it may have been accepted.
     #[error("{}", .0.message)]
     Unknown(Failure),
@@ -51,7 +55,9 @@ impl CallError {
     /// Returns the failure as shown to API clients.
     pub fn failure(&self) -> &Failure {
         match self {
-            Self::RateLimited { failure, .. } | Self::Accepted { failure, .. } => failure,
+            Self::RateLimited { failure, .. } | Self::Duplicate { failure, .. } | Self::Accepted { failure, .. } => {
+                failure
+            }
             Self::AuthExpired(f) | Self::Reauth(f) | Self::Permanent(f) | Self::Transient(f) => f,
             Self::ParentMissing(f) | Self::UploadsMissing(f) | Self::Unknown(f) => f,
         }

@@ -1,7 +1,5 @@
-//! Makes every connector result storable before other code sees it. [`ConnectorRegistry::register`] wraps every
-//! connector, so that no connector can omit this.
-//!
-//! [`ConnectorRegistry::register`]: super::ConnectorRegistry::register
+//! Makes every connector result storable before other code sees it.
+//! [`ConnectorRegistry::register`](super::ConnectorRegistry::register) wraps every connector, so that none omits it.
 
 // The default body of a method would bypass the connector.
 #![warn(clippy::missing_trait_methods)]
@@ -535,6 +533,9 @@ impl CallError {
             Self::Transient(failure) => Self::Transient(failure.checked()),
             Self::ParentMissing(failure) => Self::ParentMissing(failure.checked()),
             Self::UploadsMissing(failure) => Self::UploadsMissing(failure.checked()),
+            Self::Duplicate { existing, failure } => {
+                Self::Duplicate { existing: Box::new(existing.sanitized()), failure: failure.checked() }
+            }
             Self::Unknown(failure) => Self::Unknown(failure.checked()),
             Self::Accepted { mut post, failure } if is_storable_marker(&post.marker) => {
                 post.pause = bounded(post.pause);

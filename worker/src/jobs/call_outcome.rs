@@ -88,7 +88,7 @@ impl CallOutcome {
         match error {
             CallError::RateLimited { until, failure } => Self::Retry { at: until, failure, open },
             CallError::AuthExpired(failure) | CallError::Reauth(failure) => Self::Expired { failure, open },
-            CallError::Permanent(failure) if !open => Self::Failed(failure),
+            CallError::Permanent(failure) | CallError::Duplicate { failure, .. } if !open => Self::Failed(failure),
             CallError::Unknown(failure) | CallError::Accepted { failure, .. } if !open && !can_reconcile => {
                 Self::unknown(action, &failure, false)
             }
@@ -96,6 +96,7 @@ impl CallOutcome {
                 Self::Retry { at: None, failure, open: true }
             }
             CallError::Permanent(failure)
+            | CallError::Duplicate { failure, .. }
             | CallError::Transient(failure)
             | CallError::ParentMissing(failure)
             | CallError::UploadsMissing(failure) => Self::Retry { at: None, failure, open },
@@ -124,7 +125,8 @@ impl CallOutcome {
         Self::Unknown { failure: Failure::of(Category::OutcomeUnknown, message), open: false }
     }
 
-    fn unknown(action: CallAction, failure: &Failure, open: bool) -> Self {
+    /// Returns the outcome if the last error does not tell whether an earlier call succeeded.
+    pub fn unknown(action: CallAction, failure: &Failure, open: bool) -> Self {
         let message = format!(
             "{} It may have been {} nevertheless. Check the platform, and {} only if it is missing.",
             failure.message,

@@ -2,7 +2,7 @@
 //! the two needs a separate application.
 //!
 //! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
-//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post, which becomes the result.
+//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post.
 //! First comments are in `comments.rs`, and uploads of videos in `video.rs`.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
@@ -318,8 +318,9 @@ impl Connector for Linkedin {
                     "LinkedIn accepted the post but returned no ID: it may have been published.",
                 ))),
             },
-            // An earlier call created this post.
-            Err(LinkedinError { duplicate_of: Some(urn), .. }) if post.has_earlier_attempt => Ok(published(&urn)),
+            Err(LinkedinError { error: CallError::Permanent(failure), duplicate_of: Some(urn), .. }) => {
+                Err(CallError::Duplicate { existing: Box::new(published(&urn)), failure })
+            }
             Err(failed) => Err(failed.error),
         }
     }

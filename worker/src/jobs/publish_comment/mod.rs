@@ -21,7 +21,9 @@ use super::account_session::{AccountSession, disconnected, expired};
 use super::adopt;
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::publisher::video_sources::VideoSources;
-use super::publisher::{Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, unpublished};
+use super::publisher::{
+    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, mark_may_exist, unpublished,
+};
 use super::{Deps, FinishedRun, Job, RunError, Stop, settle_each};
 use crate::engine::Run;
 
@@ -191,10 +193,13 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
     });
     // The id may have been assigned after the post was stored.
     let post = PublishedPart { external_id: target.external_id.clone().unwrap_or(post.external_id), ..post };
-    let marker = comment.marker.clone().unwrap_or_else(|| {
+    let mut marker = comment.marker.clone().unwrap_or_else(|| {
         let (random, reply) = (crier_base::random::u64(), Some(ReplyKind::Comment));
         session.connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random, reply, parts: 1 })
     });
+    if comment.call_started_at.is_some() {
+        mark_may_exist(&mut marker);
+    }
     OutgoingPost {
         target_id: target.id,
         reply_to: Some(ReplyTo { kind: ReplyKind::Comment, root: post.clone(), parent: post }),

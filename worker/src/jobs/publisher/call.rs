@@ -1,13 +1,22 @@
 //! The publish call, and the reconciliation of an earlier call.
 
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::{CallError, Published, ReconcileResult, VideoTransfer, video};
+use crier_platforms::{CallError, Marker, Published, ReconcileResult, VideoTransfer, video};
+use serde_json::Value;
 
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
 use super::{Ending, PublishCall, Publisher, Step, Stop, deleted, published, stop};
 use crate::engine::Run;
+
+/// The key in the marker of a post whose earlier call had an unknown outcome.
+const MAY_EXIST: &str = "may_exist";
+
+/// Records in the marker that an earlier call, with an unknown outcome, may have published the post.
+pub fn mark_may_exist(marker: &mut Marker) {
+    marker.insert(MAY_EXIST.to_owned(), Value::Bool(true));
+}
 
 /// What the platform has of an earlier call.
 enum Found {
@@ -127,11 +136,46 @@ impl Publisher {
                     p.set_marker(&post.marker);
                     self.wait_for_platform(run, p, post.pause).await?;
                 }
+                Err(CallError::Duplicate { existing, failure }) => {
+                    return self.resolve_duplicate(run, p, Some(*existing), failure).await;
+                }
+                Err(CallError::Permanent(failure)) if failure.category == Category::DuplicateContent => {
+                    return self.resolve_duplicate(run, p, None, failure).await;
+                }
                 Err(error) => return Err(self.fail(p, error)),
             }
             // The deadline of the next call counts from its own start. For the daily cap, both calls count as one
             // because the first was rejected.
             self.store_call_marker(run, p, false).await?;
+        }
+    }
+
+    /// Returns the posts of an earlier call, because of which the platform rejected this one as a duplicate. The
+    /// platform may not have shown them when it was queried before. Stops if they are not found, or if no earlier call
+    /// had an unknown outcome: then they are other posts with the same text.
+    async fn resolve_duplicate(
+        &self,
+        run: &Run,
+        p: &PublishCall,
+        existing: Option<Published>,
+        failure: Failure,
+    ) -> Step<Vec<Published>> {
+        if !p.post().marker.contains_key(MAY_EXIST) {
+            return Err(self.fail(p, CallError::Permanent(failure)));
+        }
+        let found = match existing {
+            Some(existing) => vec![existing],
+            None => match run.wait_without_slot(self.query(p)).await {
+                Ok(Found::Thread(posts)) => return Ok(posts),
+                Ok(Found::Post(ReconcileResult::Found(post))) => return Ok(vec![post]),
+                Ok(Found::Post(ReconcileResult::Matches(found))) => found,
+                Ok(Found::Post(_)) | Err(_) => Vec::new(),
+            },
+        };
+        match self.adopt(run, p, found).await? {
+            Adoption::One(post) => Ok(vec![*post]),
+            Adoption::Several => Err(stop(CallOutcome::ambiguous(p.action))),
+            Adoption::None => Err(stop(CallOutcome::unknown(p.action, &failure, false))),
         }
     }
 
