@@ -12,7 +12,7 @@ use crier_store::{accounts, inbox_syncs};
 
 use super::inbox::{bodies, start, sync};
 use crate::support::fake_inbox::{COMMENTS, ReplyStep};
-use crate::support::fake_platform::{auth_expired, permanent, rate_limited, reauth, transient, unknown};
+use crate::support::fake_platform::{auth_expired, duplicate, permanent, rate_limited, reauth, transient, unknown};
 use crate::support::inbox::{all, reply, run_reply};
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
 
@@ -24,6 +24,7 @@ worker_on_both!(
     a_transient_failure_is_retried,
     a_reply_fails_after_eight_attempts,
     an_unknown_outcome_is_reconciled,
+    a_duplicate_after_an_unknown_outcome_stays_unknown,
     without_reconcile_the_outcome_stays_unknown,
     an_expired_token_is_refreshed_once,
     rejected_credentials_fail_the_reply,
@@ -160,6 +161,16 @@ async fn an_unknown_outcome_is_reconciled(w: TestWorker) {
         assert_eq!(w.fake.inbox.calls().0, calls);
     }
     assert_eq!(w.fake.inbox.sent().len(), 2, "each once");
+}
+
+async fn a_duplicate_after_an_unknown_outcome_stays_unknown(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::Reject(unknown()), ReplyStep::Reject(duplicate())]);
+    run_reply(&w, id).await;
+    w.advance(MAX_CALL_SECONDS);
+    run_reply(&w, id).await;
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
 }
 
 async fn without_reconcile_the_outcome_stays_unknown(w: TestWorker) {

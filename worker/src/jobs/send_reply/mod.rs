@@ -71,11 +71,12 @@ impl SendReply {
 
     async fn send(&self, run: &Run) -> Step<Box<ReplyRunResult>> {
         let mut p = self.prepare(run).await?;
-        if p.has_open_call {
+        let may_exist = p.has_open_call;
+        if may_exist {
             self.reconcile(run, &mut p).await?;
             self.store_call_marker(run, &mut p).await?;
         }
-        let sent = self.call_with_refresh(run, &mut p).await?;
+        let sent = self.call_with_refresh(run, &mut p, may_exist).await?;
         Ok(self.result(&p, CallOutcome::Published(sent)))
     }
 
@@ -227,12 +228,16 @@ impl SendReply {
         Ok(tx.commit().await?)
     }
 
-    /// Calls the platform. Retries once after refreshing an expired access token.
-    async fn call_with_refresh(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
+    /// Calls the platform. Retries once after refreshing an expired access token. `may_exist`: the platform may have the
+    /// reply of an earlier call and not show it yet.
+    async fn call_with_refresh(&self, run: &Run, p: &mut Prepared, may_exist: bool) -> Step<Published> {
         loop {
             match self.call(run, p).await {
                 Ok(sent) => return Ok(sent),
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
+                Err(CallError::Permanent(failure)) if may_exist && failure.category == Category::DuplicateContent => {
+                    return Err(self.stop(p, CallOutcome::unknown(ACTION, &failure, false)));
+                }
                 Err(error) => return Err(self.fail(p, error)),
             }
             // The deadline of the next call counts from its own start.
