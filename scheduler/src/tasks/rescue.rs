@@ -99,15 +99,7 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
     let expired = dispatch::expired(&mut s.store.read().await?, s.store.now(), MAX_SINGLE_RESCUES).await?;
     let mut failed = Ok(());
     for id in expired {
-        let rescued = async {
-            let Some(mut tx) = begin(s).await? else { return Ok(()) };
-            let Some(one) = dispatch::rescue_one(&mut tx, id).await? else { return Ok(()) };
-            notify_subject(&mut tx, &one).await?;
-            tx.commit().await?;
-            log_rescued(&one);
-            Ok(())
-        };
-        if let Err(error) = rescued.await {
+        if let Err(error) = rescue_one(s, id).await {
             if error.is_unavailable() {
                 return Err(error);
             }
@@ -116,6 +108,15 @@ async fn rescue_each(s: &Scheduler) -> Result<()> {
         }
     }
     failed
+}
+
+async fn rescue_one(s: &Scheduler, job_id: i64) -> Result<()> {
+    let Some(mut tx) = begin(s).await? else { return Ok(()) };
+    let Some(one) = dispatch::rescue_one(&mut tx, job_id).await? else { return Ok(()) };
+    notify_subject(&mut tx, &one).await?;
+    tx.commit().await?;
+    log_rescued(&one);
+    Ok(())
 }
 
 async fn notify_subject(tx: &mut Tx, Rescued { job, dead }: &Rescued) -> Result<()> {
