@@ -234,10 +234,10 @@
       body.append('_action', button.value);
       // The response replaces what is typed meanwhile.
       form.inert = true;
-      const html = await send(form.action, body).catch(() => null);
+      const html = await send(form.action, body, AbortSignal.timeout(15000)).catch(() => '');
       form.inert = false;
-      if (html === null) return form.requestSubmit(button);
       const page = new DOMParser().parseFromString(html, 'text/html');
+      if (!page.getElementById('f-thread')) return form.requestSubmit(button);
       text.value = page.getElementById('f-content').value;
       const focused = page.querySelector('#f-thread [autofocus]');
       focused?.removeAttribute('autofocus');
