@@ -211,6 +211,7 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
         Ok(saved) if button == Button::Submit => submit(visit, saved, input).await,
         Ok((id, _)) if mode == SaveMode::Now && input.has_begun() => visit.to(&format!("posts/{id}"), "post-retried"),
         Ok((id, _)) => visit.to(&format!("posts/{id}"), button.flash_key()),
+        Err(error) if error.code == ErrorCode::NotFound && stored.is_some() => show_deleted(visit).await,
         Err(error) => show_rejected(visit, input, error).await,
     }
 }
