@@ -85,9 +85,7 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
     // Before the database is copied, which may take minutes.
-    if target != Path::new("-") && target.exists() {
-        return fail(format!("{} already exists; choose another name", target.display()));
-    }
+    check_is_new(target)?;
     // Without its disk, the backup would have no files.
     storage_marker::check(&cx.config, &cx.store).await?;
     let dir = parent(database);
@@ -101,6 +99,8 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
         let written = write(&cx.config, &manifest, copy.path(), std::io::stdout().lock())?;
         return written.report("stdout");
     }
+    // Another backup may have been written meanwhile.
+    check_is_new(target)?;
     let unfinished = PathBuf::from(format!("{}.part", target.display()));
     let what = || {
         let name = unfinished.display();
@@ -119,6 +119,13 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     let dir = parent(target);
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir.display().to_string()))?;
     written.report(&target.display().to_string())
+}
+
+fn check_is_new(target: &Path) -> Result {
+    if target != Path::new("-") && target.exists() {
+        return fail(format!("{} already exists; choose another name", target.display()));
+    }
+    Ok(())
 }
 
 /// Returns the directory that a file is in.
