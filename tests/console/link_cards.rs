@@ -59,7 +59,8 @@ async fn a_link_card_is_switched_off_and_replaced(app: TestApp) {
     let own = [(CARD, ""), (title.as_str(), "Mine"), (description.as_str(), ""), (media.as_str(), id.as_str())];
     let own: Vec<(&str, &str)> = common.into_iter().chain(own).collect();
     let edit = format!("/brands/{}/posts/{}/edit", t.brand, t.get(&t.path("/posts")).await.data(200)[0]["id"]);
-    person.submit(&edit, &edit, &own).await.expect(200, "Draft saved.").expect(200, "Mine");
+    let page = person.submit(&edit, &edit, &own).await;
+    page.expect(200, "Draft saved.").expect(200, "Mine").expect(200, "alt=\"a.png\"");
     let card = json!({ "title": "Mine", "media_id": id.parse::<i64>().unwrap() });
     assert_eq!(only_options(&t).await, json!({ "link_card": card }));
 

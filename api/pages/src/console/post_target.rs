@@ -8,6 +8,8 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::post::{
     FirstCommentOverride, PartStatus, Post, PostStatus, StoredFirstComment, Target, TargetStatus,
 };
+use crier_platforms::link_card;
+use crier_platforms::options::COVER_MEDIA_ID;
 
 use super::composer_input::Stored;
 use super::post_options::{label_and_hint, value_text};
@@ -106,6 +108,9 @@ impl RowContext<'_> {
         if let Some(FirstCommentOverride::Own(comment)) = &target.first_comment {
             parts.push(self.part("First comment".to_owned(), &comment.content, &[]));
         }
+        for (name, image) in option_images(target) {
+            parts.push(self.part(label_and_hint(name).0, "", &[image]));
+        }
         parts
     }
 }
@@ -113,7 +118,16 @@ impl RowContext<'_> {
 /// Returns the images and videos that only this account publishes, as far as they are shown.
 pub fn own_media(target: &Target) -> impl Iterator<Item = i64> {
     let parts = target.thread.iter().flatten().flat_map(|part| &part.media);
-    target.media.iter().flatten().chain(parts).copied().take(MAX_OWN_IMAGES)
+    let options = option_images(target).map(|(_, id)| id);
+    options.chain(target.media.iter().flatten().chain(parts).copied()).take(MAX_OWN_IMAGES)
+}
+
+/// Returns the cover of the video and the image of the link card, with the names of their options.
+fn option_images(target: &Target) -> impl Iterator<Item = (&'static str, i64)> {
+    let cover = target.options.get(COVER_MEDIA_ID);
+    let card = target.options.get(link_card::OPTION).and_then(|card| card.get("media_id"));
+    let images = [(COVER_MEDIA_ID, cover), (link_card::OPTION, card)];
+    images.into_iter().filter_map(|(name, id)| Some((name, id?.as_i64()?)))
 }
 
 /// Returns whether an account publishes a text that is shown in part only.
