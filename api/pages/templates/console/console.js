@@ -232,9 +232,9 @@
       const thread = document.getElementById('f-thread');
       const body = new URLSearchParams(new FormData(form));
       body.append('_action', button.value);
-      // The response replaces what is typed meanwhile.
+      // It would be replaced.
       form.inert = true;
-      const html = await send(form.action, body, AbortSignal.timeout(15000)).catch(() => '');
+      const html = await send(form.action, body, AbortSignal.timeout(15e3)).catch(() => '');
       form.inert = false;
       const page = new DOMParser().parseFromString(html, 'text/html');
       if (!page.getElementById('f-thread')) return form.requestSubmit(button);
