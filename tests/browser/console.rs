@@ -88,7 +88,10 @@ async fn a_post_with_an_image_is_scheduled_moved_and_published(browser: &Driver,
     browser.wait_for_text("12").await;
     browser.fill("file", &file.path().display().to_string()).await;
     browser.fill("alt_text", "A loaf").await;
-    browser.toggle("Upload and add").await;
+    // The post is not saved without the file that was chosen for it, which is uploaded first.
+    browser.toggle("Save draft").await;
+    browser.wait_for_text("The uploads have ended. Submit the post again.").await;
+    assert_eq!(browser.path().await, "/brands/1/posts/new");
     browser.wait_for_text("Added to the post").await;
     browser.wait_for_text("A loaf").await;
     browser.toggle("second").await;

@@ -6,6 +6,13 @@
   const composer = document.querySelector('[data-composer]');
   const { file: input, alt_text: description, asset_type: kind } = form.elements;
   const say = (text) => { document.getElementById('live').textContent = text; };
+  // Beside the button of a post that was not submitted because of its uploads.
+  const note = document.createElement('p');
+  note.className = 'warning';
+  const tell = (text) => {
+    note.textContent = text;
+    say(text);
+  };
   const uploads = new Map();
   const all = (...states) => [...uploads.values()].filter((upload) => states.includes(upload.state));
   let count = 0;
@@ -17,7 +24,8 @@
     bar.hidden = state === 'done';
     status.className = ['lost', 'failed'].includes(state) ? 'error' : 'muted';
     status.textContent = text;
-    button.hidden = ['waiting', 'failed', 'done'].includes(state);
+    button.hidden = ['waiting', 'failed'].includes(state);
+    button.parentElement.hidden = state === 'done';
     word.textContent = { active: 'Pause', absent: 'Choose file' }[state] ?? 'Continue';
   };
   const progress = (upload, sent) => {
@@ -55,9 +63,10 @@
     try {
       if (upload.kind === 'video') await transfer.sendVideo(upload);
       else await transfer.sendImage(upload, form);
-      show(upload, 'done', composer ? 'Added to the post' : 'Uploaded');
+      let text = composer ? 'Added to the post' : 'Uploaded';
+      await add(upload).catch(() => { text = 'Uploaded. Reload the page to see the file.'; });
+      show(upload, 'done', text);
       say(`${upload.name}: uploaded.`);
-      await add(upload).catch(() => show(upload, 'done', 'Uploaded. Reload the page to see the file.'));
     } catch (error) {
       // Otherwise, it was paused or removed.
       if (upload.state !== 'active') return;
@@ -68,6 +77,7 @@
   const start = async (upload) => {
     show(upload, 'waiting', 'Waiting');
     while (!all('active').length && all('waiting').length) await run(all('waiting')[0]);
+    if (note.isConnected && !all('waiting', 'active').length) tell('The uploads have ended. Submit the post again.');
   };
   const discard = (upload) => {
     upload.state = 'removed';
@@ -119,6 +129,15 @@
     event.preventDefault();
     choose([...input.files]);
   });
+  // Otherwise, the post would be saved or published without the files that were chosen for it.
+  composer?.addEventListener('submit', (event) => {
+    choose([...input.files]);
+    if (!all('waiting', 'active').length) return;
+    event.preventDefault();
+    event.stopImmediatePropagation();
+    tell('Nothing was saved yet, because files are still being uploaded.');
+    (event.submitter ?? composer.lastElementChild).parentElement.before(note);
+  }, true);
   for (const name of ['dragover', 'drop']) {
     document.addEventListener(name, (event) => {
       if (!event.dataTransfer?.types.includes('Files')) return;
