@@ -12,8 +12,7 @@
     if (!zone || !own || zone === own) return;
     const format = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
     for (const time of all('time[data-local]')) {
-      const at = new Date(time.dateTime);
-      if (!Number.isNaN(at.getTime())) time.title = `${format.format(at)} in your time zone (${own}). Shown in ${zone}.`;
+      time.title = `${format.format(new Date(time.dateTime))} in your time zone (${own}). Shown in ${zone}.`;
     }
   };
   titles();
@@ -88,7 +87,7 @@
     form.dataset.sent = '1';
     event.submitter?.setAttribute('aria-disabled', 'true');
   });
-  window.addEventListener('pageshow', () => {
+  addEventListener('pageshow', () => {
     for (const form of all('form[data-sent]')) delete form.dataset.sent;
     for (const button of all('button[aria-disabled]')) button.removeAttribute('aria-disabled');
   });
@@ -144,7 +143,7 @@
       if (event.target === box || event.target.name === 'ids') show();
     });
     // A browser may restore the boxes when it returns to the page.
-    window.addEventListener('pageshow', show);
+    addEventListener('pageshow', show);
     show();
   }
 
@@ -152,7 +151,16 @@
 
   const composer = document.querySelector('form[data-composer]');
   if (composer) compose(composer);
-  for (const calendar of all('[data-calendar]')) drag(calendar);
+
+  // Asks before leaving with an unsaved post or text, except when its form is submitted.
+  let changed = document.querySelector('[data-changed]');
+  document.addEventListener('input', ({ target }) => {
+    if (target.matches('textarea') || (composer?.contains(target) && target.name !== '_snippet')) changed = composer ?? target.form;
+  });
+  document.addEventListener('submit', (event) => { if (event.target === changed) changed = null; });
+  addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
+
+  all('[data-calendar]').forEach(drag);
 
   function compose(form) {
     const text = form.elements.namedItem('content');
@@ -167,7 +175,7 @@
       place.textContent = `${characters.toLocaleString('en')} character${characters === 1 ? '' : 's'}`;
     };
     const showAll = () => all('textarea', form).forEach(show);
-    form.addEventListener('input', (event) => { if (event.target.matches('textarea')) show(event.target); });
+    form.addEventListener('input', ({ target }) => { if (target.matches('textarea')) show(target); });
     showAll();
 
     // Reading the page of a link card takes longer than the check, so it has a request of its own.
@@ -203,15 +211,17 @@
         if (error.name !== 'AbortError') panel.removeAttribute('aria-busy');
       }
     };
-    form.addEventListener('input', (event) => {
-      if (event.target.form !== form || event.target.name === '_snippet') return;
+    const checkLater = () => {
       clearTimeout(timer);
       timer = setTimeout(check, 600);
+    };
+    form.addEventListener('input', ({ target }) => {
+      if (target.form === form && target.name !== '_snippet') checkLater();
     });
 
     // Inserts the chosen snippet at the cursor of the text that was edited last, or at the end of the post's text.
     let edited;
-    form.addEventListener('focusin', (event) => { if (event.target.matches('textarea')) edited = event.target; });
+    form.addEventListener('focusin', ({ target }) => { if (target.matches('textarea')) edited = target; });
     const insert = async (snippets) => {
       const field = edited ?? text;
       try {
@@ -269,8 +279,7 @@
         tile.querySelector('input').checked = true;
         button.focus();
         say('The image is now first.');
-        clearTimeout(timer);
-        timer = setTimeout(check, 600);
+        checkLater();
       }
     });
 
@@ -281,12 +290,6 @@
       const before = labels.value.slice(0, labels.value.lastIndexOf(',') + 1);
       for (const [option, label] of suggested) option.value = before ? `${before} ${label}` : label;
     });
-
-    // Asks for confirmation before leaving with unsaved changes, except when the form is submitted.
-    let changed = 'changed' in form.dataset;
-    form.addEventListener('input', (event) => { changed ||= event.target.name !== '_snippet'; });
-    form.addEventListener('submit', () => { changed = false; });
-    window.addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
   }
 
   function drag(calendar) {
