@@ -254,6 +254,12 @@ async fn several_posts_are_changed_together(browser: &Driver) {
         let count = browser.script(&format!("return document.querySelectorAll('{selector}').length")).await;
         count.as_u64().expect("a number")
     };
+    browser.resize(PHONE).await;
+    browser.open("/brands/1/posts").await;
+    browser.assert_not_shown("Return to draft").await;
+    browser.script("document.querySelector('[name=ids]').click()").await;
+    browser.wait_for_text("Return to draft").await;
+    browser.resize(DESKTOP).await;
     browser.open("/brands/1/posts").await;
     browser.select("Select all on this page").await;
     let posts = count("[name=ids]").await;
