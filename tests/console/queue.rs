@@ -69,6 +69,7 @@ async fn errors_in_a_slot_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let form = [("slots", "1-09:00"), ("weekday", "3"), ("time", ""), ("_action", "add")];
     let page = person.submit(&path, &path, &form).await;
     page.expect(422, "Must be a time such as 09:30.").expect(422, "aria-label=\"Monday 09:00\" checked>");
+    page.expect(422, "<div class=\"error\" id=\"e-time\">").expect(422, "<a href=\"#f-time\">Time</a>");
     for (weekday, time) in [("9", "09:00"), ("x", "09:00"), ("1", "25:00"), ("1", "9-9")] {
         let form = [("weekday", weekday), ("time", time), ("_action", "add")];
         assert_eq!(person.submit(&path, &path, &form).await.status, 422, "{weekday} {time}");

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use crier_endpoints::error::Result;
+use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::routes::analytics::{RequestedAccount, best_times as best_times_endpoint};
 use crier_endpoints::routes::queue::move_post::{self, QueueMove};
 use crier_endpoints::routes::queue::{SlotBody, show as show_endpoint, update as update_endpoint};
@@ -205,6 +205,7 @@ fn others(slots: &[String], own: &[(i64, String)]) -> Vec<Choice> {
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
     let mut slots = typed_slots(form);
+    let added = slots.len();
     let time = form.get("time").trim();
     match form.get("_action") {
         // Enter in the field of the time presses the first button, which saves. The new slot is not lost.
@@ -220,8 +221,19 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     let body = Map::from_iter([("slots".to_owned(), Value::from(slots))]);
     match visit.call().write(update_endpoint::endpoint(), visit.parse(&body)).await {
         Ok(_) => visit.to("queue", "queue-saved"),
-        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+        Err(error) => {
+            let errors = form_errors(at_fields(error, added))?;
+            render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
+        }
     }
+}
+
+/// Names the problems of the added slot by the fields in which it was entered, because it has no box.
+fn at_fields(error: ApiError, added: usize) -> ApiError {
+    let slot = format!("slots.{added}.");
+    let at_field = |path: &str| Some(path.strip_prefix(slot.as_str())?.to_owned());
+    let fields = error.fields.into_iter().map(|(path, problems)| (at_field(&path).unwrap_or(path), problems)).collect();
+    ApiError { fields, ..error }
 }
 
 async fn move_queued(visit: &Visit) -> Result<PageReply> {
