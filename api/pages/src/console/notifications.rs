@@ -17,6 +17,7 @@ use super::visit::{PageReply, Visit};
 struct Notifications {
     shell: Shell,
     frequencies: Vec<Choice>,
+    has_mail: bool,
 }
 
 impl Notifications {
@@ -46,6 +47,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
     let page = Notifications {
         shell: visit.shell(Section::Settings, "Notifications"),
         frequencies: NoticeFrequency::ALL.iter().map(choice).collect(),
+        has_mail: visit.app.mailer.is_some(),
     };
     visit.page(&page)
 }
