@@ -235,6 +235,8 @@ async fn a_snippet_is_inserted_at_the_cursor(browser: &Driver) {
     browser.open("/brands/1/snippets").await;
     browser.fill("name", "Hours").await;
     browser.fill("content", "Open from 6.").await;
+    let asks = browser.script("return !dispatchEvent(new Event('beforeunload', { cancelable: true }))").await;
+    assert_eq!(asks, json!(true), "leaving the page discards the text without a question");
     browser.press("Add snippet").await;
     browser.wait_for_text("Snippet added.").await;
     browser.open("/brands/1/posts/new").await;
