@@ -73,6 +73,7 @@ async fn a_reply_is_sent_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     for _ in 0..2 {
         let response = person.submit_from(&page, &format!("{path}/reply"), &[("body", "At <i>seven</i>.")]).await;
         response.expect(200, "Sending the reply.").expect(200, "At <i>seven</i>.").expect(200, ">Sending<");
+        response.expect(200, "<span data-moving>");
     }
     assert_eq!(t.app.count_rows("jobs WHERE kind = 'send_reply'").await, 1);
     t.app

@@ -102,6 +102,8 @@ struct MessageRow {
     at: Time,
     /// The status of a reply that has not been sent.
     status: Option<Badge>,
+    /// Whether the script updates the page until the reply is sent.
+    is_pending: bool,
     error: Option<String>,
 }
 
@@ -209,6 +211,7 @@ fn row(visit: &Visit, message: Message, participant: &str) -> MessageRow {
         body: message.body,
         author: message.author.name.unwrap_or_else(|| unnamed.to_owned()),
         at: visit.time(message.sent_at.0),
+        is_pending: message.status == MessageStatus::Pending,
         status: match message.status {
             MessageStatus::Received | MessageStatus::Sent => None,
             MessageStatus::Pending => Some(Badge::new(Tone::Info, "Sending")),

@@ -43,14 +43,14 @@
     }, 600);
   });
 
-  // While a post is being published, or posts are imported, reloads the page at increasing intervals.
+  // While something is published, sent or imported, reloads the page at increasing intervals.
   const watch = (seconds) => {
     if (!document.querySelector('[data-moving]')) return;
     setTimeout(async () => {
       const main = document.getElementById('main');
       try {
         // Do not replace content that the user has opened or is filling in.
-        if (!main.querySelector('details[open]') && !main.querySelector('form :focus')) {
+        if (!changed.size && !main.querySelector('details[open], form :focus')) {
           const response = await fetch(location.pathname);
           if (!response.ok || response.redirected) return;
           const page = new DOMParser().parseFromString(await response.text(), 'text/html');
@@ -79,7 +79,7 @@
     for (const button of all('button', form)) button.hidden = true;
   }
 
-  // Prevents sending a form twice. Returning to the page enables it again.
+  // Prevents sending a form twice. Returning to the page, or staying on it, enables it again.
   document.addEventListener('submit', (event) => {
     const form = event.target;
     if (event.defaultPrevented || form.method !== 'post') return;
@@ -87,18 +87,19 @@
     form.dataset.sent = '1';
     event.submitter?.setAttribute('aria-disabled', 'true');
   });
-  addEventListener('pageshow', () => {
+  const enable = () => {
     for (const form of all('form[data-sent]')) delete form.dataset.sent;
     for (const button of all('button[aria-disabled]')) button.removeAttribute('aria-disabled');
-  });
+  };
+  addEventListener('pageshow', enable);
 
   // Menus and confirmations close on Escape and on a click outside.
   const close = (details, focus) => {
     details.open = false;
     if (focus) details.querySelector('summary').focus();
   };
-  document.addEventListener('click', (event) => {
-    for (const details of all('details[data-close][open]')) if (!details.contains(event.target)) close(details);
+  document.addEventListener('click', ({ target }) => {
+    for (const details of all('details[data-close][open]')) if (!details.contains(target)) close(details);
   });
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Escape') return;
@@ -138,9 +139,9 @@
       box.indeterminate = count > 0 && !box.checked;
       form.querySelector('[data-selected]').textContent = count ? `${count} selected` : '';
     };
-    form.addEventListener('change', (event) => {
-      if (event.target === box) for (const other of others) other.checked = box.checked;
-      if (event.target === box || event.target.name === 'ids') show();
+    form.addEventListener('change', ({ target }) => {
+      if (target === box) for (const other of others) other.checked = box.checked;
+      if (target === box || target.name === 'ids') show();
     });
     // A browser may restore the boxes when it returns to the page.
     addEventListener('pageshow', show);
@@ -152,13 +153,17 @@
   const composer = document.querySelector('form[data-composer]');
   if (composer) compose(composer);
 
-  // Asks before leaving with an unsaved post or text, except when its form is submitted.
-  let changed = document.querySelector('[data-changed]');
+  // Asks before leaving with unsaved changes, except those of the form that is submitted.
+  const changed = new Set(all('[data-changed]'));
   document.addEventListener('input', ({ target }) => {
-    if (target.matches('textarea') || (composer?.contains(target) && target.name !== '_snippet')) changed = composer ?? target.form;
+    if (target.form?.method === 'post' && !/^(ids|all|_snippet)$/.test(target.name)) changed.add(composer ?? target.form);
   });
-  document.addEventListener('submit', (event) => { if (event.target === changed) changed = null; });
-  addEventListener('beforeunload', (event) => { if (changed) event.preventDefault(); });
+  document.addEventListener('submit', ({ target }) => changed.delete(target));
+  addEventListener('beforeunload', (event) => {
+    if (!changed.size) return;
+    event.preventDefault();
+    enable();
+  });
 
   all('[data-calendar]').forEach(drag);
 
@@ -300,7 +305,7 @@
       event.dataTransfer.effectAllowed = 'move';
       event.dataTransfer.setData('text/plain', moved.dataset.post);
     });
-    const cellOf = (event) => moved && event.target.closest('[data-date]');
+    const cellOf = ({ target }) => moved && target.closest('[data-date]');
     calendar.addEventListener('dragover', (event) => {
       const cell = cellOf(event);
       if (!cell) return;
