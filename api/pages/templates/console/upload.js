@@ -77,7 +77,9 @@
   const start = async (upload) => {
     show(upload, 'waiting', 'Waiting');
     while (!all('active').length && all('waiting').length) await run(all('waiting')[0]);
-    if (note.isConnected && !all('waiting', 'active').length) tell('The uploads have ended. Submit the post again.');
+    if (!note.isConnected || all('waiting', 'active').length) return;
+    if (all('lost', 'paused', 'failed').length) tell('Some files were not uploaded. Continue or remove them, then submit the post again.');
+    else tell('The uploads have ended. Submit the post again.');
   };
   const discard = (upload) => {
     upload.state = 'removed';
