@@ -108,6 +108,8 @@ async fn errors_are_classified_by_metas_codes() {
     permanent(10, None, Category::Account).await;
     permanent(200, None, Category::Account).await;
     permanent(506, None, Category::DuplicateContent).await;
+    // "These photos were already posted": the worker searches for the post of an earlier call.
+    permanent(324, Some(1_366_051), Category::DuplicateContent).await;
     permanent(368, None, Category::PlatformRejected).await;
     permanent(100, None, Category::InvalidContent).await;
     permanent(1, Some(1_609_005), Category::InvalidContent).await;
@@ -117,9 +119,8 @@ async fn errors_are_classified_by_metas_codes() {
 
 #[tokio::test]
 async fn an_internal_error_leaves_the_outcome_unknown() {
-    // The last one: "These photos were already posted."
-    for (status, code, subcode) in [(500, 1, None), (400, 2, None), (500, 99_999, None), (400, 324, Some(1_366_051))] {
-        let unknown = publish_expecting_error(error(status, code, subcode, "An unknown error occurred")).await;
+    for (status, code) in [(500, 1), (400, 2), (500, 99_999)] {
+        let unknown = publish_expecting_error(error(status, code, None, "An unknown error occurred")).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{status} {code}: {unknown:?}");
     }
     let server = ScriptedServer::start(vec![ScriptStep::HangUp]).await;

@@ -194,8 +194,8 @@ fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
     use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
-        // An image of this post, which is uploaded only for it, is in a post already: an earlier call published it.
-        (_, Some(1_366_051)) => (Internal, Category::Media, "has already posted an image"),
+        // The images are uploaded only for this post, so an earlier call published it.
+        (_, Some(1_366_051)) => (Permanent, Category::DuplicateContent, "has already posted the images of this post"),
         (_, Some(1_609_005 | 1_609_008 | 2_061_006)) => {
             (Permanent, Category::InvalidContent, "does not accept the link of this post")
         }
