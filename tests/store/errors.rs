@@ -1,5 +1,7 @@
 //! Errors: which are retryable, and which are bugs.
 
+use std::time::Duration;
+
 use crier_store::db::Engine;
 use crier_store::{Db, Store, StoreError, users};
 use sqlx::Connection;
@@ -260,10 +262,9 @@ async fn a_statement_on_postgres_ends_after_a_minute() {
     assert!(StoreError::from(error).is_unavailable());
 }
 
-/// During a fail-over, a new connection may reach a standby. It must not look as if the database rejected the value:
-/// the result of a call would be stored in part only.
+/// It must not look as if the database rejected the value: the result of a call would be stored in part only.
 #[tokio::test]
-async fn a_standby_is_unavailable() {
+async fn a_read_only_postgres_is_unavailable() {
     let s = TestStore::postgres().await;
     let w = s.workspace().await;
     let mut tx = s.begin().await.unwrap();
@@ -282,4 +283,24 @@ async fn a_read_only_file_is_unavailable() {
     s.sql("PRAGMA query_only = 1").await;
     let error = s.try_write(async |tx| users::set_plan(tx, w, "free").await).await.unwrap_err();
     assert!(error.is_unavailable() && error.is_transient() && !error.is_rejected(), "{error:?}");
+}
+
+/// During a fail-over, a new connection may reach a standby, which accepts no write. The pool must not keep it.
+#[tokio::test]
+async fn a_connection_to_a_standby_is_rejected() {
+    const SHADOW: &str = "
+        CREATE SCHEMA standby;
+        CREATE FUNCTION standby.pg_is_in_recovery() RETURNS boolean LANGUAGE sql AS 'SELECT true'";
+    // New connections find this function before that of the system.
+    let set_path =
+        |path: &str| format!("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I {path}', current_database()); END $$");
+    let s = TestStore::postgres().await;
+    s.sql(SHADOW).await;
+    s.sql(set_path("SET search_path = standby, pg_catalog, public")).await;
+    let db = s.db().new_connections().await.unwrap();
+    let error = db.probe().await.unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("the server is a standby"), "{error:?}");
+    assert!(tokio::time::timeout(Duration::from_secs(1), db.read()).await.is_err(), "it waits for the primary");
+    s.sql(set_path("RESET search_path")).await;
+    db.read().await.unwrap();
 }

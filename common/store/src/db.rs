@@ -40,7 +40,20 @@ const EXTRA_POOL_SIZE: u32 = 2;
 /// a lost machine. The timeout releases its row locks well within a lease. A statement that runs for a minute has a bad
 /// plan, for example a search in a table that was never analyzed: without the limit, it would hold a connection after
 /// its client has given up.
-const SETTINGS: &str = "SET jit = off; SET idle_in_transaction_session_timeout = '10s'; SET statement_timeout = '60s'";
+///
+/// A connection to a standby is rejected. During a fail-over, the address may still be that of a former primary: its
+/// connections would be reused for half an hour, would accept no write, and would read old rows.
+const SETTINGS: &str = "
+    DO $$
+    BEGIN
+        IF pg_is_in_recovery() THEN
+            RAISE EXCEPTION 'the server is a standby' USING ERRCODE = 'read_only_sql_transaction';
+        END IF;
+    END
+    $$;
+    SET jit = off;
+    SET idle_in_transaction_session_timeout = '10s';
+    SET statement_timeout = '60s'";
 
 /// The database pools.
 #[derive(Clone, Debug)]
@@ -313,11 +326,12 @@ impl Db {
     pub async fn probe(&self) -> Result<(), StoreError> {
         let Self::Pg(pool) = self else { return Ok(()) };
         let options = pool.sqlx_pool().connect_options();
-        let connect = PgConnection::connect_with(&options);
-        let connection =
-            tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??;
-        connection.close().await?;
-        Ok(())
+        let connect = async {
+            let mut connection = PgConnection::connect_with(&options).await?;
+            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
+            connection.close().await
+        };
+        Ok(tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
     }
 
     /// Fails if the database does not respond or has no `jobs` table.

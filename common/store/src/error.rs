@@ -35,8 +35,8 @@ impl StoreError {
             Io(_) | PoolTimedOut | PoolClosed | Tls(_) | WorkerCrashed | Protocol(_) => true,
             Database(e) => e.code().is_some_and(|code| {
                 // Postgres: connection errors, shutdown, out of resources (disk, connections), timeouts of an idle
-                // transaction and of a statement, a standby that is not the primary yet (read-only). SQLite: busy,
-                // locked, read-only (a file system that was remounted after an error), I/O, full, cannot open.
+                // transaction and of a statement, read-only (a standby). SQLite: busy, locked, read-only (a file system
+                // that was remounted after an error), I/O, full, cannot open.
                 let code = code.as_ref();
                 code.len() == 5
                     && (code.starts_with("08")
