@@ -148,6 +148,16 @@ async fn schedules_follow_the_time_zone_of_the_brand(r: TestInstallation) {
     assert_eq!(r.count_rows("report_deliveries").await, 2);
     assert_eq!(covered(&t, &report).await, ("2026-07-01".to_owned(), "2026-07-31".to_owned()));
     assert_eq!(next().await, "2026-09-01T00:00:00Z");
+
+    // A time that has passed only in the new time zone is not skipped either.
+    change_zone(&t, "America/Los_Angeles").await;
+    assert_eq!(next().await, "2026-09-01T16:00:00Z");
+    r.clock.advance(at("2026-09-01T01:00:00Z") - r.store.now());
+    change_zone(&t, "Asia/Tokyo").await;
+    r.fire().await;
+    assert_eq!(r.count_rows("report_deliveries").await, 3);
+    assert_eq!(covered(&t, &report).await, ("2026-08-01".to_owned(), "2026-08-31".to_owned()));
+    assert_eq!(next().await, "2026-10-01T00:00:00Z");
 }
 
 async fn missed_times_fire_once(r: TestInstallation) {

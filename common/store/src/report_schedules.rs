@@ -1,6 +1,6 @@
 //! Schedules of reports, and when they are due.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::analytics::zone;
 use crier_domain::recurrence::Frequency;
 use crier_domain::report::ReportFormat;
@@ -16,6 +16,9 @@ const SELECT: &str = "
     SELECT s.id, s.report_id, s.frequency, s.cron, s.time, s.format, s.has_bom, s.recipients, s.next_run_at,
         s.last_run_at, s.created_at, s.updated_at
     FROM report_schedules s";
+
+/// The maximum difference between two time zones: UTC+14 and UTC-12.
+const MAX_ZONE_DIFFERENCE: TimeDelta = TimeDelta::hours(26);
 
 /// A schedule as a client sends it.
 #[derive(Clone, Debug)]
@@ -153,7 +156,7 @@ pub async fn advance(tx: &mut Tx, schedule_id: i64, next_run_at: DateTime<Utc>, 
 }
 
 /// Gives the schedules of a brand new times, because the brand's time zone has changed. A schedule that is already due
-/// still runs. The caller has locked the brand.
+/// still runs, and so does one whose time has passed only in the new time zone. The caller has locked the brand.
 pub async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
     let sql = locking_sql!(
         tx,
@@ -170,7 +173,8 @@ pub async fn follow_time_zone(tx: &mut Tx, brand_id: i64) -> Result<()> {
     let (now, zone) = (tx.now, zone(Some(&brand.timezone)));
     let waiting: Vec<ReportSchedule> = run!(tx, c => sqlx::query_as(sql).bind(brand_id).bind(now).fetch_all(c))?;
     for schedule in waiting {
-        if let Some(next) = schedule.next_after(now, zone) {
+        let since = schedule.last_run_at.unwrap_or(schedule.created_at).max(now - MAX_ZONE_DIFFERENCE);
+        if let Some(next) = schedule.next_after(since, zone) {
             advance(tx, schedule.id, next, false).await?;
         }
     }
