@@ -166,11 +166,15 @@ async fn an_unknown_outcome_is_reconciled(w: TestWorker) {
 async fn a_duplicate_after_an_unknown_outcome_stays_unknown(w: TestWorker) {
     let conversation = conversation(&w).await;
     let id = reply(&w, conversation, "At seven.").await;
-    w.fake.inbox.script_replies([ReplyStep::Reject(unknown()), ReplyStep::Reject(duplicate())]);
-    run_reply(&w, id).await;
-    w.advance(MAX_CALL_SECONDS);
-    run_reply(&w, id).await;
+    // The second call is rejected before the platform compares the text.
+    let steps = [unknown(), transient(), duplicate()];
+    w.fake.inbox.script_replies(steps.map(ReplyStep::Reject));
+    for _ in 0..3 {
+        run_reply(&w, id).await;
+        w.advance(3 * 3_600);
+    }
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
+    assert_eq!(w.fake.inbox.calls(), (3, 1));
 }
 
 async fn without_reconcile_the_outcome_stays_unknown(w: TestWorker) {

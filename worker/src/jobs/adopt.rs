@@ -5,15 +5,19 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::SocialAccount;
-use crier_platforms::Published;
+use crier_domain::failure::{Category, Failure};
+use crier_platforms::{Marker, Published};
 use crier_store::adoptions::{self, Adopter};
 use crier_store::{Result, Tx};
+use serde_json::Value;
 
 /// The maximum time by which the start of a call may be in the future. If it is later, the clock was changed, and the
 /// time is ignored.
 const CLOCK_SKEW: TimeDelta = TimeDelta::minutes(2);
 /// The maximum number of candidates that are compared with the stored ids.
 const MAX_COMPARED: usize = 100;
+/// The key in the marker of a post or reply that an earlier call, with an unknown outcome, may have published.
+const MAY_EXIST: &str = "may_exist";
 
 /// The post that a call published.
 pub enum Adoption {
@@ -51,4 +55,18 @@ pub async fn adopt(tx: &mut Tx, account: &SocialAccount, adopter: Adopter, found
 /// Returns when an open call began; `None` if the time is unknown because the clock was changed.
 pub fn call_time(started_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     Some(started_at.unwrap_or(now)).filter(|at| *at <= now + CLOCK_SKEW)
+}
+
+/// Records in the marker whether an earlier call may have published the post or reply: a call that `is_open`, or one
+/// whose outcome is unknown by the last `error`. Later errors do not remove it.
+pub fn mark_may_exist(marker: &mut Marker, is_open: bool, error: Option<&Failure>) {
+    if is_open || error.is_some_and(|error| error.category == Category::OutcomeUnknown) {
+        marker.insert(MAY_EXIST.to_owned(), Value::Bool(true));
+    }
+}
+
+/// Returns whether an earlier call may have published the post or reply, so that a platform may reject it as a
+/// duplicate of itself.
+pub fn may_exist(marker: &Marker) -> bool {
+    marker.contains_key(MAY_EXIST)
 }

@@ -21,9 +21,7 @@ use super::account_session::{AccountSession, disconnected, expired};
 use super::adopt;
 use super::call_outcome::{self, CallAction, CallOutcome};
 use super::publisher::video_sources::VideoSources;
-use super::publisher::{
-    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, mark_may_exist, unpublished,
-};
+use super::publisher::{Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, unpublished};
 use super::{Deps, FinishedRun, Job, RunError, Stop, settle_each};
 use crate::engine::Run;
 
@@ -197,9 +195,7 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
         let (random, reply) = (crier_base::random::u64(), Some(ReplyKind::Comment));
         session.connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random, reply, parts: 1 })
     });
-    if comment.call_started_at.is_some() {
-        mark_may_exist(&mut marker);
-    }
+    adopt::mark_may_exist(&mut marker, comment.call_started_at.is_some(), comment.error.as_ref());
     OutgoingPost {
         target_id: target.id,
         reply_to: Some(ReplyTo { kind: ReplyKind::Comment, root: post.clone(), parent: post }),

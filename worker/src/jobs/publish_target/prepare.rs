@@ -23,7 +23,7 @@ use super::super::call_outcome::CallOutcome;
 use super::super::publisher::video_sources::VideoSources;
 use super::super::publisher::videos::{VideoProgress, VideoSource};
 use super::super::publisher::{
-    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images, mark_may_exist, videos,
+    Ending, OutgoingPart, PublishCall, Publisher, Subject, SubjectKind, check_daily_cap, images, videos,
 };
 use super::parts::{
     COVER_AT_OPTION, PartMedia, PartText, load_media, next_texts, options_of, own_cover, reply_to, unknown_parent,
@@ -301,8 +301,8 @@ impl Preparation {
             session.connector.marker(seed)
         });
         // Without the marker, the earlier call had another text.
-        if target.marker.is_some() && has_unknown_outcome(target) {
-            mark_may_exist(&mut marker);
+        if target.marker.is_some() {
+            adopt::mark_may_exist(&mut marker, target.call_started_at.is_some(), target.error.as_ref());
         }
         let descriptor = session.descriptor();
         let (mut parts, mut video_sources) = (Vec::with_capacity(texts.len()), VideoSources::default());
@@ -350,12 +350,6 @@ struct BuiltParts {
     video_sources: VideoSources,
     /// Whether an earlier run of this attempt has uploaded everything again.
     has_uploaded_again: bool,
-}
-
-/// Returns whether the outcome of the last call is unknown.
-fn has_unknown_outcome(target: &Target) -> bool {
-    let is_unknown = |error: &Failure| error.category == Category::OutcomeUnknown;
-    target.call_started_at.is_some() || target.error.as_ref().is_some_and(is_unknown)
 }
 
 fn subject_of(target: &Target) -> Subject {

@@ -1,22 +1,13 @@
 //! The publish call, and the reconciliation of an earlier call.
 
 use crier_domain::failure::{Category, Failure};
-use crier_platforms::{CallError, Marker, Published, ReconcileResult, VideoTransfer, video};
-use serde_json::Value;
+use crier_platforms::{CallError, Published, ReconcileResult, VideoTransfer, video};
 
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
 use super::{Ending, PublishCall, Publisher, Step, Stop, deleted, published, stop};
 use crate::engine::Run;
-
-/// The key in the marker of a post whose earlier call had an unknown outcome.
-const MAY_EXIST: &str = "may_exist";
-
-/// Records in the marker that an earlier call, with an unknown outcome, may have published the post.
-pub fn mark_may_exist(marker: &mut Marker) {
-    marker.insert(MAY_EXIST.to_owned(), Value::Bool(true));
-}
 
 /// What the platform has of an earlier call.
 enum Found {
@@ -160,7 +151,7 @@ impl Publisher {
         existing: Option<Published>,
         failure: Failure,
     ) -> Step<Vec<Published>> {
-        if !p.post().marker.contains_key(MAY_EXIST) {
+        if !adopt::may_exist(&p.post().marker) {
             return Err(self.fail(p, CallError::Permanent(failure)));
         }
         let found = match existing {

@@ -44,7 +44,6 @@ mod stage;
 pub(super) mod video_sources;
 pub(super) mod videos;
 
-pub(super) use self::call::mark_may_exist;
 use self::video_sources::VideoSources;
 pub(super) use daily_cap::check_daily_cap;
 

@@ -71,12 +71,11 @@ impl SendReply {
 
     async fn send(&self, run: &Run) -> Step<Box<ReplyRunResult>> {
         let mut p = self.prepare(run).await?;
-        let may_exist = p.has_open_call;
-        if may_exist {
+        if p.has_open_call {
             self.reconcile(run, &mut p).await?;
             self.store_call_marker(run, &mut p).await?;
         }
-        let sent = self.call_with_refresh(run, &mut p, may_exist).await?;
+        let sent = self.call_with_refresh(run, &mut p).await?;
         Ok(self.result(&p, CallOutcome::Published(sent)))
     }
 
@@ -108,7 +107,9 @@ impl SendReply {
         let random = crier_base::random::u64();
         let seed = MarkerSeed { target_id: id, at: tx.now, random, reply: None, parts: 1 };
         let marker = message.marker.clone();
-        let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed))).unwrap_or_default();
+        let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed)));
+        let mut marker = marker.unwrap_or_default();
+        adopt::mark_may_exist(&mut marker, has_open_call, message.error.as_ref());
         let reply = OutgoingReply {
             message_id: id,
             text: message.body.clone(),
@@ -228,14 +229,16 @@ impl SendReply {
         Ok(tx.commit().await?)
     }
 
-    /// Calls the platform. Retries once after refreshing an expired access token. `may_exist`: the platform may have the
-    /// reply of an earlier call and not show it yet.
-    async fn call_with_refresh(&self, run: &Run, p: &mut Prepared, may_exist: bool) -> Step<Published> {
+    /// Calls the platform. Retries once after refreshing an expired access token.
+    async fn call_with_refresh(&self, run: &Run, p: &mut Prepared) -> Step<Published> {
         loop {
             match self.call(run, p).await {
                 Ok(sent) => return Ok(sent),
                 Err(CallError::AuthExpired(failure)) => self.refresh(run, p, failure).await?,
-                Err(CallError::Permanent(failure)) if may_exist && failure.category == Category::DuplicateContent => {
+                // The platform may have the reply of an earlier call and not show it yet.
+                Err(CallError::Permanent(failure))
+                    if failure.category == Category::DuplicateContent && adopt::may_exist(&p.reply.marker) =>
+                {
                     return Err(self.stop(p, CallOutcome::unknown(ACTION, &failure, false)));
                 }
                 Err(error) => return Err(self.fail(p, error)),
