@@ -98,6 +98,7 @@ async fn a_client_that_pauses_reads_why_its_body_is_too_large(t: Tenant<'_>) {
         t.key
     );
     socket.write_all(head.as_bytes()).await.unwrap();
+    // The server measures the pause in real time.
     for half in sized(SIZE).chunks(SIZE / 2) {
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         socket.write_all(half).await.unwrap();

@@ -247,7 +247,7 @@
       const thread = document.getElementById('f-thread');
       const body = new URLSearchParams(new FormData(form));
       body.append('_action', button.value);
-      // It would be replaced.
+      // The response replaces what is typed meanwhile.
       form.inert = true;
       const html = await send(form.action, body, AbortSignal.timeout(15e3)).catch(() => '');
       form.inert = false;
