@@ -1,12 +1,14 @@
 //! The middleware of every request: a request id, a span, metrics, and an error envelope for error statuses without a
 //! body (an unknown path, a wrong method, a page that panicked).
 
+use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crier_endpoints::PREFIX;
 use crier_endpoints::admission;
 use crier_endpoints::app::App;
@@ -17,12 +19,13 @@ use crier_endpoints::outgoing::{CallerHolders, Holder};
 use crier_endpoints::reply;
 use crier_endpoints::runner::{RequestId, RouteLabel};
 use crier_telemetry::{metrics, traces};
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, Stream, StreamExt};
 use http::header::{
     ACCEPT_RANGES, CONNECTION, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT, TRANSFER_ENCODING,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
+use salvo::http::body::Frame;
 use salvo::{Depot, FlowCtrl, Request, Response};
 use tracing::Instrument;
 
@@ -218,7 +221,11 @@ async fn drain_body(req: &mut Request) {
     if req.headers().contains_key(EXPECT) || content_length.is_some_and(|n| n > MAX_DRAINED_BYTES) {
         return;
     }
-    let mut body = req.take_body();
+    drain(req.take_body()).await;
+}
+
+/// Reads the rest of a body until its end, a limit, or a pause in which the client seems to wait for the response.
+async fn drain(mut body: impl Stream<Item = io::Result<Frame<Bytes>>> + Unpin) {
     let read = async {
         let mut left = MAX_DRAINED_BYTES;
         while let Ok(Some(Ok(frame))) = tokio::time::timeout(DRAIN_IDLE_TIMEOUT, body.next()).await {
@@ -235,6 +242,24 @@ async fn drain_body(req: &mut Request) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns how many of four parts of a body are read if the client pauses for this long before each.
+    async fn parts_read(pause: Duration) -> usize {
+        let read = std::sync::atomic::AtomicUsize::new(0);
+        drain(Box::pin(futures::stream::iter(0..4).then(|_| async {
+            tokio::time::sleep(pause).await;
+            read.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok(Frame::data(Bytes::from_static(b"x")))
+        })))
+        .await;
+        read.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_rest_of_a_body_is_read_despite_short_pauses() {
+        assert_eq!(parts_read(Duration::from_millis(900)).await, 4);
+        assert_eq!(parts_read(Duration::from_millis(1100)).await, 0);
+    }
 
     #[test]
     fn secrets_in_paths_are_not_logged() {
