@@ -16,7 +16,6 @@ mod video_state;
 mod video_upload;
 
 use async_trait::async_trait;
-use chrono::SecondsFormat;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -36,6 +35,7 @@ use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, Image, ImageTransfer, InboxConnector, Marker, MarkerSeed,
     OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, Video, VideoStep, VideoTransfer,
+    time_marker,
 };
 use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
@@ -107,8 +107,7 @@ impl Connector for Facebook {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
-        Marker::from_iter([("at".to_owned(), Value::from(at))])
+        time_marker(seed)
     }
 
     fn can_reconcile(&self) -> bool {

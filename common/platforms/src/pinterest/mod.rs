@@ -11,7 +11,7 @@ mod video;
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{DateTime, NaiveDateTime, SecondsFormat};
+use chrono::{DateTime, NaiveDateTime};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -32,7 +32,7 @@ use super::oauth::{
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
     Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, UnpublishPost, Video, VideoStep,
-    VideoTransfer, options,
+    VideoTransfer, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::{CallWindow, Listed, find};
@@ -232,8 +232,7 @@ impl Connector for Pinterest {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        let at = seed.at.to_rfc3339_opts(SecondsFormat::Millis, true);
-        Marker::from_iter([("at".to_owned(), Value::from(at))])
+        time_marker(seed)
     }
 
     fn can_reconcile(&self) -> bool {
