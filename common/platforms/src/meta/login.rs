@@ -46,7 +46,7 @@ impl<'a> FacebookLogin<'a> {
 
     /// Exchanges the code for the user's token, with the permissions that the user left enabled.
     pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
-        let tokens = protocol::exchange(self.client, attempt, code).await.map_err(|failure| {
+        let grant = protocol::exchange(self.client, attempt, code).await.map_err(|failure| {
             // Facebook rejects a code with an error in its own format.
             match (failure.status, failure.code.is_none()) {
                 (Some(StatusCode::BAD_REQUEST), true) => {
@@ -55,7 +55,6 @@ impl<'a> FacebookLogin<'a> {
                 _ => failure.into(),
             }
         })?;
-        let grant = Grant::new(attempt, &tokens, self.client.now());
         let (token, ends_at) = self.long_lived(attempt, &grant).await?;
         let mut grant = grant.with_access_token(&token, ends_at);
         grant.scopes = Some(self.granted(&grant).await?);

@@ -27,7 +27,7 @@ use url::Url;
 
 use super::super::call::{Effect, PlatformClient};
 use super::super::{CallError, ConnectError};
-use super::{Attempt, AuthServer, ClientAuth};
+use super::{Attempt, AuthServer, ClientAuth, Grant};
 
 /// The maximum lifetime of a token. Longer ones are reduced to it.
 const MAX_TOKEN_LIFETIME_SECONDS: u64 = 10 * 365 * 86_400;
@@ -205,8 +205,8 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
     Ok(request.url().0)
 }
 
-/// Exchanges an authorization code for tokens.
-pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Tokens, TokenFailure> {
+/// Exchanges an authorization code for tokens, as a grant.
+pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Grant, TokenFailure> {
     let unusable = |_| invalid_url(client);
     let token_url = TokenUrl::new(attempt.server.token_url.clone()).map_err(unusable)?;
     let redirect_url = RedirectUrl::new(attempt.redirect_uri.clone()).map_err(unusable)?;
@@ -220,8 +220,8 @@ pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) ->
         request = request.add_extra_param(name, value);
     }
     let http_client = OAuthHttpClient::new(client);
-    let tokens = request.request_async(&http_client).await;
-    tokens.map_err(|error| http_client.classify(error))
+    let tokens = request.request_async(&http_client).await.map_err(|error| http_client.classify(error))?;
+    Ok(Grant::new(attempt, &tokens, client.now()))
 }
 
 /// Gets new tokens with a refresh token.

@@ -58,8 +58,7 @@ impl OAuthConnector for Reddit {
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
         let client = self.client_of(&attempt.client_id, None);
-        let tokens = protocol::exchange(&client, attempt, code).await?;
-        Ok(Grant::new(attempt, &tokens, self.client.now()))
+        Ok(protocol::exchange(&client, attempt, code).await?)
     }
 
     async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {

@@ -176,8 +176,7 @@ impl OAuthConnector for Shopify {
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
-        let tokens = protocol::exchange(&self.client, attempt, code).await?;
-        Ok(Grant::new(attempt, &tokens, self.client.now()))
+        Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 
     async fn choices(&self, grant: &Grant) -> Result<Choices, ConnectError> {

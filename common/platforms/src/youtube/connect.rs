@@ -111,8 +111,7 @@ impl OAuthConnector for Youtube {
     }
 
     async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
-        let tokens = protocol::exchange(&self.client, attempt, code).await?;
-        Ok(Grant::new(attempt, &tokens, self.client.now()))
+        Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 
     async fn finish(&self, grant: &Grant, _choice: Option<&Choice>) -> Result<Connected, ConnectError> {
