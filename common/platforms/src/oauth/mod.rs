@@ -337,7 +337,7 @@ pub(super) fn application_of(
     }))
 }
 
-/// Gets new tokens with an account's refresh token. If the platform returns no new refresh token, the old one is kept.
+/// Gets new tokens with an account's refresh token.
 pub(super) async fn renew(
     client: &PlatformClient,
     server: &AuthServer,
@@ -346,14 +346,18 @@ pub(super) async fn renew(
 ) -> Result<RefreshedTokens, protocol::TokenFailure> {
     let refresh_token = account.secrets.require("refresh_token")?;
     let tokens = protocol::refresh(client, server, application, &refresh_token).await?;
-    let now = client.now();
+    Ok(renewed(account, &tokens, client.now()))
+}
+
+/// Returns the new tokens of an account. If the platform returned no new refresh token, the old one is kept.
+pub(super) fn renewed(account: &ConnectorAccount, tokens: &protocol::Tokens, now: DateTime<Utc>) -> RefreshedTokens {
     let mut changes = vec![("access_token", tokens.access_token_text())];
     changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
-    Ok(RefreshedTokens {
+    RefreshedTokens {
         secrets: Some(account.secrets.with(&changes)),
         token_expires_at: tokens.expires_at(now),
         refresh_expires_at: tokens.refresh_expires_at(now),
-    })
+    }
 }
 
 /// Returns how a grant's tokens are renewed, for platforms with refresh tokens.

@@ -199,14 +199,7 @@ impl Connector for Tiktok {
         let refresh_token = account.secrets.require("refresh_token")?;
         let form = [("grant_type", "refresh_token"), ("refresh_token", refresh_token.expose_secret())];
         let tokens = self.tokens(&application, &form).await?;
-        let now = self.client.now();
-        let mut changes = vec![("access_token", tokens.access_token_text())];
-        changes.extend(tokens.refresh_token_text().map(|token| ("refresh_token", token)));
-        Ok(RefreshedTokens {
-            secrets: Some(account.secrets.with(&changes)),
-            token_expires_at: tokens.expires_at(now),
-            refresh_expires_at: tokens.refresh_expires_at(now),
-        })
+        Ok(oauth::renewed(account, &tokens, self.client.now()))
     }
 
     fn can_reconcile(&self) -> bool {
