@@ -63,6 +63,11 @@ impl CallError {
         }
     }
 
+    /// Returns a rejection of the post's content.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Permanent(Failure::of(Category::InvalidContent, message))
+    }
+
     /// Returns a transient network failure.
     pub fn network(message: impl Into<String>) -> Self {
         Self::Transient(Failure::of(Category::Network, message))

@@ -4,7 +4,6 @@
 //! post cannot be published without it, also add it to the descriptor's `required_options`.
 
 use crier_domain::catalogue::video::{REEL, STORY, VideoFormat};
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use serde_json::{Map, Value};
 use url::Url;
@@ -294,10 +293,7 @@ pub(super) fn subreddit(text: &str) -> Option<&str> {
 /// but an invalid value is an error here, because the rules may have changed since.
 pub(super) fn text<'a>(post: &'a OutgoingPost, name: &str) -> Result<Option<&'a str>, CallError> {
     let Some(value) = post.options.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
-    let wrong = || {
-        let message = format!("The option {name} must be text.");
-        CallError::Permanent(Failure::of(Category::InvalidContent, message))
-    };
+    let wrong = || CallError::invalid(format!("The option {name} must be text."));
     let text = value.as_str().ok_or_else(wrong)?.trim();
     Ok(Some(text).filter(|text| !text.is_empty()))
 }

@@ -55,7 +55,7 @@ impl Bluesky {
     ) -> Result<Vec<Value>, CallError> {
         if keys.len() != parts.len() {
             let message = "The number of parts has changed since an earlier attempt. Publish the post again.";
-            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+            return Err(CallError::invalid(message));
         }
         let at: DateTime<Utc> = at.parse().map_err(|_| {
             CallError::Transient(Failure::of(Category::Internal, "The marker of the post has no valid time."))

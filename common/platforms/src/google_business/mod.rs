@@ -140,15 +140,11 @@ fn rejected() -> CallError {
     CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("REJECTED"))
 }
 
-fn invalid(message: impl Into<String>) -> CallError {
-    CallError::Permanent(Failure::of(Category::InvalidContent, message))
-}
-
 /// Returns the button of a post: the options `action` and `link`.
 fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
     let (link, action) = (options::text(post, "link")?, options::text(post, "action")?);
     if let Some(unknown) = action.filter(|action| !GOOGLE_BUSINESS_ACTIONS.contains(action)) {
-        return Err(invalid(format!(
+        return Err(CallError::invalid(format!(
             "The option action must be one of {}, not {unknown}.",
             GOOGLE_BUSINESS_ACTIONS.join(", ")
         )));
@@ -160,7 +156,7 @@ fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
         (action, Some(link)) => {
             Ok(Some(json!({ "actionType": action.unwrap_or(GOOGLE_BUSINESS_ACTIONS[0]), "url": link })))
         }
-        (Some(action), None) => Err(invalid(format!("The action {action} requires the option link."))),
+        (Some(action), None) => Err(CallError::invalid(format!("The action {action} requires the option link."))),
     }
 }
 
@@ -168,7 +164,7 @@ fn call_to_action(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
 fn local_post(post: &OutgoingPost) -> Result<Value, CallError> {
     let language = options::text(post, "language")?.unwrap_or(LANGUAGE);
     if language.len() > 35 || !language.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Err(invalid("The option language must be a language code, such as de or pt-BR."));
+        return Err(CallError::invalid("The option language must be a language code, such as de or pt-BR."));
     }
     let mut body = json!({ "languageCode": language, "topicType": "STANDARD" });
     if !post.text.is_empty() {

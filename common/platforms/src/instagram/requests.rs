@@ -1,6 +1,5 @@
 //! The requests that create Instagram's containers: of images, reels, stories and carousels.
 
-use crier_domain::failure::{Category, Failure};
 use serde_json::{Value, json};
 
 use crate::meta::containers::ContainerRequest;
@@ -16,8 +15,7 @@ pub(super) fn check(post: &OutgoingPost) -> Result<(), CallError> {
     if !is_story(post) || post.media().len() == 1 {
         return Ok(());
     }
-    let message = "An Instagram story has exactly one image or video.";
-    Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
+    Err(CallError::invalid("An Instagram story has exactly one image or video."))
 }
 
 /// Returns the request for one image or video of a carousel.

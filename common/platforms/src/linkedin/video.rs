@@ -163,7 +163,7 @@ impl Linkedin {
     ) -> Result<VideoStep, CallError> {
         if video.size > MAX_BYTES {
             let message = "Crier can send LinkedIn videos of at most 2 GiB. Upload a smaller file.";
-            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+            return Err(CallError::invalid(message));
         }
         let body = json!({
             "initializeUploadRequest": {
@@ -224,7 +224,7 @@ impl Linkedin {
                 if !is_expired(&response) =>
             {
                 let message = "LinkedIn does not accept the cover of the video. Choose another image.";
-                Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
+                Err(CallError::invalid(message))
             }
             _ => self.expired_or_error(&response),
         }

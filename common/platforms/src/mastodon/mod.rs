@@ -255,20 +255,20 @@ fn media_ids(post: &OutgoingPost) -> Result<Vec<&Value>, CallError> {
 
 /// Adds the options of the post: `visibility`, `spoiler_text`, `sensitive`, `language`.
 fn add_options(body: &mut Value, post: &OutgoingPost) -> Result<(), CallError> {
-    let wrong = |message: &str| CallError::Permanent(Failure::of(Category::InvalidContent, message));
     if let Some(visibility) = post.options.get("visibility") {
         if !visibility.as_str().is_some_and(|word| VISIBILITIES.contains(&word)) {
-            return Err(wrong("The option visibility must be public, unlisted or private."));
+            return Err(CallError::invalid("The option visibility must be public, unlisted or private."));
         }
         body["visibility"] = visibility.clone();
     }
     for name in ["spoiler_text", "language"] {
         if let Some(text) = post.options.get(name) {
-            body[name] = Value::from(text.as_str().ok_or_else(|| wrong("The options must be text."))?);
+            body[name] = Value::from(text.as_str().ok_or_else(|| CallError::invalid("The options must be text."))?);
         }
     }
     if let Some(sensitive) = post.options.get("sensitive") {
-        body["sensitive"] = Value::from(sensitive.as_bool().ok_or_else(|| wrong("sensitive must be true or false."))?);
+        body["sensitive"] =
+            Value::from(sensitive.as_bool().ok_or_else(|| CallError::invalid("sensitive must be true or false."))?);
     }
     Ok(())
 }

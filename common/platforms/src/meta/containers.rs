@@ -263,7 +263,7 @@ impl Containers<'_> {
     fn replace(&self, mut marker: Marker, why: &str) -> Result<StageResult, CallError> {
         if container_count(&marker) >= MAX_CONTAINERS {
             let message = format!("{} cannot process this post: {why}", self.access.client.name());
-            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+            return Err(CallError::invalid(message));
         }
         for name in ["container", CHILDREN, CHILDREN_AT] {
             marker.remove(name);

@@ -123,9 +123,7 @@ impl Pinterest {
 }
 
 fn board(post: &OutgoingPost) -> Result<&str, CallError> {
-    options::text(post, "board")?.ok_or_else(|| {
-        CallError::Permanent(Failure::of(Category::InvalidContent, "A pin requires the option board: the board ID."))
-    })
+    options::text(post, "board")?.ok_or_else(|| CallError::invalid("A pin requires the option board: the board ID."))
 }
 
 /// Returns the body of a pin.

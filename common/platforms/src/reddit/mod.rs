@@ -85,22 +85,20 @@ struct RedditOptions<'a> {
     spoiler: bool,
 }
 
-fn invalid(message: impl Into<String>) -> CallError {
-    CallError::Permanent(Failure::of(Category::InvalidContent, message))
-}
-
 impl<'a> RedditOptions<'a> {
     fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
-        let subreddit = options::text(post, "subreddit")?
-            .and_then(options::subreddit)
-            .ok_or_else(|| invalid("A post on Reddit requires the option subreddit: the subreddit's name."))?;
+        let subreddit = options::text(post, "subreddit")?.and_then(options::subreddit).ok_or_else(|| {
+            CallError::invalid("A post on Reddit requires the option subreddit: the subreddit's name.")
+        })?;
         let title = options::text(post, "title")?.unwrap_or_default();
         if title.is_empty() || title.chars().count() > MAX_TITLE {
-            return Err(invalid(format!("A post on Reddit requires the option title: 1 to {MAX_TITLE} characters.")));
+            return Err(CallError::invalid(format!(
+                "A post on Reddit requires the option title: 1 to {MAX_TITLE} characters."
+            )));
         }
         let link = options::text(post, "link")?;
         if link.is_some() && !(post.images.is_empty() && post.videos.is_empty()) {
-            return Err(invalid("A post on Reddit can have a link, images or a video. Remove the others."));
+            return Err(CallError::invalid("A post on Reddit can have a link, images or a video. Remove the others."));
         }
         Ok(Self {
             subreddit,

@@ -102,7 +102,7 @@ impl Session<'_> {
             Delivery::Stored => Ok(StoredFile { url: format!("{place}/{key}"), asset_id: asset.asset_id }),
             Delivery::TooLarge | Delivery::Rejected => {
                 let message = format!("Reddit does not accept {noun} of this post; it may be too large.");
-                Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)))
+                Err(CallError::invalid(message))
             }
             // The next attempt leases another location.
             Delivery::Expired | Delivery::Unavailable => {

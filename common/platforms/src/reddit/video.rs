@@ -15,7 +15,7 @@ use serde_json::json;
 use super::super::{CallError, OutgoingPost, ReconcileResult, Video, VideoStep, VideoUpload};
 use super::rest::{Session, SubmitError};
 use super::upload::{File, image_file};
-use super::{CreatedPost, RedditOptions, invalid};
+use super::{CreatedPost, RedditOptions};
 
 /// The time for which a post with a video is searched for.
 const PROCESSING: TimeDelta = TimeDelta::hours(1);
@@ -84,7 +84,9 @@ impl Session<'_> {
     async fn send_cover(&self, post: &OutgoingPost, video: &Video) -> Result<VideoStep, CallError> {
         RedditOptions::of(post)?;
         let Some(cover) = &video.cover else {
-            return Err(invalid("A video on Reddit requires a cover. Choose an image as the cover of the video."));
+            return Err(CallError::invalid(
+                "A video on Reddit requires a cover. Choose an image as the cover of the video.",
+            ));
         };
         let poster_url = self.store(image_file(cover, "the cover")?).await?.url;
         let uploaded_at = self.client.now().timestamp();

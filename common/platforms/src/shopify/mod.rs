@@ -196,7 +196,7 @@ fn article(account: &ConnectorAccount, post: &OutgoingPost) -> Result<Value, Cal
     if title.is_empty() || title.chars().count() > MAX_TITLE {
         let message =
             format!("An article requires a title of at most {MAX_TITLE} characters: text, or the option title.");
-        return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message)));
+        return Err(CallError::invalid(message));
     }
     let shop = account.secrets.get("author").unwrap_or_default();
     let author = options::text(post, "author")?.unwrap_or(shop.expose_secret());

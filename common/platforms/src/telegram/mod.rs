@@ -17,7 +17,6 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::analytics::AccountMetrics;
 use crier_domain::catalogue;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, Descriptor, Platform};
 use crier_domain::post::PublishedPart;
 use crier_http::multipart::Form;
@@ -299,10 +298,8 @@ fn reply_parameters(message: i64) -> Value {
 }
 
 fn file(image: &Image, index: usize) -> Result<crier_http::multipart::Part, CallError> {
-    part(&image.bytes, &image.filename, &image.mime_type).ok_or_else(|| {
-        let message = format!("The type of image {} cannot be sent.", index + 1);
-        CallError::Permanent(Failure::of(Category::InvalidContent, message))
-    })
+    part(&image.bytes, &image.filename, &image.mime_type)
+        .ok_or_else(|| CallError::invalid(format!("The type of image {} cannot be sent.", index + 1)))
 }
 
 #[derive(Deserialize)]

@@ -20,7 +20,6 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
 use http::Method;
 use secrecy::{ExposeSecret, SecretString};
@@ -81,7 +80,7 @@ impl Tiktok {
         let levels = &creator.privacy_level_options;
         if !levels.is_empty() && !levels.iter().any(|one| one == privacy_level) {
             let message = "TikTok does not allow this visibility for this account. Choose another visibility.";
-            return Err(invalid(message.to_owned()));
+            return Err(CallError::invalid(message));
         }
         Ok(creator)
     }
@@ -119,14 +118,12 @@ fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
         Some("private") => "SELF_ONLY",
         _ => {
             let accepted = options::TIKTOK_VISIBILITIES.join(", ");
-            return Err(invalid(format!("A TikTok post requires the option visibility: one of {accepted}.")));
+            return Err(CallError::invalid(format!(
+                "A TikTok post requires the option visibility: one of {accepted}."
+            )));
         }
     };
     Ok(level)
-}
-
-fn invalid(message: String) -> CallError {
-    CallError::Permanent(Failure::of(Category::InvalidContent, message))
 }
 
 /// What the account currently permits an application to do.

@@ -21,7 +21,7 @@ use http::{Method, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{CreatorInfo, PUBLISH_ID, PublishStatus, Tiktok, invalid, privacy_level};
+use super::{CreatorInfo, PUBLISH_ID, PublishStatus, Tiktok, privacy_level};
 use crate::call::Effect;
 use crate::upload_urls::is_at;
 use crate::{CallError, ConnectorAccount, OutgoingPost, Video, VideoStep, VideoUpload, options};
@@ -145,7 +145,7 @@ fn check_duration(creator: &CreatorInfo, video: &Video) -> Result<(), CallError>
         return Ok(());
     }
     let seconds = duration.saturating_add(999) / 1_000;
-    Err(invalid(format!(
+    Err(CallError::invalid(format!(
         "TikTok accepts videos of at most {max} seconds from this account; this video has {seconds} seconds. Shorten \
          the video."
     )))

@@ -254,7 +254,7 @@ fn body(post: &OutgoingPost) -> Result<Value, CallError> {
     content.extend(blocks(&post.text).into_iter().map(|text| json!({ "type": "text", "text": text })));
     let mut body = json!({ "content": content, "state": "published", "slug": marker_field(&post.marker, "slug")? });
     if let Some(tags) = post.options.get("tags") {
-        let wrong = || CallError::Permanent(Failure::of(Category::InvalidContent, "tags must be text such as a,b."));
+        let wrong = || CallError::invalid("tags must be text such as a,b.");
         body["tags"] = Value::from(tags.as_str().ok_or_else(wrong)?);
     }
     Ok(body)

@@ -19,7 +19,6 @@ use async_trait::async_trait;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
-use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
 use http::{Method, StatusCode};
 use secrecy::ExposeSecret;
@@ -82,10 +81,6 @@ fn video_url(id: &str) -> String {
 
 fn published(id: &str) -> Published {
     Published::new(id, Some(video_url(id)))
-}
-
-fn invalid(message: &str) -> CallError {
-    CallError::Permanent(Failure::of(Category::InvalidContent, message))
 }
 
 #[async_trait]

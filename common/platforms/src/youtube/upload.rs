@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::rest::List;
-use super::{Youtube, invalid, is_id, published};
+use super::{Youtube, is_id, published};
 use crate::call::Effect;
 use crate::options::{self, YOUTUBE_PRIVACY};
 use crate::text::comparable::is_same;
@@ -71,9 +71,11 @@ struct Metadata<'a> {
 impl<'a> Metadata<'a> {
     fn of(post: &'a OutgoingPost) -> Result<Self, CallError> {
         let boolean = |name: &str| post.options.get(name).and_then(Value::as_bool);
-        let title = options::text(post, "title")?.ok_or_else(|| invalid("YouTube requires the option title."))?;
-        let made_for_kids = boolean("made_for_kids")
-            .ok_or_else(|| invalid("YouTube requires the option made_for_kids, which must be true or false."))?;
+        let title =
+            options::text(post, "title")?.ok_or_else(|| CallError::invalid("YouTube requires the option title."))?;
+        let made_for_kids = boolean("made_for_kids").ok_or_else(|| {
+            CallError::invalid("YouTube requires the option made_for_kids, which must be true or false.")
+        })?;
         // Without a value, the video would be public.
         let privacy = options::text(post, "privacy")?.unwrap_or(YOUTUBE_PRIVACY[0]);
         let mut snippet = json!({ "title": title, "description": post.text });
@@ -260,7 +262,7 @@ impl Youtube {
         account: &ConnectorAccount,
         post: &OutgoingPost,
     ) -> Result<Published, CallError> {
-        let video = post.video().ok_or_else(|| invalid("YouTube requires a video."))?;
+        let video = post.video().ok_or_else(|| CallError::invalid("YouTube requires a video."))?;
         let (token, metadata) = (account.secrets.require("access_token")?, Metadata::of(post)?);
         let token = token.expose_secret();
         let upload = Upload::of(video).ok_or_else(session_ended)?;
