@@ -6,7 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use crier_domain::access::Role;
 use crier_domain::brand::Brand;
-use crier_domain::plan::Plan;
+use crier_domain::plan::{Feature, Plan};
 use crier_media::Spooled;
 use crier_posts::PostContext;
 use crier_store::keys::Caller;
@@ -60,6 +60,15 @@ impl Context {
     /// could do more by starting it.
     pub fn check_has_no_role_limit(&self) -> Result<()> {
         if self.caller.role_limit.is_some() { Err(ApiError::limited_key()) } else { Ok(()) }
+    }
+
+    /// Checks that the plan includes approvals if the request needs them. Call it before records are looked up, as the
+    /// runner checks the features of an endpoint.
+    pub fn check_approvals(&self, are_needed: bool) -> Result<()> {
+        if are_needed && !self.plan.has(Feature::Approvals) {
+            return Err(ApiError::feature(&[Feature::Approvals]));
+        }
+        Ok(())
     }
 
     /// Returns what a change of a post in that brand needs. `now`: the time of the transaction.

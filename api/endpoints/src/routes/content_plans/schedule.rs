@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use crier_domain::access::Scope;
 use crier_domain::content_plan::{Destination, PlanItem};
-use crier_domain::plan::Feature;
 use crier_domain::post::{Post, ScheduleType};
 use crier_posts::check::{self, LookupContext};
 use crier_posts::{DesiredPost, PostChange, PostContext, apply};
@@ -77,7 +76,7 @@ pub fn endpoint() -> Endpoint<PlanScheduling, One<ScheduledPost>> {
 
 async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>) -> Result<Reply<ScheduledPost>> {
     let request = parsed.partial()?;
-    check_feature(cx, request.destination)?;
+    cx.check_approvals(request.destination == Destination::Approval)?;
     let item = lock_item(cx, tx).await?;
     let post_cx = cx.post_context(tx.now)?;
     let draft = draft_of(&post_cx, &item);
@@ -114,14 +113,6 @@ async fn schedule(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<PlanScheduling>>
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<ScheduledPost>> {
     let post = posts::find(cx, conn).await?;
     Ok(Reply::from(ScheduledPost::of(cx.id("item")?, PostDetail::load(conn, post).await?)))
-}
-
-/// Checks the feature that `approval` requires. Like every feature check, it runs before the item is looked up.
-fn check_feature(cx: &Context, destination: Destination) -> Result<()> {
-    if destination == Destination::Approval && !cx.plan.has(Feature::Approvals) {
-        return Err(ApiError::feature(&[Feature::Approvals]));
-    }
-    Ok(())
 }
 
 /// Returns an empty draft with the item's content and time.

@@ -8,7 +8,6 @@ use crier_domain::auto_post::{
 };
 use crier_domain::catalogue::descriptor;
 use crier_domain::feed::{self, FeedStatus};
-use crier_domain::plan::Feature;
 use crier_platforms::text;
 use crier_posts::article;
 use crier_posts::check::{Accounts, missing_account};
@@ -107,9 +106,7 @@ impl From<AutoPostRequest> for AutoPost {
 /// Checks the feature and the role that the destination requires. `change`: `None` if a required field is invalid.
 pub fn check_access(cx: &Context, change: Option<&FeedChange>) -> Result<()> {
     let Some(PatchField::Value(request)) = change.map(|change| &change.auto_post) else { return Ok(()) };
-    if request.destination == FeedDestination::Approval && !cx.plan.has(Feature::Approvals) {
-        return Err(ApiError::feature(&[Feature::Approvals]));
-    }
+    cx.check_approvals(request.destination == FeedDestination::Approval)?;
     if request.destination.publishes() && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
     }

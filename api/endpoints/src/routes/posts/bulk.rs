@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Scope;
-use crier_domain::plan::Feature;
 use crier_domain::post::{BulkAction, BulkOutcome, MAX_LABEL, MAX_LABELS, Post, ScheduleType};
 use crier_posts::PostChange;
 use crier_store::{Tx, posts, targets};
@@ -105,7 +104,8 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
 }
 
 async fn bulk(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<BulkChange>>) -> Result<Reply<Vec<BulkResult>>> {
-    check_feature(cx, parsed.partial()?.action)?;
+    let action = parsed.partial()?.action;
+    cx.check_approvals(matches!(action, BulkAction::Submit | BulkAction::Approve | BulkAction::Reject))?;
     let request = parsed.valid()?;
     let posts = posts::find_each_for_update(tx, cx.brand()?.id, &request.ids).await?;
     check_targets(tx, &posts).await?;
@@ -131,15 +131,6 @@ async fn bulk(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<BulkChange>>) -> Res
         BulkResult { id: *id, outcome, error: error.map(|error| to_body(cx, error)) }
     };
     Ok(Reply::from(request.ids.iter().map(result).collect::<Vec<_>>()))
-}
-
-/// Checks the feature that the action requires. Like every feature check, it runs before the other fields are checked.
-fn check_feature(cx: &Context, action: BulkAction) -> Result<()> {
-    let needs_approvals = matches!(action, BulkAction::Submit | BulkAction::Approve | BulkAction::Reject);
-    if needs_approvals && !cx.plan.has(Feature::Approvals) {
-        return Err(ApiError::feature(&[Feature::Approvals]));
-    }
-    Ok(())
 }
 
 /// Fails if the posts have too many targets.

@@ -3,7 +3,6 @@
 use chrono::{DateTime, Datelike, TimeDelta, Utc};
 use crier_domain::analytics::zone;
 use crier_domain::content_plan::Destination;
-use crier_domain::plan::Feature;
 use crier_domain::post::ScheduleType;
 use crier_domain::recurrence::Frequency;
 use crier_domain::recurring_post::{
@@ -21,14 +20,6 @@ use crate::fields::{PatchField, Problems};
 use crate::routes::posts::request::to_overrides;
 
 const DEFAULT_TIME: &str = "09:00";
-
-/// Checks the feature that `approval` requires.
-pub fn check_feature(cx: &Context, destination: Destination) -> Result<()> {
-    if destination == Destination::Approval && !cx.plan.has(Feature::Approvals) {
-        return Err(ApiError::feature(&[Feature::Approvals]));
-    }
-    Ok(())
-}
 
 /// Returns the rule that becomes a new one.
 pub fn empty_rule(cx: &Context, now: DateTime<Utc>) -> Result<RecurringPost> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::content_plan::Destination;
 use crier_domain::recurring_post::MAX_RULES;
 use crier_store::{Tx, recurring_posts};
 
@@ -41,7 +42,7 @@ async fn create(
     parsed: Arc<Parsed<CreateRecurringPostRequest>>,
 ) -> Result<Reply<RecurringPost>> {
     let request = parsed.valid()?;
-    check::check_feature(cx, request.destination)?;
+    cx.check_approvals(request.destination == Destination::Approval)?;
     let change = RecurringPostChange::from(request.clone());
     let empty = check::empty_rule(cx, tx.now)?;
     let rule = check::apply(cx, tx, empty, &change).await?;

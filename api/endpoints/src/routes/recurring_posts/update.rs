@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crier_domain::access::Scope;
+use crier_domain::content_plan::Destination;
 use crier_store::{Tx, brands, recurring_posts};
 
 use super::request::RecurringPostChange;
@@ -31,9 +32,8 @@ pub fn endpoint() -> Endpoint<RecurringPostChange, One<RecurringPost>> {
 }
 
 async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<RecurringPostChange>>) -> Result<Reply<RecurringPost>> {
-    if let Some(destination) = parsed.partial()?.destination.clone().value() {
-        check::check_feature(cx, destination)?;
-    }
+    let destination = parsed.partial()?.destination.clone().value();
+    cx.check_approvals(destination == Some(Destination::Approval))?;
     // Before the rule, as a change of the brand's time zone does: in the other order, they would be a deadlock.
     brands::lock(tx, cx.brand()?.id).await?;
     let rule = lock(cx, tx).await?;
