@@ -105,6 +105,11 @@ fn notice(res: &mut Response, status: StatusCode, message: &'static str) {
     html(res, status, &Notice { title: title(status), message });
 }
 
+/// Renders the page for an error of the database.
+fn unavailable(res: &mut Response) {
+    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not respond. Wait a moment, then reload the page.");
+}
+
 /// Renders the page for an unknown URL if a browser requests one outside the API. Returns whether it did.
 pub fn not_found(req: &Request, res: &mut Response) -> bool {
     let accepts = req.headers().get(ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();

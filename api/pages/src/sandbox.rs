@@ -22,7 +22,7 @@ use salvo::{Depot, Request, Response, Router, handler};
 
 use super::links::{TextPart, text_parts};
 use super::styles::send;
-use super::{html, notice};
+use super::{html, notice, unavailable};
 
 /// The number of posts per page of a timeline.
 const POSTS_PER_PAGE: usize = 20;
@@ -154,10 +154,6 @@ async fn timeline(req: &mut Request, depot: &mut Depot, res: &mut Response) {
             unavailable(res);
         }
     }
-}
-
-fn unavailable(res: &mut Response) {
-    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not respond. Wait a moment, then reload the page.");
 }
 
 async fn load(app: &App, handle: String, from: Option<i64>) -> Result<Option<Timeline>> {

@@ -18,7 +18,8 @@ use super::cookie;
 use super::error::page_headers;
 use super::route::see_other;
 use super::shared::{FieldErrors, role_with_article};
-use super::sign_in::{admit, app, form, render, unavailable};
+use super::sign_in::{admit, app, form, render};
+use crate::unavailable;
 
 /// The maximum length of a user's name, in characters.
 const MAX_NAME: usize = 100;

@@ -28,7 +28,7 @@ use super::error::page_headers;
 use super::form::Form;
 use super::route::see_other;
 use super::shared::FieldErrors;
-use crate::{is_from_another_site, notice};
+use crate::{is_from_another_site, notice, unavailable};
 
 pub fn router() -> Router {
     Router::new()
@@ -303,8 +303,4 @@ async fn sign_out(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     }
     see_other(res, "/sign-in?note=signed-out");
     page_headers(res);
-}
-
-pub fn unavailable(res: &mut Response) {
-    notice(res, StatusCode::SERVICE_UNAVAILABLE, "The database does not respond. Wait a moment, then reload the page.");
 }
