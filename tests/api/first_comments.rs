@@ -3,7 +3,6 @@
 use crier_domain::platform::Platform;
 use serde_json::{Value, json};
 
-use super::threads::account_on;
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(
@@ -88,7 +87,7 @@ async fn comments_follow_the_rules_of_their_platform(app: TestApp) {
         (Platform::Linkedin, "(".repeat(1_250), "(".repeat(1_251)),
         (Platform::Wordpress, "x".to_owned(), " ".to_owned()),
     ] {
-        let account = account_on(&t, platform).await;
+        let account = t.account_on(platform).await;
         let body = |comment: &str| {
             json!({
                 "content": "x", "accounts": [account], "schedule_type": "now", "first_comment": { "content": comment },
@@ -111,7 +110,7 @@ async fn comments_follow_the_rules_of_their_platform(app: TestApp) {
 
 async fn platforms_without_comments(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Tumblr).await;
+    let account = t.account_on(Platform::Tumblr).await;
     let body = json!({
         "content": "x", "accounts": [account], "schedule_type": "now", "first_comment": { "content": "more" },
     });
@@ -163,7 +162,7 @@ async fn the_progress_of_a_comment_is_shown(app: TestApp) {
 
 async fn a_platform_without_comments_does_not_keep_a_comment(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let accounts = [account_on(&t, Platform::Tumblr).await, t.account("demo").await];
+    let accounts = [t.account_on(Platform::Tumblr).await, t.account("demo").await];
     let body = json!({
         "content": "x", "accounts": accounts, "schedule_type": "now", "first_comment": { "content": "more" },
     });

@@ -1,25 +1,17 @@
 //! The option `link_card` of a post.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use crier_store::{media, post_media};
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
-use crate::support::store::new_account;
 
 on_one_app!(a_link_card_is_checked_with_the_post);
 on_both_apps!(the_image_of_a_link_card_is_in_use);
 
 async fn bluesky(t: &Tenant<'_>) -> i64 {
-    let new = NewAccount { platform: Platform::Bluesky, ..new_account("bluesky", "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await
+    t.account_on(Platform::Bluesky).await
 }
 
 async fn upload(t: &Tenant<'_>) -> i64 {

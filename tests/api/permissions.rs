@@ -1,7 +1,7 @@
 //! Permissions that an account's consent lacks are named before a post is accepted, and before it is unpublished.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, on_one_app};
@@ -21,12 +21,7 @@ const BASIC: [&str; 2] = ["threads_basic", "threads_content_publish"];
 async fn account(t: &Tenant<'_>, name: &str, granted: Option<&[&str]>) -> i64 {
     let granted_scopes = granted.map(|scopes| scopes.iter().map(|scope| (*scope).to_owned()).collect());
     let new = NewAccount { platform: Platform::Threads, granted_scopes, ..new_account(name, "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await
+    t.store_account(&new).await
 }
 
 fn with_comment(account: i64) -> Value {

@@ -2,13 +2,12 @@
 
 use crier_domain::platform::Platform;
 use crier_domain::sandbox::SandboxMedia;
-use crier_store::accounts::{self, NewAccount};
 use crier_store::{media, post_media, sandbox};
 use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::images;
-use crate::support::store::{TestStore, new_account, on_both, publish_to_sandbox};
+use crate::support::store::{TestStore, on_both, publish_to_sandbox};
 
 on_both_apps!(foreign_and_duplicate_images_are_rejected, images_of_unpublished_posts_are_in_use);
 on_both_apps!("unlimited" =>
@@ -48,17 +47,6 @@ async fn used(app: &TestApp, ids: &[i64]) -> Vec<bool> {
 
 async fn delete_asset(app: &TestApp, brand: i64, id: i64) {
     app.write(async |tx| media::delete(tx, brand, id).await).await;
-}
-
-/// Creates an account on a platform. Its credentials are never checked.
-async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
-    let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await
 }
 
 async fn images_keep_their_order(t: Tenant<'_>) {
@@ -248,7 +236,7 @@ async fn a_concurrently_deleted_image_is_rejected(t: Tenant<'_>) {
 }
 
 async fn platform_image_limits_are_enforced(t: Tenant<'_>) {
-    let (telegram, instagram) = (account_on(&t, Platform::Telegram).await, account_on(&t, Platform::Instagram).await);
+    let (telegram, instagram) = (t.account_on(Platform::Telegram).await, t.account_on(Platform::Instagram).await);
     let (long, square) = (upload(&t, 210, 10).await, upload(&t, 20, 20).await);
     let mut many = Vec::new();
     for n in 0..11 {
@@ -327,7 +315,7 @@ async fn concurrent_scheduling_and_deletion_conflict(t: Tenant<'_>) {
 async fn platforms_that_download_images_need_a_public_url(s: TestStore) {
     let s = TestApp::start_at(s, "https://crier.example").await;
     let t = s.tenant("unlimited").await;
-    let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
+    let (instagram, square) = (t.account_on(Platform::Instagram).await, upload(&t, 20, 20).await);
     let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
     assert_eq!(t.post(&t.path("/posts/validate"), body.clone()).await.data(200)["valid"], true);
     create(&t, body).await.expect(201);
@@ -336,7 +324,7 @@ async fn platforms_that_download_images_need_a_public_url(s: TestStore) {
     for private in ["http://crier.example", "https://10.0.0.7", "https://localhost:8443"] {
         let s = TestApp::start_at(TestStore::sqlite().await, private).await;
         let t = s.tenant("unlimited").await;
-        let (instagram, square) = (account_on(&t, Platform::Instagram).await, upload(&t, 20, 20).await);
+        let (instagram, square) = (t.account_on(Platform::Instagram).await, upload(&t, 20, 20).await);
         let body = json!({ "media": [square], "accounts": [instagram], "schedule_type": "now" });
         let response = create(&t, body).await.expect_error(422, "validation_failed");
         let message = response["fields"]["media"][0].as_str().unwrap();
@@ -348,7 +336,7 @@ async fn platforms_that_download_images_need_a_public_url(s: TestStore) {
 async fn options_are_checked_with_the_post(s: TestStore) {
     let s = TestApp::start_at(s, "https://crier.example").await;
     let t = s.tenant("unlimited").await;
-    let (tiktok, square) = (account_on(&t, Platform::Tiktok).await, upload(&t, 20, 20).await);
+    let (tiktok, square) = (t.account_on(Platform::Tiktok).await, upload(&t, 20, 20).await);
     let rejected = async |options: Value| {
         let own = json!([{ "account_id": tiktok, "options": options }]);
         let body = json!({ "schedule_type": "now", "media": [square], "accounts": [tiktok], "overrides": own });

@@ -4,7 +4,6 @@ use crier_domain::access::KeyMode;
 use crier_domain::platform::Platform;
 use serde_json::{Value, json};
 
-use super::threads::account_on;
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(a_text_is_split_for_all_accounts);
@@ -18,7 +17,7 @@ async fn split(t: &Tenant<'_>, content: &str, accounts: &[i64]) -> Vec<String> {
 
 async fn a_text_is_split_for_all_accounts(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let (sandbox, bluesky) = (t.account("demo").await, account_on(&t, Platform::Bluesky).await);
+    let (sandbox, bluesky) = (t.account("demo").await, t.account_on(Platform::Bluesky).await);
     let sentence = "The quick brown fox jumps over the lazy dog near the river. ";
     let text = format!("Intro.\n\n{}", sentence.repeat(10));
     assert_eq!(split(&t, &text, &[sandbox]).await, [text.trim()]);
@@ -40,7 +39,7 @@ async fn a_text_is_split_for_all_accounts(app: TestApp) {
 
 async fn texts_that_cannot_be_split_are_rejected(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
-    let (account, foreign) = (account_on(&t, Platform::Bluesky).await, account_on(&other, Platform::Bluesky).await);
+    let (account, foreign) = (t.account_on(Platform::Bluesky).await, other.account_on(Platform::Bluesky).await);
     for (body, wrong) in [
         (json!({}), vec!["accounts", "content"]),
         (json!({ "content": "", "accounts": [account] }), vec!["content"]),
@@ -63,7 +62,7 @@ async fn texts_that_cannot_be_split_are_rejected(app: TestApp) {
 
 async fn the_first_part_leaves_space_for_a_signature(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Bluesky).await;
+    let account = t.account_on(Platform::Bluesky).await;
     let snippet = json!({ "name": "Ann", "kind": "signature", "content": "— Ann" });
     let snippet = t.post(&t.path("/snippets"), snippet).await.data(201)["id"].clone();
     let path = t.path(&format!("/social-accounts/{account}"));

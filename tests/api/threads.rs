@@ -1,12 +1,10 @@
 //! Posts with several parts.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::images;
-use crate::support::store::new_account;
 
 on_both_apps!(
     a_thread_is_stored_and_replaced,
@@ -24,17 +22,6 @@ on_one_app!(
     a_platform_without_threads_needs_an_override,
     validation_shows_the_length_of_each_part,
 );
-
-/// Connects an account of a platform.
-pub async fn account_on(t: &Tenant<'_>, platform: Platform) -> i64 {
-    let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await
-}
 
 async fn upload(t: &Tenant<'_>, width: u32) -> i64 {
     t.upload("a.png", &images::png(width, 20), &[]).await.data(201)["id"].as_i64().unwrap()
@@ -137,7 +124,7 @@ fn now(account: i64, more: Value) -> Value {
 
 async fn parts_follow_the_rules_of_their_platform(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Bluesky).await;
+    let account = t.account_on(Platform::Bluesky).await;
     let thread = json!([{ "content": "two" }, { "content": "x".repeat(301) }]);
     let draft = json!({ "content": "one", "accounts": [account], "thread": thread });
     let draft = create(&t, draft).await;
@@ -156,7 +143,7 @@ async fn parts_follow_the_rules_of_their_platform(app: TestApp) {
         many.push(upload(&t, width).await);
     }
     let many = json!([{ "content": "two", "media": many }]);
-    let many = now(account_on(&t, Platform::Twitter).await, json!({ "thread": many }));
+    let many = now(t.account_on(Platform::Twitter).await, json!({ "thread": many }));
     assert_eq!(t.post(&t.path("/posts"), many).await.invalid_fields(), ["thread.0.media"]);
     let blank = now(account, json!({ "thread": [{ "content": " " }] }));
     assert_eq!(t.post(&t.path("/posts"), blank).await.invalid_fields(), ["thread.0.content"]);
@@ -164,7 +151,7 @@ async fn parts_follow_the_rules_of_their_platform(app: TestApp) {
 
 async fn a_platform_without_threads_needs_an_override(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Facebook).await;
+    let account = t.account_on(Platform::Facebook).await;
     let thread = json!([{ "content": "two" }]);
     let message = format!(
         "Account {account} (Demo): Facebook has no threads. Publish only the first part there with an override \
@@ -188,7 +175,7 @@ async fn a_platform_without_threads_needs_an_override(app: TestApp) {
 
 async fn validation_shows_the_length_of_each_part(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Twitter).await;
+    let account = t.account_on(Platform::Twitter).await;
     let thread = json!([{ "content": "See https://a.example/with/a/long/path" }, { "content": "x".repeat(281) }]);
     let body = json!({ "content": "one", "accounts": [account], "thread": thread });
     let checked = t.post(&t.path("/posts/validate"), body).await.data(200);
@@ -270,7 +257,7 @@ async fn published_parts_cannot_be_changed(app: TestApp) {
 
 async fn a_part_with_an_unknown_outcome_cannot_be_changed(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let account = account_on(&t, Platform::Bluesky).await;
+    let account = t.account_on(Platform::Bluesky).await;
     let path = failed_thread(&t, account).await;
     app.sql("UPDATE post_targets SET call_started_at = created_at").await;
     for change in [

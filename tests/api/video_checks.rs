@@ -4,7 +4,7 @@ use crier_config::{PlatformConfig, PlatformsConfig};
 use crier_domain::limits::AccountLimits;
 use crier_domain::media::{AssetType, VideoProperties};
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use crier_store::files::{self, NewFile};
 use crier_store::media::{self, NewAsset};
 use crier_store::post_media;
@@ -28,12 +28,7 @@ on_one!(the_limits_of_videos_are_published, an_operator_sets_uncertain_limits);
 
 async fn account(t: &Tenant<'_>, platform: Platform, limits: Option<AccountLimits>) -> i64 {
     let new = NewAccount { platform, limits, ..new_account(platform.as_str(), "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await
+    t.store_account(&new).await
 }
 
 /// A video of the library, whose bytes nobody reads.

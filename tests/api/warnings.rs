@@ -3,12 +3,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_both_apps};
 use crate::support::images;
-use crate::support::store::new_account;
 
 on_both_apps!(
     a_text_that_is_scheduled_on_the_account_within_seven_days,
@@ -187,13 +185,7 @@ async fn a_text_that_a_platform_may_reject_or_charges_more_for(app: TestApp) {
         (Platform::Twitter, &["link_costs_more"]),
         (Platform::Bluesky, &[]),
     ] {
-        let new = NewAccount { platform, ..new_account(platform.as_str(), "token") };
-        let account = app.write(async |tx| {
-            let created = accounts::save(tx, t.workspace, &new).await?;
-            accounts::attach(tx, t.brand, created.id).await?;
-            Ok(created.id)
-        });
-        let account = account.await;
+        let account = t.account_on(platform).await;
         let body = json!({ "content": text, "accounts": [account] });
         let found = warnings(&t, body.clone()).await;
         let found: Vec<_> = found.iter().map(|w| (w["field"].as_str(), w["code"].as_str())).collect();

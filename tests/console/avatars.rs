@@ -26,12 +26,8 @@ on_one_app!(only_members_of_the_brand_see_an_avatar);
 /// Connects an account with this avatar, or changes its avatar. Returns the avatar's path in the console.
 async fn connect(t: &Tenant<'_>, avatar_url: &str) -> String {
     let new = NewAccount { avatar_url: Some(avatar_url.to_owned()), ..new_account("demo", "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    t.path(&format!("/accounts/{}/avatar", created.await))
+    let account = t.store_account(&new).await;
+    t.path(&format!("/accounts/{account}/avatar"))
 }
 
 async fn respond(server: &MockServer, path: &str, response: ResponseTemplate) {

@@ -1,13 +1,11 @@
 //! Link cards in the composer.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
 use crate::support::images;
-use crate::support::store::new_account;
 
 on_one_app!(
     a_link_card_is_switched_off_and_replaced,
@@ -17,16 +15,11 @@ on_one_app!(
 );
 
 async fn bluesky(t: &Tenant<'_>) -> String {
-    let new = NewAccount { platform: Platform::Bluesky, ..new_account("bluesky", "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await.to_string()
+    t.account_on(Platform::Bluesky).await.to_string()
 }
 
-async fn only_options(t: &Tenant<'_>) -> Value {
+/// Returns the options of the first target of the brand's newest post.
+pub async fn only_options(t: &Tenant<'_>) -> Value {
     let listed = t.get(&t.path("/posts")).await.data(200);
     let post = t.get(&t.path(&format!("/posts/{}", listed[0]["id"]))).await.data(200);
     post["targets"][0]["options"].clone()

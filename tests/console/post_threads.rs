@@ -5,7 +5,7 @@ use crier_domain::platform::Platform;
 use crier_store::first_comments;
 use serde_json::{Value, json};
 
-use super::threads::connect;
+use super::previews::connect;
 use crate::support::app::{Tenant, on_one_app};
 use crate::support::console::ConsoleUser;
 

@@ -1,7 +1,7 @@
 //! The previews of a post in the composer.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 
 use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
@@ -18,12 +18,7 @@ on_one_app!(
 pub async fn connect(t: &Tenant<'_>, platform: Platform) -> String {
     let username = Some(format!("user_{platform}"));
     let new = NewAccount { platform, username, ..new_account(platform.as_str(), "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await.to_string()
+    t.store_account(&new).await.to_string()
 }
 
 /// Returns the panel "Preview" for a post, in a page.

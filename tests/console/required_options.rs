@@ -1,29 +1,16 @@
 //! Options that a platform requires, in the composer.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
+use super::link_cards::only_options;
 use crate::support::app::{Tenant, TestApp, on_one_app};
 use crate::support::console::ConsoleUser;
-use crate::support::store::new_account;
 
 on_one_app!(a_required_yes_or_no_has_no_default,);
 
 async fn youtube(t: &Tenant<'_>) -> String {
-    let new = NewAccount { platform: Platform::Youtube, ..new_account("youtube", "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await.to_string()
-}
-
-async fn options(t: &Tenant<'_>) -> Value {
-    let listed = t.get(&t.path("/posts")).await.data(200);
-    let post = t.get(&t.path(&format!("/posts/{}", listed[0]["id"]))).await.data(200);
-    post["targets"][0]["options"].clone()
+    t.account_on(Platform::Youtube).await.to_string()
 }
 
 async fn a_required_yes_or_no_has_no_default(app: TestApp) {
@@ -46,7 +33,7 @@ async fn a_required_yes_or_no_has_no_default(app: TestApp) {
             ("schedule_type", "draft"),
         ];
         person.submit(&path, &path, &fields).await.expect(200, "Draft saved.");
-        assert_eq!(options(&t).await, stored, "{choice}");
+        assert_eq!(only_options(&t).await, stored, "{choice}");
         path = format!("/brands/{}/posts/{}/edit", t.brand, t.get(&t.path("/posts")).await.data(200)[0]["id"]);
     }
 }

@@ -1,13 +1,12 @@
 //! Threads and first comments in the composer.
 
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
 use serde_json::{Value, json};
 
+use super::previews::connect;
 use crate::support::app::{Tenant, on_one_app};
 use crate::support::console::{ConsoleUser, Page};
 use crate::support::images;
-use crate::support::store::new_account;
 
 on_one_app!(console "unlimited" =>
     parts_are_added_and_removed_without_saving,
@@ -25,18 +24,6 @@ on_one_app!(console "unlimited" =>
     an_account_keeps_its_own_parts_when_another_one_is_retried,
     a_changed_comment_is_for_the_failed_accounts,
 );
-
-/// Connects an account with the username `user_PLATFORM`.
-pub async fn connect(t: &Tenant<'_>, platform: Platform) -> String {
-    let username = Some(format!("user_{platform}"));
-    let new = NewAccount { platform, username, ..new_account(platform.as_str(), "token") };
-    let created = t.app.write(async |tx| {
-        let created = accounts::save(tx, t.workspace, &new).await?;
-        accounts::attach(tx, t.brand, created.id).await?;
-        Ok(created.id)
-    });
-    created.await.to_string()
-}
 
 fn new_path(t: &Tenant<'_>) -> String {
     format!("/brands/{}/posts/new", t.brand)

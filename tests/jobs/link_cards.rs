@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crier_domain::platform::Platform;
 use crier_domain::post::PostStatus;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use wiremock::matchers::any;
@@ -123,13 +123,7 @@ async fn worker(s: TestStore, server: &Server) -> (TestWorker, i64) {
         secrets: SecretString::from(secrets.to_string()),
         ..new_account("it", "")
     };
-    let account = w
-        .write(async |tx| {
-            let account = accounts::save(tx, w.world.workspace, &new).await?;
-            accounts::attach(tx, w.world.brand, account.id).await?;
-            Ok(account.id)
-        })
-        .await;
+    let account = w.store_account(w.world, &new).await.id;
     (w, account)
 }
 

@@ -11,7 +11,7 @@ use crier_platforms::{
     CallError, ConnectError, Connected, Connector, ConnectorAccount, Marker, OutgoingPost, Published, ReconcileResult,
     ReplyKind, ReplyTo, Secrets, UnpublishPost,
 };
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use crier_store::sandbox;
 use futures::future::join;
 use secrecy::SecretString;
@@ -80,12 +80,7 @@ async fn connect(w: &TestWorker) -> i64 {
         application: None,
         secrets: SecretString::from(connected.secrets.expose_json()),
     };
-    let saved = w.write(async |tx| {
-        let account = accounts::save(tx, w.world.workspace, &new).await?;
-        accounts::attach(tx, w.world.brand, account.id).await?;
-        Ok(account)
-    });
-    let account = saved.await;
+    let account = w.store_account(w.world, &new).await;
     assert_eq!(account.id, w.account.id, "the handle's account is the worker's own");
     account.id
 }

@@ -7,7 +7,7 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_platforms::{AcceptedPost, CallError, Marker, ReconcileResult};
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use secrecy::SecretString;
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
@@ -56,13 +56,7 @@ async fn start(s: TestStore) -> Started {
         secrets: SecretString::from(secrets),
         ..new_account(ACCOUNT, "")
     };
-    let account = w
-        .write(async |tx| {
-            let made = accounts::save(tx, w.world.workspace, &new).await?;
-            accounts::attach(tx, w.world.brand, made.id).await?;
-            Ok(made.id)
-        })
-        .await;
+    let account = w.store_account(w.world, &new).await.id;
     let images = [
         w.image("one.png", images::png(40, 40), Some("The first")).await,
         w.image("two.jpg", images::jpeg(40, 40), None).await,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::SecondsFormat;
 use crier_domain::platform::Platform;
 use crier_domain::post::{FirstComment, FirstCommentStatus, PostStatus, ThreadPart};
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use crier_store::post_media;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -143,13 +143,7 @@ async fn start(
     let w = TestWorker::with_base_url(s, platform, &server.uri()).await;
     let secrets = SecretString::from(secrets.to_string());
     let new = NewAccount { platform, secrets, ..new_account(external_id, "") };
-    let account = w
-        .write(async |tx| {
-            let made = accounts::save(tx, w.world.workspace, &new).await?;
-            accounts::attach(tx, w.world.brand, made.id).await?;
-            Ok(made.id)
-        })
-        .await;
+    let account = w.store_account(w.world, &new).await.id;
     let image = w.image("one.png", images::png(40, 40), Some("A loaf")).await;
     Started { w, faults, account, image, posts, _server: server }
 }

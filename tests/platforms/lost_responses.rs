@@ -5,7 +5,7 @@ use chrono::SecondsFormat;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_domain::post::{Target, TargetStatus};
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use secrecy::SecretString;
 use serde_json::json;
 
@@ -53,13 +53,7 @@ async fn start(s: TestStore) -> Lost {
     let (id, secrets) = ("ann@example.social", SecretString::from(secrets.to_string()));
     let platform = Platform::Mastodon;
     let new = NewAccount { platform, external_id: id.to_owned(), secrets, ..new_account(id, "") };
-    let account = w
-        .write(async |tx| {
-            let made = accounts::save(tx, w.world.workspace, &new).await?;
-            accounts::attach(tx, w.world.brand, made.id).await?;
-            Ok(made.id)
-        })
-        .await;
+    let account = w.store_account(w.world, &new).await.id;
     let lost = Lost { w, mastodon, account };
     lost.set_time(0);
     lost

@@ -17,9 +17,11 @@ use crier_api::{App, AppDeps, MinRate, Shutdown};
 use crier_config::{LogConfig, LogFormat, PlatformsConfig};
 use crier_domain::access::{KeyMode, Role, Scopes};
 use crier_domain::plan::{Plan, Plans};
+use crier_domain::platform::Platform;
 use crier_http::{Guard, HttpClient};
 use crier_media::Library;
 use crier_platforms::{Clients, ConnectorRegistry};
+use crier_store::accounts::NewAccount;
 use crier_store::brands::{self, NewBrand};
 use crier_store::operators::{self, OperatorChange};
 use crier_store::{Store, keys, users};
@@ -32,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 use super::connector::FakeConnector;
 use super::mail_server::mailer;
 pub use super::request::{Reply, Request};
-use super::store::TestStore;
+use super::store::{TestStore, World, new_account};
 
 /// Creates two tests for each function that takes a [`TestApp`]: one on SQLite, one on Postgres. After `"pro" =>`, the
 /// functions take a [`Tenant`] on this plan, and after `console "pro" =>` also its signed-in user.
@@ -388,6 +390,17 @@ impl Tenant<'_> {
     /// Uploads an image to the brand's library.
     pub async fn upload(&self, name: &str, bytes: &[u8], texts: &[(&str, &str)]) -> Reply {
         self.request("POST", &self.path("/media")).form(Some((name, bytes)), texts).send().await
+    }
+
+    /// Creates an account of the brand and returns its id. Its credentials are not checked.
+    pub async fn store_account(&self, new: &NewAccount) -> i64 {
+        let world = World { workspace: self.workspace, user: self.user, brand: self.brand };
+        self.app.store_account(world, new).await.id
+    }
+
+    /// Creates an account on a platform and returns its id.
+    pub async fn account_on(&self, platform: Platform) -> i64 {
+        self.store_account(&NewAccount { platform, ..new_account(platform.as_str(), "token") }).await
     }
 
     /// Connects an account by its handle and returns its id.

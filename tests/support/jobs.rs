@@ -20,7 +20,7 @@ use crier_platforms::address::UrlCheck;
 use crier_platforms::{Clients, ConnectorRegistry as Platforms};
 use crier_runtime::sandbox;
 use crier_scheduler::Scheduler;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use crier_store::jobs::dispatch::RENOTIFY_AFTER;
 use crier_store::jobs::engine as rows;
 use crier_store::{Store, Tx};
@@ -145,15 +145,8 @@ impl TestWorker {
         let fake = FakePlatform::new(platform, s.clock.clone());
         let connector = fake.clone();
         let mut this = Self::build(s, fake, PlatformsConfig::default(), |_| connector).await;
-        let (workspace, brand) = (this.world.workspace, this.world.brand);
         let account = NewAccount { platform, ..new_account("other", "token-0") };
-        this.account = this
-            .write(async |tx| {
-                let created = accounts::save(tx, workspace, &account).await?;
-                accounts::attach(tx, brand, created.id).await?;
-                Ok(created)
-            })
-            .await;
+        this.account = this.store_account(this.world, &account).await;
         this
     }
 

@@ -2,7 +2,7 @@
 
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
-use crier_store::accounts::{self, NewAccount};
+use crier_store::accounts::NewAccount;
 use serde_json::{Value, json};
 
 use crate::support::ai_server::{AiApp, KEY, captions, chat, error};
@@ -108,11 +108,7 @@ async fn captions_fit_the_smallest_limit_of_the_servers(app: AiApp) {
     for (id, max, limit) in [("a", Some(600), 600), ("b", None, 500), ("c", Some(40), 40)] {
         let limits = max.map(|max| AccountLimits { max_characters: Some(max), ..AccountLimits::default() });
         let new = NewAccount { platform: Platform::Mastodon, limits, ..new_account(id, "t") };
-        let connect = async |tx: &mut _| {
-            let created = accounts::save(tx, t.workspace, &new).await?;
-            accounts::attach(tx, t.brand, created.id).await
-        };
-        app.write(connect).await;
+        t.store_account(&new).await;
         app.ai.queue_responses([captions(&[&long]), captions(&[&long])]);
         let created = write(&t, body.clone()).await.data(200)["captions"][0].as_str().unwrap().to_owned();
         let length = created.chars().count();

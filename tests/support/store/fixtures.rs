@@ -58,8 +58,13 @@ impl TestStore {
 
     /// Creates an account with this token, attached to the brand.
     pub async fn account(&self, world: World, external_id: &str, token: &str) -> SocialAccount {
+        self.store_account(world, &new_account(external_id, token)).await
+    }
+
+    /// Creates an account, attached to the brand. Its credentials are not checked.
+    pub async fn store_account(&self, world: World, new: &NewAccount) -> SocialAccount {
         self.write(async |tx| {
-            let created = accounts::save(tx, world.workspace, &new_account(external_id, token)).await?;
+            let created = accounts::save(tx, world.workspace, new).await?;
             accounts::attach(tx, world.brand, created.id).await?;
             Ok(created)
         })
