@@ -10,8 +10,8 @@ use crier_platforms::{
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, comment_on, connector, now, unpublish_post};
-use crate::support::facebook::error;
+use super::support::{account, comment_on, comment_to_delete, connector, now, unpublish_post};
+use crate::support::facebook::{error, no_such_object};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::bearer;
@@ -49,12 +49,6 @@ impl Server {
             "created_time": "2026-03-01T12:00:05+0000" }));
         json(200, json!({ "id": id }))
     }
-}
-
-fn no_such_object() -> ResponseTemplate {
-    let message = "Unsupported request. Object with ID does not exist, cannot be loaded due to missing permissions, or \
-                   does not support this operation.";
-    error(400, 100, Some(33), message)
 }
 
 fn not_permitted() -> ResponseTemplate {
@@ -115,10 +109,6 @@ impl Page {
     async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
         self.connector.unpublish(&self.account, post).await
     }
-}
-
-fn comment_to_delete(id: &str) -> UnpublishPost {
-    UnpublishPost { is_comment: true, ..unpublish_post(id) }
 }
 
 fn assert_missing(error: CallError, permission: &str) {

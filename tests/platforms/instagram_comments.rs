@@ -13,8 +13,8 @@ use crier_platforms::{
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, clients, comment_on, now, unpublish_post};
-use crate::support::facebook::error;
+use super::support::{account, assert_missing, clients, comment_on, comment_to_delete, now, unpublish_post};
+use crate::support::facebook::{error, no_such_object};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
 use crate::support::oauth::bearer;
@@ -57,12 +57,6 @@ impl Server {
             "timestamp": "2026-03-01T12:00:05+0000" }));
         json(200, json!({ "id": id }))
     }
-}
-
-fn no_such_object() -> ResponseTemplate {
-    let message = "Unsupported request. Object with ID does not exist, cannot be loaded due to missing permissions, or \
-                   does not support this operation.";
-    error(400, 100, Some(33), message)
 }
 
 fn not_permitted() -> ResponseTemplate {
@@ -133,17 +127,6 @@ impl Started {
     async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
         self.connector.unpublish(&self.account, post).await
     }
-}
-
-fn comment_to_delete(id: &str) -> UnpublishPost {
-    UnpublishPost { is_comment: true, ..unpublish_post(id) }
-}
-
-fn assert_missing(error: CallError, permission: &str, variable: &str) {
-    let CallError::Permanent(failure) = &error else { panic!("{error:?}") };
-    assert_eq!(failure.code, "missing_permission");
-    let message = &failure.message;
-    assert!(message.contains(&format!("Missing: {permission}.")) && message.contains(variable), "{message}");
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crier_platforms::{
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, comment_on, connector, now, unpublish_post};
+use super::support::{account, assert_missing, comment_on, comment_to_delete, connector, now, unpublish_post};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::oauth::bearer;
 
@@ -128,17 +128,6 @@ impl Started {
     async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
         self.connector.unpublish(&self.account, post).await
     }
-}
-
-fn comment_to_delete(id: &str) -> UnpublishPost {
-    UnpublishPost { is_comment: true, ..unpublish_post(id) }
-}
-
-fn assert_missing(error: CallError, permission: &str, variable: &str) {
-    let CallError::Permanent(failure) = &error else { panic!("{error:?}") };
-    assert_eq!(failure.code, "missing_permission");
-    let message = &failure.message;
-    assert!(message.contains(&format!("Missing: {permission}.")) && message.contains(variable), "{message}");
 }
 
 #[tokio::test]

@@ -7,13 +7,12 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::video::VideoUpload;
 use crier_platforms::{CallError, Connector, ConnectorAccount, ConnectorRegistry, Image, OutgoingPost, VideoStep};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, clients, connector, image, now, post, publish, send_video_step, video,
+    ScriptStep, ScriptedServer, account, clients, connector, image, moved, now, post, publish, send_video_step, video,
 };
 use crate::support::linkedin_videos::{LinkedinVideos, VIDEO, error};
 
@@ -65,11 +64,6 @@ async fn step_error(connector: &dyn Connector, outgoing: &mut OutgoingPost) -> C
 fn assert_invalid(error: &CallError, text: &str) {
     let is_right = matches!(error, CallError::Permanent(f) if f.category == Category::InvalidContent);
     assert!(is_right && error.failure().message.contains(text), "{error:?}");
-}
-
-/// Moves the URLs of an upload to another server.
-fn moved(upload: &VideoUpload, from: &str, to: &str) -> VideoUpload {
-    serde_json::from_str(&serde_json::to_string(upload).unwrap().replace(from, to)).unwrap()
 }
 
 #[tokio::test]

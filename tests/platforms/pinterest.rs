@@ -17,6 +17,7 @@ use super::support::{
     unpublish_post, unused_address,
 };
 use crate::support::oauth::{OAuthServer, TokenRules, bearer};
+use crate::support::pinterest_videos::error;
 
 #[derive(Clone)]
 struct Pinterest {
@@ -70,10 +71,6 @@ impl Respond for Pinterest {
             other => panic!("no such call: {other:?}"),
         }
     }
-}
-
-fn error(status: u16, code: i64, message: &str) -> ResponseTemplate {
-    ResponseTemplate::new(status).set_body_json(json!({ "code": code, "message": message }))
 }
 
 fn ann() -> ConnectorAccount {

@@ -8,15 +8,11 @@ use wiremock::{Request, ResponseTemplate};
 
 use super::metrics::{Started, ok, query};
 use super::support::{account, now};
+use crate::support::pinterest_videos::error;
 
 async fn started(respond: impl Fn(&Request) -> ResponseTemplate + Send + Sync + 'static) -> Started {
     let secrets = json!({ "access_token": "token", "client_id": "app", "client_secret": "secret" });
     Started::new(Platform::Pinterest, account("9", secrets), respond).await
-}
-
-/// An error in the documented format.
-fn error(status: u16, code: i64, message: &str) -> ResponseTemplate {
-    ResponseTemplate::new(status).set_body_json(json!({ "code": code, "message": message }))
 }
 
 fn scope_missing() -> ResponseTemplate {

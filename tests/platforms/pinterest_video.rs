@@ -5,15 +5,14 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::TimeDelta;
-use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::video::VideoUpload;
 use crier_platforms::{CallError, Connector, ConnectorAccount, Image, OutgoingPost, ReconcileResult, VideoStep};
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, connector, image, now, post, publish, send_video_step, video,
+    ScriptStep, ScriptedServer, account, connector, image, is_invalid, moved, now, post, publish, send_video_step,
+    storage_error, video,
 };
 use crate::support::forms::form_part;
 use crate::support::pinterest_videos::{PinterestVideos, error};
@@ -51,21 +50,6 @@ async fn step_error(connector: &dyn Connector, outgoing: &mut OutgoingPost) -> C
     let error = send_video_step(connector, &ann(), outgoing).await.unwrap_err();
     assert_eq!(outgoing.videos[0].upload, before);
     error
-}
-
-fn is_invalid(error: &CallError) -> bool {
-    matches!(error, CallError::Permanent(failure) if failure.category == Category::InvalidContent)
-}
-
-/// Returns an error response of the storage.
-fn storage_error(status: u16, code: &str) -> ResponseTemplate {
-    let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.</Message></Error>");
-    ResponseTemplate::new(status).set_body_string(body)
-}
-
-/// Moves the URL of an upload to another server.
-fn moved(upload: &VideoUpload, from: &str, to: &str) -> VideoUpload {
-    serde_json::from_str(&serde_json::to_string(upload).unwrap().replace(from, to)).unwrap()
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use super::support::{
     unused_address,
 };
 use crate::support::oauth::{OAuthServer, TokenRules, bearer, form};
+use crate::support::reddit_videos::submit_error;
 use crate::support::request::assert_fields;
 
 #[derive(Clone)]
@@ -37,10 +38,6 @@ struct Reddit {
 
 fn response(status: u16, body: Value) -> ResponseTemplate {
     ResponseTemplate::new(status).set_body_json(body)
-}
-
-fn submit_error(code: &str, text: &str, field: &str) -> ResponseTemplate {
-    response(200, json!({ "json": { "errors": [[code, text, field]] } }))
 }
 
 impl Reddit {
@@ -134,7 +131,7 @@ impl Respond for Reddit {
     }
 }
 
-fn ann() -> ConnectorAccount {
+pub fn ann() -> ConnectorAccount {
     let secrets = json!({
         "access_token": "access-0", "refresh_token": "refresh-0", "client_id": "id", "client_secret": "secret",
     });

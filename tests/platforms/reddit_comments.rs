@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::support::{ScriptStep, ScriptedServer, account, comment_on, connector, now, unpublish_post, unused_address};
+use super::reddit::ann;
+use super::support::{ScriptStep, ScriptedServer, comment_on, connector, now, unpublish_post, unused_address};
 use crate::support::oauth::{bearer, form};
 
 #[derive(Default)]
@@ -99,13 +100,6 @@ impl Reddit {
     fn comments(&self) -> Vec<Value> {
         self.0.lock().unwrap().comments.clone()
     }
-}
-
-fn ann() -> ConnectorAccount {
-    let secrets = json!({
-        "access_token": "access-0", "refresh_token": "refresh-0", "client_id": "id", "client_secret": "secret",
-    });
-    ConnectorAccount { username: Some("ann_b".to_owned()), ..account("4xyz", secrets) }
 }
 
 /// A server with the post `t3_p1`.

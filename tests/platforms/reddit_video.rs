@@ -5,7 +5,6 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
-use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{
     CallError, Connector, ConnectorAccount, ConnectorRegistry, Image, OutgoingPost, Published, ReconcileResult,
@@ -15,7 +14,8 @@ use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, clients, connector, image, now, post, publish, send_video_step, video,
+    ScriptStep, ScriptedServer, account, clients, connector, image, is_invalid, now, post, publish, send_video_step,
+    storage_error, video,
 };
 use crate::support::forms::form_part;
 use crate::support::reddit_videos::{RedditVideos, submit_error};
@@ -69,16 +69,6 @@ async fn reconcile(connector: &dyn Connector, outgoing: &OutgoingPost) -> Reconc
 fn found(id: &str) -> ReconcileResult {
     let url = format!("https://www.reddit.com/r/Bread/comments/{id}/");
     ReconcileResult::Matches(vec![Published::new(format!("t3_{id}"), Some(url))])
-}
-
-fn is_invalid(error: &CallError) -> bool {
-    matches!(error, CallError::Permanent(failure) if failure.category == Category::InvalidContent)
-}
-
-/// Returns an error response of the storage.
-fn storage_error(status: u16, code: &str) -> ResponseTemplate {
-    let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.</Message></Error>");
-    ResponseTemplate::new(status).set_body_string(body)
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::application::Application;
+use crier_domain::failure::Category;
 use crier_domain::media::{VideoProperties, VideoType};
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_domain::post::PublishedPart;
@@ -25,6 +26,7 @@ use secrecy::SecretString;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use wiremock::ResponseTemplate;
 
 use crate::support::oauth::OAuthServer;
 
@@ -139,6 +141,10 @@ pub fn unpublish_post(external_id: &str) -> UnpublishPost {
     }
 }
 
+pub fn comment_to_delete(id: &str) -> UnpublishPost {
+    UnpublishPost { is_comment: true, ..unpublish_post(id) }
+}
+
 pub fn image(name: &str) -> Image {
     Image {
         id: if name == "cat" { 1 } else { 2 },
@@ -228,6 +234,30 @@ pub async fn publish(
         send_video_step(connector, account, outgoing).await?;
     }
     connector.publish(account, outgoing).await
+}
+
+/// Returns whether the error rejects the content of the post.
+pub fn is_invalid(error: &CallError) -> bool {
+    matches!(error, CallError::Permanent(failure) if failure.category == Category::InvalidContent)
+}
+
+/// Asserts that an error names a permission and the variable that requests it.
+pub fn assert_missing(error: CallError, permission: &str, variable: &str) {
+    let CallError::Permanent(failure) = &error else { panic!("{error:?}") };
+    assert_eq!(failure.code, "missing_permission");
+    let message = &failure.message;
+    assert!(message.contains(&format!("Missing: {permission}.")) && message.contains(variable), "{message}");
+}
+
+/// Returns an error response of a storage such as S3.
+pub fn storage_error(status: u16, code: &str) -> ResponseTemplate {
+    let body = format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>No.</Message></Error>");
+    ResponseTemplate::new(status).set_body_string(body)
+}
+
+/// Moves the URLs of an upload to another server.
+pub fn moved(upload: &VideoUpload, from: &str, to: &str) -> VideoUpload {
+    serde_json::from_str(&serde_json::to_string(upload).unwrap().replace(from, to)).unwrap()
 }
 
 /// How a [`ScriptedServer`] handles a request after reading it completely.

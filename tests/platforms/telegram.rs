@@ -12,13 +12,13 @@ use super::support::{
     ScriptStep, ScriptedServer, account, connector, image, now, post, secrets, shown, unused_address,
 };
 
-const TOKEN: &str = "123456:AAH-secret_token";
+pub const TOKEN: &str = "123456:AAH-secret_token";
 
-fn telegram_account() -> ConnectorAccount {
+pub fn telegram_account() -> ConnectorAccount {
     account("-1001234", json!({ "bot_token": TOKEN, "chat_id": "-1001234" }))
 }
 
-async fn respond(server: &MockServer, call: &str, status: u16, body: Value) {
+pub async fn respond(server: &MockServer, call: &str, status: u16, body: Value) {
     Mock::given(method("POST"))
         .and(path(format!("/bot{TOKEN}/{call}")))
         .respond_with(ResponseTemplate::new(status).set_body_json(body))
@@ -26,7 +26,7 @@ async fn respond(server: &MockServer, call: &str, status: u16, body: Value) {
         .await;
 }
 
-fn rejected(status: u16, description: &str) -> Value {
+pub fn rejected(status: u16, description: &str) -> Value {
     json!({ "ok": false, "error_code": status, "description": description })
 }
 

@@ -9,36 +9,17 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::video::{ByteStream, FileBytes};
-use crier_platforms::{
-    CallError, Connector, ConnectorAccount, Image, OutgoingPost, Published, ReconcileResult, Video, VideoTransfer,
-};
+use crier_platforms::{CallError, Connector, Image, OutgoingPost, Published, ReconcileResult, Video, VideoTransfer};
 use serde_json::{Value, json};
-use wiremock::matchers::{method, path};
+use wiremock::matchers::path;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::support::{ScriptStep, ScriptedServer, account, connector, image, now, part_of, post, shown, video};
+use super::support::{ScriptStep, ScriptedServer, connector, image, now, part_of, post, shown, video};
+use super::telegram::{TOKEN, rejected, respond, telegram_account};
 use crate::support::forms::{FormPart, form_part, form_parts};
-
-const TOKEN: &str = "123456:AAH-secret_token";
-
-fn telegram_account() -> ConnectorAccount {
-    account("-1001234", json!({ "bot_token": TOKEN, "chat_id": "-1001234" }))
-}
-
-async fn respond(server: &MockServer, call: &str, status: u16, body: Value) {
-    Mock::given(method("POST"))
-        .and(path(format!("/bot{TOKEN}/{call}")))
-        .respond_with(ResponseTemplate::new(status).set_body_json(body))
-        .mount(server)
-        .await;
-}
 
 fn message(id: i64) -> Value {
     json!({ "message_id": id, "chat": { "id": -1_001_234, "type": "channel", "username": "news" } })
-}
-
-fn rejected(status: u16, description: &str) -> Value {
-    json!({ "ok": false, "error_code": status, "description": description })
 }
 
 fn with_video(connector: &dyn Connector, text: &str) -> OutgoingPost {

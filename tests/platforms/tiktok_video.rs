@@ -5,7 +5,6 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
-use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{
     CallError, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost, Published, ReconcileResult, VideoStep,
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
 use super::support::{
-    ScriptStep, ScriptedServer, account, clients, connector, now, post, publish, send_video_step, video,
+    ScriptStep, ScriptedServer, account, clients, connector, is_invalid, now, post, publish, send_video_step, video,
 };
 use crate::support::tiktok::rejection;
 use crate::support::tiktok_videos::TiktokVideos;
@@ -74,10 +73,6 @@ async fn reconcile(connector: &dyn Connector, outgoing: &OutgoingPost) -> Reconc
 
 fn published(id: &str) -> ReconcileResult {
     ReconcileResult::Found(Published::new(id, Some(format!("https://www.tiktok.com/@bakery/video/{id}"))))
-}
-
-fn is_invalid(error: &CallError) -> bool {
-    matches!(error, CallError::Permanent(failure) if failure.category == Category::InvalidContent)
 }
 
 /// Returns bytes that differ from one chunk to the next.

@@ -46,6 +46,13 @@ pub fn error(status: u16, code: i64, subcode: Option<i64>, message: &str) -> Res
     }))
 }
 
+/// Returns the error of a call for an object that does not exist or may not be seen.
+pub fn no_such_object() -> ResponseTemplate {
+    let message = "Unsupported request. Object with ID does not exist, cannot be loaded due to missing permissions, or \
+                   does not support this operation.";
+    error(400, 100, Some(33), message)
+}
+
 impl Facebook {
     /// Starts an API with these pages, whose clock is fixed at `now` (`2026-03-01T12:00:05+0000`).
     pub async fn start(now: &str, pages: &[(&str, &str)]) -> (Self, MockServer) {
