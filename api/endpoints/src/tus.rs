@@ -12,8 +12,8 @@ pub const VERSION: &str = "1.0.0";
 /// The extensions of the protocol that Crier supports.
 pub const EXTENSIONS: &str = "creation,expiration,termination";
 
-pub const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
-pub const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
+const TUS_RESUMABLE: HeaderName = HeaderName::from_static("tus-resumable");
+const TUS_VERSION: HeaderName = HeaderName::from_static("tus-version");
 pub const TUS_EXTENSION: HeaderName = HeaderName::from_static("tus-extension");
 pub const TUS_MAX_SIZE: HeaderName = HeaderName::from_static("tus-max-size");
 pub const UPLOAD_CONCAT: HeaderName = HeaderName::from_static("upload-concat");
@@ -105,7 +105,7 @@ pub fn invalid(message: impl Into<String>) -> ApiError {
 }
 
 /// Returns the name of a header as documents write it: `Upload-Offset` for `upload-offset`.
-pub fn title_case(name: &HeaderName) -> String {
+fn title_case(name: &HeaderName) -> String {
     let capitalize = |word: &str| match word.split_at_checked(1) {
         Some((first, rest)) => format!("{}{rest}", first.to_ascii_uppercase()),
         None => String::new(),

@@ -89,7 +89,7 @@ impl Renewal {
 }
 
 /// Returns the time of the next warning before `end`; `None` if all `warnings` were sent.
-pub fn warning_time(end: DateTime<Utc>, warnings: i32) -> Option<DateTime<Utc>> {
+fn warning_time(end: DateTime<Utc>, warnings: i32) -> Option<DateTime<Utc>> {
     let before = WARNINGS.get(usize::try_from(warnings).ok()?)?;
     Some(if before.is_zero() { end.with_time(NaiveTime::MIN).single().unwrap_or(end) } else { end - *before })
 }

@@ -41,7 +41,7 @@ pub const MAX_ARTICLES: usize = 200;
 /// Interval between fetches of a feed that does not fail.
 pub const FETCH_INTERVAL: Duration = Duration::from_mins(15);
 /// Maximum interval between fetches of a failing feed.
-pub const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
+const MAX_FETCH_INTERVAL: Duration = Duration::from_hours(24);
 /// The consecutive failure of which the members are notified, after about 45 minutes. Most feeds that fail once recover.
 pub const NOTICED_FAILURE: i32 = 3;
 /// Earlier dates of articles are placeholders of programs that have no date.

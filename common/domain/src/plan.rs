@@ -102,7 +102,7 @@ impl Plan {
 
 /// The texts that a workspace may always store, in bytes, even if its files use all of its storage: a full media
 /// library does not prevent posts.
-pub const FREE_TEXTS: i64 = 16 << 20;
+const FREE_TEXTS: i64 = 16 << 20;
 
 /// The storage that a workspace uses, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,7 +15,7 @@ const MAX_WORD: usize = 32;
 /// The maximum number of distinct words of one text that are indexed.
 pub const MAX_INDEXED: usize = 2_000;
 /// The maximum number of words of a search; further ones are ignored.
-pub const MAX_SEARCH_TERMS: usize = 8;
+const MAX_SEARCH_TERMS: usize = 8;
 
 /// A word of a search, as the range of indexed words that match it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -81,7 +81,7 @@ pub const TIKTOK_VISIBILITIES: [&str; 4] = ["public", "friends", "followers", "p
 /// The buttons of a Google Business post. The first is the default for a post with a link.
 pub const GOOGLE_BUSINESS_ACTIONS: [&str; 6] = ["LEARN_MORE", "BOOK", "ORDER", "SHOP", "SIGN_UP", "CALL"];
 /// Who may reply to a post on Threads.
-pub const THREADS_REPLIES: [&str; 5] =
+const THREADS_REPLIES: [&str; 5] =
     ["everyone", "accounts_you_follow", "mentioned_only", "parent_post_author_only", "followers_only"];
 
 /// Who may see a video on YouTube. The first is the default.
@@ -89,7 +89,7 @@ pub const YOUTUBE_PRIVACY: [&str; 3] = ["private", "unlisted", "public"];
 /// The categories of YouTube's videos that can be chosen (`videoCategories.list`): 1 film, 2 cars, 10 music, 15 animals,
 /// 17 sports, 19 travel, 20 games, 22 people, 23 comedy, 24 entertainment, 25 news, 26 instructions, 27 education, 28
 /// science, 29 non-profit.
-pub const YOUTUBE_CATEGORIES: [&str; 15] =
+const YOUTUBE_CATEGORIES: [&str; 15] =
     ["1", "2", "10", "15", "17", "19", "20", "22", "23", "24", "25", "26", "27", "28", "29"];
 
 /// Returns the options of a platform.

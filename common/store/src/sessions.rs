@@ -23,7 +23,7 @@ pub const LIFETIME: TimeDelta = TimeDelta::days(30);
 /// How long a link that a user requested is valid.
 pub const LINK_LIFETIME: TimeDelta = TimeDelta::minutes(15);
 /// The number of characters of `[A-Za-z0-9]` that contain 256 bits.
-pub const TOKEN_LENGTH: usize = 43;
+const TOKEN_LENGTH: usize = 43;
 const MAX_USER_AGENT: usize = 255;
 /// The maximum number of a user's valid links, so that a stranger cannot fill the user's mailbox.
 const MAX_LINKS: i64 = 3;

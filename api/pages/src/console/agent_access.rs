@@ -9,7 +9,7 @@ use super::shared::Choice;
 use super::visit::Visit;
 
 /// The form value for all brands.
-pub const ALL_BRANDS: &str = "all";
+const ALL_BRANDS: &str = "all";
 
 /// Fails if the operator does not let agents use this installation.
 pub fn check_is_on(app: &App) -> Result<()> {

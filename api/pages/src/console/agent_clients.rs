@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 /// Returns the URL for clients that send an API key.
-pub fn key_url(public_url: &str) -> String {
+fn key_url(public_url: &str) -> String {
     format!("{public_url}/mcp")
 }
 

@@ -7,7 +7,7 @@ use crier_base::secrets::{Cipher, SecretError, SecretLocation};
 use serde::{Deserialize, Serialize};
 
 /// The time for which the URL of a file works.
-pub const FILE_LIFETIME: TimeDelta = TimeDelta::days(14);
+const FILE_LIFETIME: TimeDelta = TimeDelta::days(14);
 
 const FILE: SecretLocation<'_> = SecretLocation { table: "report_deliveries", row: "", column: "file_link" };
 const UNSUBSCRIBE: SecretLocation<'_> = SecretLocation { table: "report_schedules", row: "", column: "unsubscribe" };

@@ -49,7 +49,7 @@ pub struct MediaCount {
 impl MediaCount {
     pub const NONE: Self = Self { images: 0, videos: 0 };
 
-    pub const fn of_images(images: usize) -> Self {
+    const fn of_images(images: usize) -> Self {
         Self { images, videos: 0 }
     }
 
