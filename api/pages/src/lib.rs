@@ -10,6 +10,7 @@ use askama::Template;
 use crier_endpoints::PREFIX;
 use crier_endpoints::admission;
 use crier_endpoints::app::App;
+use crier_endpoints::limits::Decision;
 use http::header::{
     ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
@@ -48,12 +49,7 @@ async fn limit_visitor(req: &mut Request, depot: &mut Depot, res: &mut Response,
     let Some(decision) = admission::count_public_page_request(app, req).filter(|decision| !decision.allowed) else {
         return;
     };
-    notice(
-        res,
-        StatusCode::TOO_MANY_REQUESTS,
-        "Too many requests from your address. Wait a moment, then reload the page.",
-    );
-    res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
+    too_many_requests(res, &decision);
     ctrl.skip_rest();
 }
 
@@ -103,6 +99,13 @@ struct Notice {
 /// Renders an error as a page.
 fn notice(res: &mut Response, status: StatusCode, message: &'static str) {
     html(res, status, &Notice { title: title(status), message });
+}
+
+/// Renders the page for an IP address that has exceeded its rate limit.
+fn too_many_requests(res: &mut Response, decision: &Decision) {
+    let message = "Too many requests from your address. Wait a moment, then reload the page.";
+    notice(res, StatusCode::TOO_MANY_REQUESTS, message);
+    res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
 }
 
 /// Renders the page for an error of the database.

@@ -16,13 +16,13 @@ use crier_endpoints::reply;
 use crier_platforms::sandbox::{is_handle, post_path, reply_path};
 use crier_store::Result;
 use crier_store::sandbox::{self, CommentOutcome, MAX_COMMENTS, SandboxPost};
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, LOCATION};
 use http::{HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 
 use super::links::{TextPart, text_parts};
 use super::styles::send;
-use super::{html, notice, unavailable};
+use super::{html, notice, too_many_requests, unavailable};
 
 /// The number of posts per page of a timeline.
 const POSTS_PER_PAGE: usize = 20;
@@ -208,13 +208,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let decision = admission::count_address(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
-        notice(
-            res,
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many requests from your address. Wait a moment, then reload the page.",
-        );
-        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
-        return;
+        return too_many_requests(res, &decision);
     }
     let (Some(handle), Some(post)) = (handle(req), req.param::<i64>("post")) else { return no_such_post(res) };
     let Ok(body) = req.payload_with_max_size(MAX_FORM).await else {

@@ -17,8 +17,8 @@ use crier_mail::Mailer;
 use crier_store::mails::{self, NewMail};
 use crier_store::sessions::{self, LinkUser};
 use crier_store::{StoreError, users};
-use http::header::{RETRY_AFTER, USER_AGENT};
-use http::{HeaderValue, StatusCode};
+use http::StatusCode;
+use http::header::USER_AGENT;
 use salvo::writing::Text;
 use salvo::{Depot, Request, Response, Router, handler};
 use secrecy::ExposeSecret;
@@ -28,7 +28,7 @@ use super::error::page_headers;
 use super::form::Form;
 use super::route::see_other;
 use super::shared::FieldErrors;
-use crate::{is_from_another_site, notice, unavailable};
+use crate::{is_from_another_site, notice, too_many_requests, unavailable};
 
 pub fn router() -> Router {
     Router::new()
@@ -123,12 +123,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
     let decision = admission::count_sign_in_or_connect_request(app, req).await;
     reply::write_rate_limit_headers(res.headers_mut(), &decision);
     if !decision.allowed {
-        notice(
-            res,
-            StatusCode::TOO_MANY_REQUESTS,
-            "Too many requests from your address. Wait a moment, then reload the page.",
-        );
-        res.headers_mut().insert(RETRY_AFTER, HeaderValue::from(decision.retry_after));
+        too_many_requests(res, &decision);
     }
     decision.allowed
 }
