@@ -84,7 +84,7 @@ impl EditedFields {
 
     /// Replaces the values by those that the form contains.
     fn typed(self, form: &Form) -> Self {
-        let value = |name: &str, stored| if form.has(name) { form.get(name).to_owned() } else { stored };
+        let value = |name: &str, stored: String| form.get_or(name, &stored).to_owned();
         Self {
             status: value("status", self.status),
             snoozed_until: value("snoozed_until", self.snoozed_until),

@@ -63,16 +63,12 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let all = visit.call().read(feeds::articles::endpoint(), ()).await?;
     let shell = visit.shell(Section::Feeds, feed.name.clone());
     let (articles, pages) = lists::paginate(visit, &shell.page("feeds", feed.id, ""), all);
-    let typed = |name: &str, saved: &str| {
-        let form = &visit.form;
-        if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
-    };
     let view = FeedPage {
         shell,
         errors,
         kind: kind(feed.r#type),
-        name: typed("name", &feed.name),
-        url: typed("url", &feed.url),
+        name: visit.form.get_or("name", &feed.name).to_owned(),
+        url: visit.form.get_or("url", &feed.url).to_owned(),
         feed: FeedRow::new(visit, feed),
         articles: articles.into_iter().map(|article| row(visit, article)).collect(),
         pages,

@@ -21,7 +21,12 @@ impl Form {
 
     /// Returns the last value of a field. Empty if there is none.
     pub fn get(&self, name: &str) -> &str {
-        self.0.iter().rev().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+        self.get_or(name, "")
+    }
+
+    /// Returns the last value of a field, or `stored` if the form does not contain the field.
+    pub fn get_or<'f>(&'f self, name: &str, stored: &'f str) -> &'f str {
+        self.0.iter().rev().find(|(key, _)| key == name).map_or(stored, |(_, value)| value)
     }
 
     /// Returns the trimmed value of a field. `None` if it is empty.

@@ -150,9 +150,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
     let typed = |errors: &FieldErrors| if errors.is_empty() { &none } else { &visit.form };
     let (export, schedule) = (typed(&errors.export), typed(&errors.schedule));
     let (start, end) = last_days(local_day(visit.now, visit.zone()));
-    let day = |name: &str, default: NaiveDate| {
-        if export.has(name) { export.get(name).to_owned() } else { default.to_string() }
-    };
+    let day = |name: &str, default: NaiveDate| export.get_or(name, &default.to_string()).to_owned();
     let view = ReportPage {
         id: report.id,
         new_name: typed(&errors.name).text("name").unwrap_or(&report.name).to_owned(),
@@ -166,7 +164,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: Errors) -> Result<Pag
         end: day("end", end),
         has_mail: visit.app.mailer.is_some(),
         frequencies: frequencies(schedule.text("frequency").unwrap_or(Frequency::Weekly.as_str())),
-        time: if schedule.has("time") { schedule.get("time").to_owned() } else { TIME.to_owned() },
+        time: schedule.get_or("time", TIME).to_owned(),
         cron: schedule.get("cron").to_owned(),
         recipients: schedule.get("recipients").to_owned(),
         schedule_formats: formats(schedule.get("format")),

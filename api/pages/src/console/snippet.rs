@@ -46,17 +46,13 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let snippet = find(visit).await?;
-    let typed = |name: &str, saved: &str| {
-        let form = &visit.form;
-        if form.has(name) { form.get(name).to_owned() } else { saved.to_owned() }
-    };
     let view = SnippetPage {
         shell: visit.shell(Section::Snippets, snippet.name.clone()),
         errors,
         id: snippet.id,
-        name: typed("name", &snippet.name),
-        kinds: kinds(&typed("kind", snippet.kind.as_str())),
-        content: typed("content", &snippet.content),
+        name: visit.form.get_or("name", &snippet.name).to_owned(),
+        kinds: kinds(visit.form.get_or("kind", snippet.kind.as_str())),
+        content: visit.form.get_or("content", &snippet.content).to_owned(),
     };
     visit.page_with(status, &view)
 }
