@@ -165,6 +165,19 @@ fn deleted(id: i64) -> Failure {
     Failure::with_code(Category::InvalidContent, "media_deleted", message)
 }
 
+/// The progress of an upload, as a struct.
+pub(super) trait UploadProgress: Serialize + DeserializeOwned {
+    /// Returns the stored progress. `None` before the first step.
+    fn of(video: &Video) -> Option<Self> {
+        read_progress(&video.upload)
+    }
+
+    /// Returns the progress for the store.
+    fn progress(&self) -> VideoUpload {
+        to_progress(self)
+    }
+}
+
 /// Reads the progress of an upload. `None` before the first step.
 pub(super) fn read_progress<T: DeserializeOwned>(upload: &VideoUpload) -> Option<T> {
     serde_json::from_value(Value::Object(upload.clone())).ok()

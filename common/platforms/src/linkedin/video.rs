@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use super::urn::encoded;
 use super::{ErrorBody, Linkedin, LinkedinError, author};
 use crate::call::{Effect, sanitize_message};
-use crate::{CallError, ConnectorAccount, Image, OutgoingPost, Video, VideoStep, VideoUpload};
+use crate::video::UploadProgress;
+use crate::{CallError, ConnectorAccount, Image, OutgoingPost, Video, VideoStep};
 
 /// The maximum number of parts. The progress of more parts could not be stored.
 const MAX_PARTS: usize = 512;
@@ -59,16 +60,7 @@ struct Part {
     end: u64,
 }
 
-impl Upload {
-    /// Returns the stored progress. `None` before the first step.
-    fn of(video: &Video) -> Option<Self> {
-        crate::video::read_progress(&video.upload)
-    }
-
-    fn progress(&self) -> VideoUpload {
-        crate::video::to_progress(self)
-    }
-}
+impl UploadProgress for Upload {}
 
 #[derive(Deserialize)]
 struct Initialized {

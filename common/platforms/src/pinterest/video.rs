@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 use super::Pinterest;
 use crate::call::Effect;
 use crate::upload_urls::{Delivery, MAX_FIELDS, is_at, send_form};
-use crate::{CallError, ConnectorAccount, Video, VideoStep, VideoUpload};
+use crate::video::UploadProgress;
+use crate::{CallError, ConnectorAccount, Video, VideoStep};
 
 /// The pause before the next check. Pinterest does not state one.
 const PAUSE: TimeDelta = TimeDelta::seconds(10);
@@ -38,16 +39,7 @@ struct UploadForm {
     fields: Map<String, Value>,
 }
 
-impl Upload {
-    /// Returns the stored progress. `None` before the first step.
-    fn of(video: &Video) -> Option<Self> {
-        crate::video::read_progress(&video.upload)
-    }
-
-    fn progress(&self) -> VideoUpload {
-        crate::video::to_progress(self)
-    }
-}
+impl UploadProgress for Upload {}
 
 /// Returns whether an id may become part of a URL.
 fn is_media_id(id: &str) -> bool {

@@ -12,10 +12,11 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::{CallError, OutgoingPost, ReconcileResult, Video, VideoStep, VideoUpload};
+use super::super::{CallError, OutgoingPost, ReconcileResult, Video, VideoStep};
 use super::rest::{Session, SubmitError};
 use super::upload::{File, image_file};
 use super::{CreatedPost, RedditOptions};
+use crate::video::UploadProgress;
 
 /// The time for which a post with a video is searched for.
 const PROCESSING: TimeDelta = TimeDelta::hours(1);
@@ -34,16 +35,7 @@ struct Upload {
     uploaded_at: i64,
 }
 
-impl Upload {
-    /// Returns the stored progress. `None` before the first step.
-    fn of(video: &Video) -> Option<Self> {
-        crate::video::read_progress(&video.upload)
-    }
-
-    fn progress(&self) -> VideoUpload {
-        crate::video::to_progress(self)
-    }
-}
+impl UploadProgress for Upload {}
 
 /// An uploaded video, as stored until the post is submitted.
 #[derive(Serialize, Deserialize)]

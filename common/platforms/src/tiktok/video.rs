@@ -24,7 +24,8 @@ use serde_json::{Value, json};
 use super::{CreatorInfo, PUBLISH_ID, PublishStatus, Tiktok, privacy_level};
 use crate::call::Effect;
 use crate::upload_urls::is_at;
-use crate::{CallError, ConnectorAccount, OutgoingPost, Video, VideoStep, VideoUpload, options};
+use crate::video::UploadProgress;
+use crate::{CallError, ConnectorAccount, OutgoingPost, Video, VideoStep, options};
 
 /// The size of a chunk, in bytes. The last one also has the rest of the file. TikTok accepts 5 to 64 MB, up to 128 MB
 /// in the last chunk, and a smaller file in one.
@@ -48,16 +49,9 @@ struct Upload {
     info: Value,
 }
 
+impl UploadProgress for Upload {}
+
 impl Upload {
-    /// Returns the stored progress. `None` before the first step.
-    fn of(video: &Video) -> Option<Self> {
-        crate::video::read_progress(&video.upload)
-    }
-
-    fn progress(&self) -> VideoUpload {
-        crate::video::to_progress(self)
-    }
-
     /// Returns whether TikTok has all chunks but the last one.
     fn is_at_last_chunk(&self, size: u64) -> bool {
         self.sent.saturating_add(1) == chunk_count(size)

@@ -25,8 +25,9 @@ use super::{Youtube, is_id, published};
 use crate::call::Effect;
 use crate::options::{self, YOUTUBE_PRIVACY};
 use crate::text::comparable::is_same;
+use crate::video::UploadProgress;
 use crate::window::{CallWindow, Listed, find};
-use crate::{CallError, ConnectorAccount, OutgoingPost, Published, ReconcileResult, Video, VideoStep, VideoUpload};
+use crate::{CallError, ConnectorAccount, OutgoingPost, Published, ReconcileResult, Video, VideoStep};
 
 /// The size of a chunk, a multiple of 256 KiB.
 const CHUNK: u64 = 8 << 20;
@@ -49,16 +50,7 @@ struct Upload {
     sent: u64,
 }
 
-impl Upload {
-    /// Returns the stored progress. `None` before the first step.
-    fn of(video: &Video) -> Option<Self> {
-        crate::video::read_progress(&video.upload)
-    }
-
-    fn progress(&self) -> VideoUpload {
-        crate::video::to_progress(self)
-    }
-}
+impl UploadProgress for Upload {}
 
 /// What YouTube stores with a video.
 struct Metadata<'a> {
