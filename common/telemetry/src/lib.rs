@@ -7,3 +7,9 @@ pub mod logs;
 pub mod metrics;
 pub mod ops;
 pub mod traces;
+
+/// Returns the name of a method. `None` for an unknown one: clients may send any method, and names must be bounded.
+fn known_method(method: &http::Method) -> Option<&'static str> {
+    const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    METHODS.into_iter().find(|name| *name == method.as_str())
+}

@@ -469,25 +469,11 @@ pub fn bio_clicked() {
 /// Records a request to the API. `route` is the matched pattern (`/brands/{brand}/posts`), or a placeholder if none
 /// matched, but never the requested path.
 pub fn http_request(method: &http::Method, route: String, status: http::StatusCode, took: Duration) {
-    let method = method_label(method);
+    let method = crate::known_method(method).unwrap_or("other");
     let status = status.as_str().to_owned();
     counter!("crier_http_requests_total", "method" => method, "route" => route.clone(), "status" => status)
         .increment(1);
     histogram!("crier_http_request_duration_seconds", "method" => method, "route" => route).record(took.as_secs_f64());
-}
-
-/// Returns the label of a method. Clients may send any method; unknown ones become `other`.
-fn method_label(method: &http::Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "OPTIONS" => "OPTIONS",
-        _ => "other",
-    }
 }
 
 #[cfg(test)]

@@ -146,18 +146,9 @@ fn call(tracer: &SdkTracer, parent: &Context, method: &Method, url: &Url) -> Spa
     start_span(tracer, span, parent)
 }
 
-/// Returns the name of a method. Clients may send any method; unknown ones are `_OTHER`, as the conventions specify.
+/// Returns the name of a method. Unknown ones are `_OTHER`, as the conventions specify.
 fn method_name(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "GET",
-        "HEAD" => "HEAD",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        "OPTIONS" => "OPTIONS",
-        _ => "_OTHER",
-    }
+    crate::known_method(method).unwrap_or("_OTHER")
 }
 
 #[cfg(test)]
