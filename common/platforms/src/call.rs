@@ -236,7 +236,7 @@ impl PlatformClient {
     }
 }
 
-/// Converts a failed call during connect to `Refused` or `Unavailable`. `address` is the credentials field that
+/// Converts a failed call during connect to `Field`, `Rejected` or `Unavailable`. `address` is the credentials field that
 /// contains the URL, if any.
 pub(super) fn connect_error(error: CallError, address: Option<&'static str>) -> ConnectError {
     match (error, address) {

@@ -341,10 +341,6 @@ impl InboxConnector for Bluesky {
         Ok(deleted)
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
         let rules = match thread.kind {
             ConversationType::Dm => super::chats::TEXT,

@@ -229,10 +229,6 @@ impl InboxConnector for GoogleBusiness {
         Ok(deleted)
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::GoogleBusiness, &TEXT, text)
     }

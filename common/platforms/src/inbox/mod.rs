@@ -128,7 +128,9 @@ pub trait InboxConnector: Send + Sync {
     }
 
     /// Returns why the thread cannot be replied to now, as a sentence for users.
-    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String>;
+    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        None
+    }
 
     /// Returns an error if the thread does not accept this text, as a sentence for users.
     fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String>;

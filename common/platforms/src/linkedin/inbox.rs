@@ -179,10 +179,6 @@ impl InboxConnector for Linkedin {
         }
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Linkedin, &TEXT, text)
     }

@@ -315,10 +315,6 @@ impl InboxConnector for Mastodon {
         }
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, thread: &ReplyThread, text: &str) -> Result<(), String> {
         let acct = thread.context.get("acct").and_then(Value::as_str).unwrap_or_default();
         let descriptor = catalogue::descriptor(Platform::Mastodon).with_limits(thread.limits.as_ref());

@@ -224,10 +224,6 @@ impl InboxConnector for Reddit {
         Ok(found.into_iter().filter(Message::is_deleted).map(|message| message.name).collect())
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     /// The limit of comments and messages, 10,000 characters, equals that of Crier's replies.
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
         Ok(())

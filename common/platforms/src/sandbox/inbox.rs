@@ -108,10 +108,6 @@ impl InboxConnector for Sandbox {
         Ok(InboxPage { messages, cursor: next.to_value(), has_more, unavailable: None })
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         match text.chars().count() {
             count if count > MAX_REPLY => {

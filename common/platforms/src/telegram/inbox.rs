@@ -298,10 +298,6 @@ impl InboxConnector for Telegram {
         Ok(InboxPage { messages, cursor, has_more, unavailable: None })
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Telegram, &catalogue::descriptor(Platform::Telegram).capabilities.text, text)
     }

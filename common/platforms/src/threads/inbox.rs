@@ -258,10 +258,6 @@ impl InboxConnector for Threads {
         inbox::fetch(self, account, stream, cursor).await
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Threads, &catalogue::descriptor(Platform::Threads).capabilities.text, text)
     }

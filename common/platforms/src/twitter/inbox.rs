@@ -235,10 +235,6 @@ impl InboxConnector for Twitter {
         }
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Twitter, &catalogue::descriptor(Platform::Twitter).capabilities.text, text)
     }

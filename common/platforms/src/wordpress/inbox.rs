@@ -6,7 +6,6 @@
 //! Source: REST API handbook, "Comments".
 
 use async_trait::async_trait;
-use chrono::{DateTime, Utc};
 use crier_domain::conversation::{FetchedMessage, MessageDirection, Participant, Subject};
 use crier_domain::platform::ConversationType;
 use crier_html::plain_text;
@@ -139,10 +138,6 @@ impl InboxConnector for Wordpress {
     async fn deleted(&self, account: &ConnectorAccount, ids: &[String]) -> Result<Vec<String>, CallError> {
         let comments = CommentEndpoint { path: PATH, visible_status: "approve", no_such_id: "rest_comment_invalid_id" };
         comments.deleted(&self.rest(&account.secrets)?, ids).await
-    }
-
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
     }
 
     /// `comment_content` allows 65,525 characters, more than Crier allows in a reply.

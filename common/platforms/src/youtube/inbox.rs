@@ -165,10 +165,6 @@ impl InboxConnector for Youtube {
         }
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         check_length(Platform::Youtube, &TEXT, text)
     }
