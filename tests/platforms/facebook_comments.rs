@@ -1,16 +1,12 @@
 //! First comments on a Facebook page's posts, and deleting both, against a Graph API that responds as Meta documents.
 
-use std::sync::Arc;
-
 use chrono::TimeDelta;
 use crier_domain::platform::Platform;
-use crier_platforms::{
-    CallError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult, UnpublishPost,
-};
+use crier_platforms::{CallError, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, comment_on, comment_to_delete, connector, now, unpublish_post};
+use super::support::{CommentTest, account, comment_on, comment_to_delete, connector, now, unpublish_post};
 use crate::support::facebook::{error, no_such_object};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
@@ -80,35 +76,13 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     }
 }
 
-struct Page {
-    api: FakeApi<Server>,
-    connector: Arc<dyn Connector>,
-    account: ConnectorAccount,
-}
+type Page = CommentTest<Server>;
 
 async fn start() -> Page {
     let api = FakeApi::start(Server { posts: vec![POST.to_owned()], ..Server::default() }, respond).await;
     let connector = connector(Platform::Facebook, &api.base());
     let secrets = json!({ "access_token": "page-42", "client_id": "app", "client_secret": "secret" });
-    Page { api, connector, account: account("42", secrets) }
-}
-
-impl Page {
-    fn comment(&self, text: &str) -> OutgoingPost {
-        comment_on(self.connector.as_ref(), text, POST)
-    }
-
-    async fn publish(&self, comment: &OutgoingPost) -> Result<Published, CallError> {
-        self.connector.publish(&self.account, comment).await
-    }
-
-    async fn reconcile(&self, comment: &OutgoingPost) -> ReconcileResult {
-        self.connector.reconcile(&self.account, comment).await.unwrap()
-    }
-
-    async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
-        self.connector.unpublish(&self.account, post).await
-    }
+    Page { api, connector, account: account("42", secrets), post: POST }
 }
 
 fn assert_missing(error: CallError, permission: &str) {

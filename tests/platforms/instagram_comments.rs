@@ -1,19 +1,18 @@
 //! First comments on an Instagram account's posts, and deleting both, against an API that responds as Meta documents.
 
-use std::sync::Arc;
-
 use chrono::TimeDelta;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::platform::Platform;
 use crier_platforms::{
-    CallError, Connector, ConnectorAccount, ConnectorRegistry, OutgoingPost, Published, ReconcileResult, StageResult,
-    UnpublishPost,
+    CallError, ConnectorAccount, ConnectorRegistry, OutgoingPost, Published, ReconcileResult, StageResult,
 };
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, assert_missing, clients, comment_on, comment_to_delete, now, unpublish_post};
+use super::support::{
+    CommentTest, account, assert_missing, clients, comment_on, comment_to_delete, now, unpublish_post,
+};
 use crate::support::facebook::{error, no_such_object};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::meta_inbox::{newest_first, paged};
@@ -87,11 +86,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     }
 }
 
-struct Started {
-    api: FakeApi<Server>,
-    connector: Arc<dyn Connector>,
-    account: ConnectorAccount,
-}
+type Started = CommentTest<Server>;
 
 /// Connects the account with Facebook, or with Instagram's own login.
 async fn start(is_by_facebook: bool) -> Started {
@@ -104,29 +99,11 @@ async fn start(is_by_facebook: bool) -> Started {
     let login = if is_by_facebook { "facebook" } else { "" };
     let secrets = json!({ "access_token": "token-1", "client_id": "app", "client_secret": "secret", "login": login });
     let account = ConnectorAccount { username: Some("Bakery".to_owned()), ..account(ACCOUNT, secrets) };
-    Started { api, connector, account }
+    Started { api, connector, account, post: POST }
 }
 
 async fn both() -> [Started; 2] {
     [start(false).await, start(true).await]
-}
-
-impl Started {
-    fn comment(&self, text: &str) -> OutgoingPost {
-        comment_on(self.connector.as_ref(), text, POST)
-    }
-
-    async fn publish(&self, comment: &OutgoingPost) -> Result<Published, CallError> {
-        self.connector.publish(&self.account, comment).await
-    }
-
-    async fn reconcile(&self, comment: &OutgoingPost) -> ReconcileResult {
-        self.connector.reconcile(&self.account, comment).await.unwrap()
-    }
-
-    async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
-        self.connector.unpublish(&self.account, post).await
-    }
 }
 
 #[tokio::test]

@@ -1,18 +1,16 @@
 //! First comments on posts of LinkedIn's users and pages, and deleting both, against a server that responds as LinkedIn
 //! documents.
 
-use std::sync::Arc;
-
 use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
-use crier_platforms::{
-    CallError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult, UnpublishPost,
-};
+use crier_platforms::{CallError, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, assert_missing, comment_on, comment_to_delete, connector, now, unpublish_post};
+use super::support::{
+    CommentTest, account, assert_missing, comment_on, comment_to_delete, connector, now, unpublish_post,
+};
 use crate::support::inbox::{FakeApi, json, parameter};
 use crate::support::oauth::bearer;
 
@@ -93,41 +91,19 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
     }
 }
 
-struct Started {
-    api: FakeApi<Server>,
-    connector: Arc<dyn Connector>,
-    account: ConnectorAccount,
-}
+type Started = CommentTest<Server>;
 
 async fn start(external_id: &str) -> Started {
     let posts = vec![POST.to_owned(), "urn:li:ugcPost:2".to_owned()];
     let api = FakeApi::start(Server { posts, ..Server::default() }, respond).await;
     let connector = connector(Platform::Linkedin, &api.base());
     let secrets = json!({ "access_token": "access-0", "client_id": "id", "client_secret": "secret" });
-    Started { api, connector, account: account(external_id, secrets) }
+    Started { api, connector, account: account(external_id, secrets), post: POST }
 }
 
 /// Starts a server for a user's account, and one for a page.
 async fn both() -> [(&'static str, Started); 2] {
     [(PERSON, start("782bbtaQ").await), (PAGE, start(PAGE).await)]
-}
-
-impl Started {
-    fn comment(&self, text: &str) -> OutgoingPost {
-        comment_on(self.connector.as_ref(), text, POST)
-    }
-
-    async fn publish(&self, comment: &OutgoingPost) -> Result<Published, CallError> {
-        self.connector.publish(&self.account, comment).await
-    }
-
-    async fn reconcile(&self, comment: &OutgoingPost) -> ReconcileResult {
-        self.connector.reconcile(&self.account, comment).await.unwrap()
-    }
-
-    async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
-        self.connector.unpublish(&self.account, post).await
-    }
 }
 
 #[tokio::test]

@@ -28,6 +28,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wiremock::ResponseTemplate;
 
+use crate::support::inbox::FakeApi;
 use crate::support::oauth::OAuthServer;
 
 /// Allows every URL except those that contain `rejected`.
@@ -258,6 +259,32 @@ pub fn storage_error(status: u16, code: &str) -> ResponseTemplate {
 /// Moves the URLs of an upload to another server.
 pub fn moved(upload: &VideoUpload, from: &str, to: &str) -> VideoUpload {
     serde_json::from_str(&serde_json::to_string(upload).unwrap().replace(from, to)).unwrap()
+}
+
+/// A fake API with a post, and the account that comments on it.
+pub struct CommentTest<S> {
+    pub api: FakeApi<S>,
+    pub connector: Arc<dyn Connector>,
+    pub account: ConnectorAccount,
+    pub post: &'static str,
+}
+
+impl<S> CommentTest<S> {
+    pub fn comment(&self, text: &str) -> OutgoingPost {
+        comment_on(self.connector.as_ref(), text, self.post)
+    }
+
+    pub async fn publish(&self, comment: &OutgoingPost) -> Result<Published, CallError> {
+        self.connector.publish(&self.account, comment).await
+    }
+
+    pub async fn reconcile(&self, comment: &OutgoingPost) -> ReconcileResult {
+        self.connector.reconcile(&self.account, comment).await.unwrap()
+    }
+
+    pub async fn unpublish(&self, post: &UnpublishPost) -> Result<(), CallError> {
+        self.connector.unpublish(&self.account, post).await
+    }
 }
 
 /// How a [`ScriptedServer`] handles a request after reading it completely.
