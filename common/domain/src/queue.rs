@@ -37,23 +37,18 @@ pub struct Slot {
     pub account_ids: Vec<i64>,
 }
 
-impl Slot {
-    fn is_for(&self, account_id: i64) -> bool {
-        self.account_ids.is_empty() || self.account_ids.contains(&account_id)
-    }
-}
-
 /// A time at which slots occur: one, or several that differ in their accounts or are skipped to the same time.
 #[derive(Clone, Debug)]
-pub struct Occurrence<'a> {
+pub struct Occurrence {
     pub at: DateTime<Utc>,
-    slots: Vec<&'a Slot>,
+    /// The accounts that can use it. `None`: every account.
+    accounts: Option<HashSet<i64>>,
 }
 
-impl Occurrence<'_> {
+impl Occurrence {
     /// Returns whether all of these accounts can use it.
     pub fn is_for(&self, account_ids: &[i64]) -> bool {
-        account_ids.iter().all(|id| self.slots.iter().any(|slot| slot.is_for(*id)))
+        self.accounts.as_ref().is_none_or(|accounts| account_ids.iter().all(|id| accounts.contains(id)))
     }
 }
 
@@ -64,7 +59,7 @@ pub fn occurrences(
     zone: Tz,
     from: DateTime<Utc>,
     until: DateTime<Utc>,
-) -> impl Iterator<Item = Occurrence<'_>> {
+) -> impl Iterator<Item = Occurrence> {
     let first = from.with_timezone(&zone).date_naive();
     // A zone may skip the end of a day, so a slot of the day before can occur on the first day.
     let first = first.pred_opt().unwrap_or(first);
@@ -74,15 +69,19 @@ pub fn occurrences(
     all.skip_while(move |occurrence| occurrence.at < from).take_while(move |occurrence| occurrence.at <= until)
 }
 
-fn of_day(slots: &[Slot], zone: Tz, date: NaiveDate) -> Vec<Occurrence<'_>> {
+fn of_day(slots: &[Slot], zone: Tz, date: NaiveDate) -> Vec<Occurrence> {
     let weekday = date.weekday().number_from_monday();
-    let mut times: BTreeMap<DateTime<Utc>, Vec<&Slot>> = BTreeMap::new();
+    let mut times: BTreeMap<DateTime<Utc>, Option<HashSet<i64>>> = BTreeMap::new();
     for slot in slots.iter().filter(|slot| slot.weekday == weekday) {
-        if let Some(at) = in_zone(date.and_time(slot.time), zone) {
-            times.entry(at).or_default().push(slot);
+        let Some(at) = in_zone(date.and_time(slot.time), zone) else { continue };
+        let accounts = times.entry(at).or_insert_with(|| Some(HashSet::new()));
+        if slot.account_ids.is_empty() {
+            *accounts = None;
+        } else if let Some(accounts) = accounts {
+            accounts.extend(&slot.account_ids);
         }
     }
-    times.into_iter().map(|(at, slots)| Occurrence { at, slots }).collect()
+    times.into_iter().map(|(at, accounts)| Occurrence { at, accounts }).collect()
 }
 
 /// The times that queued posts have taken, by account.
@@ -98,6 +97,11 @@ impl FromIterator<(i64, DateTime<Utc>)> for TakenPlaces {
 impl TakenPlaces {
     fn is_free(&self, at: DateTime<Utc>, account_ids: &[i64]) -> bool {
         account_ids.iter().all(|id| !self.0.contains(&(*id, at)))
+    }
+
+    /// Returns the times that at least one of these accounts has taken.
+    fn times_on(&self, account_ids: &HashSet<i64>) -> HashSet<DateTime<Utc>> {
+        self.0.iter().filter(|(id, _)| account_ids.contains(id)).map(|(_, at)| *at).collect()
     }
 
     /// Returns the times in these places.
@@ -138,9 +142,12 @@ impl<'a> Timetable<'a> {
 
     /// Returns the future times that are free for all of these accounts, in order.
     pub fn free(&self, account_ids: &[i64], taken: &TakenPlaces) -> impl Iterator<Item = DateTime<Utc>> {
+        let accounts: HashSet<i64> = account_ids.iter().copied().collect();
+        // A year can have 10,000 occurrences: each is looked up once, and not once per account.
+        let taken = taken.times_on(&accounts);
+        let accounts: Vec<i64> = accounts.into_iter().collect();
         let all = occurrences(self.slots, self.zone, self.from, self.until);
-        let is_free = move |found: &Occurrence<'_>| found.is_for(account_ids) && taken.is_free(found.at, account_ids);
-        all.filter(is_free).map(|found| found.at)
+        all.filter(move |found| !taken.contains(&found.at) && found.is_for(&accounts)).map(|found| found.at)
     }
 
     /// Gives each post a time, in the order of the posts: the first one that is free for all of its accounts, and that is
@@ -150,15 +157,16 @@ impl<'a> Timetable<'a> {
     /// `taken` are the places of other posts. Returns `None` for a post that finds no time; posts after it on its accounts
     /// find none either.
     pub fn place(&self, posts: &[QueuedPost], taken: &TakenPlaces) -> Vec<Option<DateTime<Utc>>> {
+        // Computed once for all posts, because a post without a slot searches all of them.
+        let all: Vec<Occurrence> = occurrences(self.slots, self.zone, self.from, self.until).collect();
         let mut last: HashMap<i64, DateTime<Utc>> = HashMap::new();
         let place = |post: &QueuedPost| {
             let accounts = &post.account_ids;
             let after = accounts.iter().filter_map(|id| last.get(id)).max().copied();
-            // Slots are whole minutes, but a zone may have an offset in seconds.
-            let from = after.map_or(self.from, |at| self.from.max(at + TimeDelta::seconds(1)));
-            let at = occurrences(self.slots, self.zone, from, self.until)
-                .find(|found| found.is_for(accounts) && taken.is_free(found.at, accounts))
-                .map(|found| found.at);
+            let first = after.map_or(0, |after| all.partition_point(|found| found.at <= after));
+            let mut later = all.iter().skip(first);
+            let at = later.find(|found| found.is_for(accounts) && taken.is_free(found.at, accounts));
+            let at = at.map(|found| found.at);
             for id in accounts {
                 last.insert(*id, at.unwrap_or(self.until));
             }

@@ -163,6 +163,36 @@ fn a_post_is_moved_before_another_one_or_to_the_end() {
     }
 }
 
+/// The work does not grow with the product of accounts, slots and days: both searches would otherwise take minutes in a
+/// build without optimization, and a change of the queue holds its lock meanwhile.
+#[test]
+fn many_accounts_and_slots_are_searched_quickly() {
+    let started = std::time::Instant::now();
+    let accounts: Vec<i64> = (1..=1_000).collect();
+    // Twenty times of the week, each with ten slots that list all accounts but the last one.
+    let of_all = |n: u32| {
+        let (time, part) = (n % 20, usize::try_from(n / 20).unwrap());
+        let listed: Vec<i64> = accounts.iter().copied().take(999).skip(part * 100).take(100).collect();
+        slot(time % 7 + 1, &format!("{time:02}:00"), &listed)
+    };
+    let slots: Vec<Slot> = (0..200).map(of_all).collect();
+    let times = |accounts: &[i64]| timetable(&slots).free(accounts, &TakenPlaces::default()).count();
+    assert_eq!(times(&accounts), 0);
+    assert!(times(&accounts[..999]) > 1_000);
+    // Another post has taken each time on the last account.
+    let open: Vec<Slot> =
+        (0..200).map(|n: u32| slot(n % 7 + 1, &format!("{:02}:{:02}", n % 24, n % 60), &[])).collect();
+    let table = timetable(&open);
+    let taken: TakenPlaces = table.free(&[1_000], &TakenPlaces::default()).map(|at| (1_000, at)).collect();
+    assert_eq!(table.free(&accounts, &taken).next(), None);
+    // No post has a slot.
+    let own: Vec<Slot> = open.iter().map(|slot| Slot { account_ids: vec![1], ..slot.clone() }).collect();
+    let posts: Vec<QueuedPost> = (2..=300).map(|id| post(id, &[id])).collect();
+    let placed = timetable(&own).for_queued_posts().place(&posts, &TakenPlaces::default());
+    assert!(placed.iter().all(Option::is_none));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
 const ZONES: [&str; 6] =
     ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu"];
 
