@@ -86,9 +86,10 @@ async fn recovery_replays_failures_since_a_time(s: TestStore) {
     let others = create_failed_deliveries(&s, w, other.id, 2).await;
     let since = started_at + TimeDelta::seconds(1);
     s.advance(60);
-    let recover = async || s.write(async |tx| deliveries::recover(tx, webhook.id, since).await).await;
-    assert_eq!(recover().await, ids[1..3]);
-    assert_eq!(recover().await, Vec::<i64>::new(), "no delivery is failed any more");
+    let recover = async |after| s.write(async |tx| deliveries::recover(tx, webhook.id, since, after, 1).await).await;
+    assert_eq!(recover(ids[1]).await, ids[2..3]);
+    assert_eq!(recover(0).await, ids[1..2]);
+    assert_eq!(recover(0).await, Vec::<i64>::new(), "no delivery is failed any more");
     for (id, status, max) in [
         (ids[0], DeliveryStatus::Failed, 8),
         (ids[1], DeliveryStatus::Pending, 9),
@@ -107,7 +108,7 @@ async fn a_recovery_is_rolled_back_with_its_transaction(s: TestStore) {
     let webhook = s.webhook(w.user, &EVENTS).await;
     let started_at = s.now();
     let ids = create_failed_deliveries(&s, w, webhook.id, 3).await;
-    assert_eq!(s.discard(async |tx| deliveries::recover(tx, webhook.id, started_at).await).await, ids[..2]);
+    assert_eq!(s.discard(async |tx| deliveries::recover(tx, webhook.id, started_at, 0, 9).await).await, ids[..2]);
     assert_eq!((reload(&s, ids[0]).await.status, reload(&s, ids[0]).await.max_attempts), (DeliveryStatus::Failed, 8));
 }
 

@@ -297,18 +297,29 @@ pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<WebhookAt
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
 }
 
-/// Replays all of an endpoint's failed deliveries that were created at `since` or later, like [`replay`]. Returns their
-/// ids, oldest first.
-pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>) -> Result<Vec<i64>> {
+/// Replays an endpoint's failed deliveries that were created at `since` or later, like [`replay`]: those after the id
+/// `after`, at most `limit`. Returns their ids, oldest first.
+pub async fn recover(tx: &mut Tx, webhook_id: i64, since: DateTime<Utc>, after: i64, limit: i64) -> Result<Vec<i64>> {
+    // Checks the row itself again, because it may have been deleted or retried meanwhile.
     const SQL: &str = "
+        WITH failed AS MATERIALIZED (
+            SELECT id
+            FROM webhook_deliveries
+            WHERE webhook_id = $1
+                AND id > $4
+                AND status = 'failed'
+                AND created_at >= $2
+            ORDER BY id
+            LIMIT (SELECT $5)
+        )
         UPDATE webhook_deliveries
         SET max_attempts = max_attempts + 1, status = 'pending', next_attempt_at = $3, updated_at = $3
-        WHERE webhook_id = $1
+        WHERE id IN (SELECT id FROM failed WHERE id = id + 0)
             AND status = 'failed'
-            AND created_at >= $2
         RETURNING id";
     let now = tx.now;
-    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(since).bind(now).fetch_all(c))?;
+    let mut ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(since).bind(now).bind(after)
+        .bind(limit).fetch_all(c))?;
     ids.sort_unstable();
     Ok(ids)
 }

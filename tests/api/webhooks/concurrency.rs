@@ -82,7 +82,7 @@ async fn a_recovery_after_another_recovers_nothing(t: Tenant<'_>) {
     let mut other = t.app.begin().await.unwrap();
     webhooks::find_for_update(&mut other, t.user, number(&hook)).await.unwrap().unwrap();
     let since = other.now;
-    assert_eq!(deliveries::recover(&mut other, number(&hook), since).await.unwrap(), all);
+    assert_eq!(deliveries::recover(&mut other, number(&hook), since, 0, 9).await.unwrap(), all);
     let (waited, ()) = tokio::join!(recover(&t, &hook), async { other.commit().await.unwrap() });
     assert_eq!(waited.data(202), json!({ "recovered": 0 }));
     assert_eq!(allowed(&t, &hook).await, vec![json!(9); 3]);

@@ -11,6 +11,7 @@ on_both_apps!("unlimited" =>
     failed_deliveries_are_recovered,
     only_deliveries_after_since_are_recovered,
     recovered_deliveries_beyond_the_lane_cap_wait,
+    many_deliveries_are_recovered_in_batches,
     a_recovered_delivery_has_one_open_job,
     since_must_be_within_the_last_two_weeks,
     recovery_of_an_inactive_endpoint_is_rejected,
@@ -75,6 +76,25 @@ async fn recovered_deliveries_beyond_the_lane_cap_wait(t: Tenant<'_>) {
     assert_eq!(recover(&t, &hook, json!(t.app.now())).await.data(202), json!({ "recovered": places + 2 }));
     assert_eq!(t.app.notifier.take().len(), usize::try_from(places).unwrap());
     assert_eq!(t.app.count_rows("jobs WHERE state = 'ready' AND waiting").await, 2);
+}
+
+/// A transaction has at most 1,000. All of them are in the response.
+async fn many_deliveries_are_recovered_in_batches(t: Tenant<'_>) {
+    let places = JobKind::DeliverWebhook.limits().lane_cap.unwrap();
+    let (hook, all) = create_deliveries(&t, 1).await;
+    t.app.fail_deliveries(&all).await;
+    t.app.copy_newest_row("webhook_deliveries", 2_000, &[]).await;
+    t.app.notifier.take();
+    let since = json!(t.app.now());
+    assert_eq!(recover(&t, &hook, since.clone()).await.data(202), json!({ "recovered": 2_001 }));
+    assert_eq!(t.app.count_rows("webhook_deliveries WHERE status = 'pending' AND max_attempts = 9").await, 2_001);
+    let (waiting, notified) = (t.app.count_rows("jobs WHERE state = 'ready' AND waiting").await, t.app.notifier.take());
+    assert_eq!(waiting + notified.len() as i64, 2_001);
+    assert!(notified.len() as i64 <= 3 * places, "each batch notifies of as many as the lane has places");
+    // A request that was interrupted continues with the others.
+    t.app.sql("UPDATE webhook_deliveries SET status = 'failed' WHERE id % 2 = 0").await;
+    let left = t.app.count_rows("webhook_deliveries WHERE status = 'failed'").await;
+    assert_eq!(recover(&t, &hook, since).await.data(202), json!({ "recovered": left }));
 }
 
 async fn a_recovered_delivery_has_one_open_job(t: Tenant<'_>) {

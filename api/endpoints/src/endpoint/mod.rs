@@ -20,7 +20,7 @@
 //! | [`Endpoint::queries_then_writes`] | an external query that may be repeated (a name server) |
 //! | [`Endpoint::uploads_then_writes`] | storing a file of the request's form |
 //! | [`Endpoint::leases_then_writes`] | a call that must not run twice concurrently (a platform) |
-//! | [`Endpoint::reserves_then_writes`] | the same, if it reserves something that is refunded on failure (credits) |
+//! | [`Endpoint::reserves_then_writes`] | the same, if it reserves credits, which it may refund, or writes in batches |
 //! | [`Endpoint::speaks_tus`] | resumable uploads, whose protocol needs a live key, but no `Idempotency-Key` |
 //!
 //! A write whose response may be larger than 64 KiB sets how it is rendered for a repeated request with

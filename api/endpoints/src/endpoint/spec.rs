@@ -19,7 +19,7 @@ pub enum FirstStep {
     /// Stores a file. Each part of this has its own timeout.
     Upload,
     /// Like [`FirstStep::Lease`], but without a timeout from the runner: the step enforces the limit of 20 s itself,
-    /// and refunds what it reserved.
+    /// and refunds what it reserved; or it writes in batches, and another request can continue after the last one.
     Reserve,
 }
 

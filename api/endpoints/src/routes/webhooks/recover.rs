@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{FEATURES, TAG, check_active, lock_webhook};
 use crate::context::Context;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, WriteStep};
 use crate::error::{ErrorCode, Result};
 use crate::fields::Fields;
 use crate::request::{Parsed, Request};
@@ -19,6 +19,8 @@ use crate::response::{One, Reply};
 
 /// The maximum age of deliveries to retry.
 const MAX_RECOVERY_AGE: TimeDelta = TimeDelta::days(14);
+/// The maximum number of deliveries that a transaction retries. On SQLite, it blocks all other writers.
+const DELIVERIES_PER_BATCH: i64 = 1_000;
 
 /// The failed deliveries to retry.
 #[derive(Clone, Debug, Request)]
@@ -43,13 +45,14 @@ pub fn endpoint() -> Endpoint<WebhookRecovery, One<WebhookRecovered>> {
         .summary("Retry failed deliveries")
         .description(
             "Crier immediately retries each failed delivery that was created at `since` or later, under the same \
-             delivery ID and with one more attempt allowed. `Location` lists the pending deliveries.",
+             delivery ID and with one more attempt allowed. `Location` lists the pending deliveries. If the request is \
+             interrupted, send it again: it retries the remaining deliveries, and counts only these.",
         )
         .extension()
         .features(FEATURES)
         .status(202)
         .error_codes(&[ErrorCode::WebhookInactive])
-        .checks_then_writes(recover)
+        .reserves_then_writes(recover)
 }
 
 fn check(request: &WebhookRecovery, fields: &Fields<'_>) {
@@ -61,15 +64,38 @@ fn check(request: &WebhookRecovery, fields: &Fields<'_>) {
     }
 }
 
-async fn recover(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<WebhookRecovery>>) -> Result<Reply<WebhookRecovered>> {
+/// Retries the deliveries in batches, each in a transaction of its own. A delivery that is retried is no longer failed, so
+/// an interrupted request can be repeated.
+async fn recover(cx: &Context, parsed: Arc<Parsed<WebhookRecovery>>) -> Result<WriteStep<WebhookRecovered>> {
+    let (mut recovered, mut after) = (0, 0);
+    loop {
+        let mut tx = cx.app.store.begin().await?;
+        let ids = recover_batch(cx, &mut tx, &parsed, after).await?;
+        tx.commit().await?;
+        recovered += ids.len() as u64;
+        // A delivery that fails again meanwhile is before the last one, so it is not retried twice.
+        match ids.last() {
+            Some(last) if i64::try_from(ids.len()) == Ok(DELIVERIES_PER_BATCH) => after = *last,
+            _ => break,
+        }
+    }
+    Ok(WriteStep::new(recovered, |cx, _, recovered| {
+        Box::pin(async move {
+            let path = format!("/webhooks/{}/deliveries?status=pending", cx.id("webhook")?);
+            Ok(Reply::at(&path, WebhookRecovered { recovered: *recovered }))
+        })
+    }))
+}
+
+/// Retries the next deliveries after an id. Returns their ids.
+async fn recover_batch(cx: &Context, tx: &mut Tx, parsed: &Parsed<WebhookRecovery>, after: i64) -> Result<Vec<i64>> {
     let webhook = lock_webhook(cx, tx).await?;
     let request = parsed.valid()?;
     check_active(&webhook)?;
-    let ids = deliveries::recover(tx, webhook.id, request.since).await?;
+    let ids = deliveries::recover(tx, webhook.id, request.since, after, DELIVERIES_PER_BATCH).await?;
     let job = NewJob::new(JobKind::DeliverWebhook, 0, tx.now)
         .workspace(cx.caller.workspace_id)
         .trace(cx.trace().map(str::to_owned));
     jobs::enqueue_in_lane(tx, &job, Lane::Endpoint(webhook.id), &ids).await?;
-    let path = format!("/webhooks/{}/deliveries?status=pending", webhook.id);
-    Ok(Reply::at(&path, WebhookRecovered { recovered: ids.len() as u64 }))
+    Ok(ids)
 }
