@@ -9,6 +9,7 @@ use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app}
 
 on_both_apps!(
     days_are_those_of_the_brand_and_add_up,
+    a_post_on_two_days_counts_once_in_the_totals,
     accounts_have_a_point_for_each_day,
     metrics_of_a_post_are_listed_by_time,
     best_times_need_three_posts,
@@ -95,6 +96,25 @@ async fn days_are_those_of_the_brand_and_add_up(app: TestApp) {
     let default = series(&t, "").await;
     assert_eq!(default["series"].as_array().unwrap().len(), 30);
     assert_eq!(default["end"], "2026-07-14");
+}
+
+async fn a_post_on_two_days_counts_once_in_the_totals(app: TestApp) {
+    let (t, account) = zoned(&app, "Asia/Tokyo").await;
+    let other = t.account("other").await;
+    let midnight: DateTime<Utc> = "2026-07-10T15:00:00Z".parse().unwrap();
+    app.clock.advance(midnight + TimeDelta::days(1) - app.store.now());
+    let post = post_on(&t, &[account, other], midnight - TimeDelta::seconds(1), &[post_metrics(10, 1)]).await;
+    let later = midnight.to_rfc3339();
+    let update = format!("UPDATE target_analytics SET published_at = '{later}'");
+    app.sql(format!("{update} WHERE post_id = {post} AND account_id = {other}")).await;
+    let shown = series(&t, "?start=2026-07-10&end=2026-07-11").await;
+    for day in shown["series"].as_array().unwrap() {
+        assert_eq!((&day["posts"], &day["impressions"]), (&json!(1), &json!(10)), "{day}");
+    }
+    assert_eq!((&shown["totals"]["posts"], &shown["totals"]["impressions"]), (&json!(1), &json!(20)));
+    let shown = series(&t, &format!("?start=2026-07-10&end=2026-07-11&account_id={other}")).await;
+    assert_eq!((&shown["series"][0]["posts"], &shown["series"][1]["posts"]), (&json!(0), &json!(1)));
+    assert_eq!((&shown["totals"]["posts"], &shown["totals"]["impressions"]), (&json!(1), &json!(10)));
 }
 
 async fn a_window_is_clamped_to_the_plan(app: TestApp) {

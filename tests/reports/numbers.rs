@@ -11,6 +11,7 @@ use crate::support::store::{TestStore, on_both, on_one};
 
 on_both!(
     widgets_show_metrics_by_day_of_the_brand_s_time_zone,
+    a_post_on_two_days_counts_once,
     metrics_that_no_platform_reported_are_null,
     the_plan_limits_how_far_back_a_report_goes,
     the_previous_period_is_not_compared_if_the_plan_excludes_it,
@@ -108,6 +109,21 @@ async fn widgets_show_metrics_by_day_of_the_brand_s_time_zone(s: TestStore) {
     assert_eq!((&of_account["posts"], &of_account["engagements"]), (&json!(2), &json!(9)));
     assert_eq!(shown["note"]["rows"], json!([{ "text": "A good month." }]));
     assert!(shown.values().all(|widget| widget["remark"].is_null()), "{shown:?}");
+}
+
+async fn a_post_on_two_days_counts_once(s: TestStore) {
+    let r = TestInstallation::start(s).await;
+    let (t, account, report) = october(&r).await;
+    let other = t.account("other").await;
+    publish(&t, account, "first", "2026-10-10T14:59:59Z", post_metrics(10, 2)).await;
+    publish(&t, other, "second", "2026-10-10T15:00:00Z", post_metrics(20, 3)).await;
+    // Both are one post on two accounts.
+    t.app.sql("UPDATE target_analytics SET post_id = (SELECT min(post_id) FROM target_analytics)").await;
+    let shown = widgets(&r, &t, &report, json!({ "start": "2026-10-10", "end": "2026-10-11" })).await;
+    assert_eq!(metric(&shown["summary"], "Posts").0, json!(1));
+    assert_eq!(metric(&shown["summary"], "Impressions").0, json!(30));
+    let days = rows(&shown["posts_over_time"]);
+    assert_eq!(days.iter().map(|day| &day["posts"]).collect::<Vec<_>>(), [1, 1]);
 }
 
 async fn an_empty_period_has_remarks(s: TestStore) {

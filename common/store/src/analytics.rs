@@ -416,6 +416,31 @@ pub async fn days_of_posts(
     Ok(run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(&days).bind(account_id).fetch_all(c))?)
 }
 
+/// The posts of a period.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PostsByDay {
+    /// Without days that have no posts.
+    pub days: Vec<DayOfPosts>,
+    /// All days together. A post that was published on two days, on different accounts, counts once.
+    pub total: DayOfPosts,
+}
+
+/// Does the same as [`days_of_posts`] for consecutive days, and sums up all of them.
+pub async fn posts_by_day(
+    conn: &mut Conn,
+    brand_id: i64,
+    account_id: Option<i64>,
+    days: &[(DateTime<Utc>, DateTime<Utc>)],
+) -> Result<PostsByDay> {
+    // The whole period follows the days as another one.
+    let period = days.first().zip(days.last()).map(|((start, _), (_, end))| (*start, *end));
+    let ranges: Vec<_> = days.iter().copied().chain(period).collect();
+    let found = days_of_posts(conn, brand_id, account_id, &ranges).await?;
+    let is_day = |one: &DayOfPosts| usize::try_from(one.day).is_ok_and(|day| day < days.len());
+    let (days, period): (Vec<_>, Vec<_>) = found.into_iter().partition(is_day);
+    Ok(PostsByDay { days, total: period.into_iter().next().unwrap_or_default() })
+}
+
 /// An account's metrics at one time.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct AccountSnapshot {

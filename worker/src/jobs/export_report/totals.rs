@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use chrono::NaiveDate;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::{catalogue, report_naming as naming};
-use crier_store::analytics::{self, DayOfPosts};
+use crier_store::analytics::{self, DayOfPosts, PostsByDay};
 use crier_store::{Conn, PageRequest, Result, accounts};
 
 use super::scope::ExportScope;
@@ -48,17 +48,17 @@ pub struct PeriodTotals {
 
 impl PeriodTotals {
     pub async fn read(conn: &mut Conn, scope: &ExportScope) -> Result<Self> {
-        let days = analytics::days_of_posts(conn, scope.brand_id, None, &scope.bounds()).await?;
-        let sum = |days: &[DayOfPosts]| {
-            days.iter()
-                .fold((0, PostMetrics::default()), |(posts, all), day| (posts + day.posts, all.plus(&day.metrics)))
-        };
-        let (posts, metrics) = sum(&days);
+        let PostsByDay { days, total } = analytics::posts_by_day(conn, scope.brand_id, None, &scope.bounds()).await?;
         let before = match scope.range_before() {
-            Some(range) => Some(sum(&analytics::days_of_posts(conn, scope.brand_id, None, &[range]).await?)),
+            Some(range) => {
+                let found = analytics::days_of_posts(conn, scope.brand_id, None, &[range]).await?;
+                let before = found.first().copied().unwrap_or_default();
+                Some((before.posts, before.metrics))
+            }
             None => None,
         };
-        Ok(Self { days, posts, metrics, before, accounts: read_accounts(conn, scope).await? })
+        let accounts = read_accounts(conn, scope).await?;
+        Ok(Self { days, posts: total.posts, metrics: total.metrics, before, accounts })
     }
 
     pub fn rows(&self) -> Vec<SummaryRow> {

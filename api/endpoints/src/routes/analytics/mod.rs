@@ -1,7 +1,8 @@
 //! Metrics of posts and accounts, by day. Days are in the brand's time zone.
 //!
-//! The post metrics of a day are the latest metrics of the posts that were published on it, so the sum over days is the
-//! sum over posts. A metric that no platform reported is null.
+//! The post metrics of a day are the latest metrics of what was published on it, so their sum over days is the sum over
+//! posts. A post that was published on two days, on different accounts, counts on both, and once in the totals. A metric
+//! that no platform reported is null.
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use crier_domain::analytics::{Tz, day_start, zone};

@@ -41,6 +41,7 @@ pub struct DayOfPosts {
 /// The totals for all days.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostTotals {
+    /// The number of posts. A post that was published on two days, on different accounts, counts once.
     pub posts: i64,
     #[serde(flatten)]
     pub metrics: MetricSums,
@@ -73,13 +74,11 @@ async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedPosts>>
     let window = Window::of(cx, days)?;
     let days = window.days();
     let bounds: Vec<_> = days.iter().map(|day| window.bounds(*day)).collect();
-    let found = analytics::days_of_posts(conn, cx.brand()?.id, account.account_id, &bounds).await?;
+    let found = analytics::posts_by_day(conn, cx.brand()?.id, account.account_id, &bounds).await?;
     let mut by_day = vec![(0, PostMetrics::default()); days.len()];
-    let (mut posts, mut totals) = (0, PostMetrics::default());
-    for day in found {
+    for day in found.days {
         if let Some(place) = usize::try_from(day.day).ok().and_then(|place| by_day.get_mut(place)) {
             *place = (day.posts, day.metrics);
-            (posts, totals) = (posts + day.posts, totals.plus(&day.metrics));
         }
     }
     let series = days.iter().zip(by_day).map(|(date, (posts, metrics))| DayOfPosts {
@@ -94,7 +93,7 @@ async fn show(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<RequestedPosts>>
         timezone: window.zone.to_string(),
         retention_days: window.retention_days,
         series: series.collect(),
-        totals: PostTotals { posts, metrics: totals.into() },
+        totals: PostTotals { posts: found.total.posts, metrics: found.total.metrics.into() },
     }))
 }
 
