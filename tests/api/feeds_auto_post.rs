@@ -2,7 +2,7 @@
 //! runs here.
 
 use chrono::TimeDelta;
-use crier_domain::access::Role;
+use crier_domain::access::{KeyMode, Role};
 use crier_domain::auto_post::{ArticleKeys, FeedPostStatus};
 use crier_domain::feed::FeedType;
 use crier_store::feed_posts::{self, NewFeedPost};
@@ -22,6 +22,7 @@ on_both_apps!("unlimited" =>
 on_one_app!("unlimited" =>
     invalid_settings_are_reported,
     contributors_use_drafts_and_approvals,
+    a_key_for_feeds_creates_no_posts,
     the_last_articles_are_previewed,
 );
 on_one_app!(approvals_require_the_feature);
@@ -129,6 +130,27 @@ async fn contributors_use_drafts_and_approvals(t: Tenant<'_>) {
     contributor.put(&path, json!({ "name": "News" })).await.expect(200);
     contributor.put(&path, moved).await.expect(200);
     t.put(&path, elsewhere).await.expect(200);
+}
+
+/// A feed would otherwise publish with a key that cannot write posts.
+async fn a_key_for_feeds_creates_no_posts(t: Tenant<'_>) {
+    let account = t.account("bakery").await;
+    let (_, path) = create(&t).await;
+    let key = t.app.key_of(t.user, KeyMode::Live, "feeds:read,feeds:write").await;
+    let reader = Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key };
+    for destination in ["now", "queue", "draft", "approval"] {
+        let reply = put(&reader, &path, settings(&[account], destination)).await;
+        reply.expect_error(403, "insufficient_scope");
+    }
+    reader.put(&path, json!({ "url": "https://8.8.4.4/feed.xml" })).await.expect(200);
+    let elsewhere = json!({ "url": "https://8.8.8.8/other.xml" });
+    for destination in ["draft", "now"] {
+        put(&t, &path, settings(&[account], destination)).await.expect(200);
+        reader.put(&path, elsewhere.clone()).await.expect_error(403, "insufficient_scope");
+        reader.put(&path, json!({ "name": "News" })).await.expect(200);
+    }
+    put(&reader, &path, Value::Null).await.expect(200);
+    reader.put(&path, elsewhere).await.expect(200);
 }
 
 async fn listed_articles_are_remembered_when_publishing_begins(t: Tenant<'_>) {

@@ -1,7 +1,7 @@
 //! Imports of posts through the API. No job runs here, unless a test starts it.
 
 use chrono::TimeDelta;
-use crier_domain::access::Role;
+use crier_domain::access::{KeyMode, Role};
 use serde_json::{Value, json};
 
 use crate::support::app::{BASE, MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
@@ -15,7 +15,7 @@ on_both_apps!(
     an_import_is_canceled,
     contributors_cancel_dry_runs_and_their_own_imports,
 );
-on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import);
+on_one_app!(invalid_requests_are_rejected, a_repeated_key_starts_one_import, a_key_for_posts_imports_no_files);
 on_both!(
     a_dry_run_is_started,
     a_contributor_cannot_schedule_by_starting_a_dry_run,
@@ -152,6 +152,20 @@ async fn a_repeated_key_starts_one_import(app: TestApp) {
     assert!(second.replayed());
     assert_eq!(second.data(202)["id"], first["id"]);
     assert_eq!(app.count_rows("post_imports").await, 1);
+}
+
+/// The files of `media_urls` would otherwise be added with a key that cannot write media.
+async fn a_key_for_posts_imports_no_files(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let key = app.key_of(t.user, KeyMode::Live, "posts:read,posts:write").await;
+    let posts = Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key };
+    let file = "content,media_urls\nBread,https://8.8.8.8/bread.png\n";
+    send(&posts, file, &[("dry_run", "false")]).await.expect_error(403, "insufficient_scope");
+    let id = dry_run(&posts, file).await;
+    end_all(&app).await;
+    let start = format!("{}/start", path_of(&t, id));
+    posts.post(&start, json!({})).await.expect_error(403, "insufficient_scope");
+    t.post(&start, json!({})).await.expect(202);
 }
 
 async fn a_dry_run_is_started(s: TestStore) {

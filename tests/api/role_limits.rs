@@ -107,7 +107,7 @@ async fn a_key_for_drafts_cannot_start_work_in_the_name_of_its_user(app: TestApp
     agent.put(&path, json!({ "name": "Changed" })).await.expect_error(403, "insufficient_scope");
 }
 
-/// Feeds and plans publish without the scope `posts:write`.
+/// Feeds publish in the name of a member, and plans publish without the scope `posts:write`.
 async fn a_key_for_drafts_has_no_other_way_to_publish(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;

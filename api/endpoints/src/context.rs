@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use crier_domain::access::Role;
+use crier_domain::access::{Role, Scope};
 use crier_domain::brand::Brand;
 use crier_domain::plan::{Feature, Plan};
 use crier_media::Spooled;
@@ -54,6 +54,11 @@ impl Context {
     /// Returns the caller's role in that brand.
     pub fn role(&self) -> Result<Role> {
         self.membership.as_ref().map(|(_, role)| *role).ok_or_else(|| ApiError::bug("the path has no brand"))
+    }
+
+    /// Fails if the caller's key lacks a scope that a request needs in addition to that of its endpoint.
+    pub fn check_scope(&self, scope: Scope) -> Result<()> {
+        if self.caller.scopes.has(scope) { Ok(()) } else { Err(ApiError::insufficient_scope(scope)) }
     }
 
     /// Fails if the role of the caller's key is limited. Work after the response has the role of the user, so such a key

@@ -1,6 +1,7 @@
 //! The settings by which a feed publishes, in requests and responses.
 
 use chrono::TimeDelta;
+use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
 use crier_domain::auto_post::{
     ArticleText, AutoPost, FeedDestination, MAX_FEED_ACCOUNTS, MAX_FILTER_WORD, MAX_FILTER_WORDS, MAX_POSTS_PER_DAY,
@@ -103,9 +104,11 @@ impl From<AutoPostRequest> for AutoPost {
     }
 }
 
-/// Checks the feature and the role that the destination requires. `change`: `None` if a required field is invalid.
+/// Checks the scope of posts, and the feature and the role that the destination requires. `change`: `None` if a required
+/// field is invalid.
 pub fn check_access(cx: &Context, change: Option<&FeedChange>) -> Result<()> {
     let Some(PatchField::Value(request)) = change.map(|change| &change.auto_post) else { return Ok(()) };
+    cx.check_scope(Scope::PostsWrite)?;
     cx.check_approvals(request.destination == FeedDestination::Approval)?;
     if request.destination.publishes() && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
@@ -113,12 +116,14 @@ pub fn check_access(cx: &Context, change: Option<&FeedChange>) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a contributor does not change the URL of a feed that publishes, because its articles are published in the
-/// name of another member, and without approval.
+/// Checks that a key which cannot write posts does not change the URL of a feed that creates them, nor a contributor that
+/// of a feed that publishes: its articles are published in the name of another member, and without approval.
 pub fn check_move(cx: &Context, feed: &feed::Feed, change: &FeedChange) -> Result<()> {
     let is_moved = matches!(&change.url, PatchField::Value(url) if *url != feed.url);
-    let publishes = feed.auto_post.as_ref().is_some_and(|settings| settings.destination.publishes());
-    if is_moved && publishes && matches!(change.auto_post, PatchField::Omitted) && !cx.role()?.can_publish() {
+    let keeps_settings = matches!(change.auto_post, PatchField::Omitted);
+    let Some(settings) = feed.auto_post.as_ref().filter(|_| is_moved && keeps_settings) else { return Ok(()) };
+    cx.check_scope(Scope::PostsWrite)?;
+    if settings.destination.publishes() && !cx.role()?.can_publish() {
         return Err(ApiError::for_publishers());
     }
     Ok(())

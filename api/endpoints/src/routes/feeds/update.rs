@@ -35,7 +35,8 @@ pub fn endpoint() -> Endpoint<FeedChange, One<Feed>> {
         .description(
             "If the URL changes, the existing articles are deleted and Crier fetches the new URL immediately. `auto_post` \
              publishes only articles that appear after it was turned on, each once. The destination `approval` requires \
-             the plan feature `approvals`. Contributors can use the destinations `draft` and `approval`.",
+             the plan feature `approvals`. Contributors can use the destinations `draft` and `approval`. To set \
+             `auto_post`, or to change the URL of a feed that has it, the key also needs the scope `posts:write`.",
         )
         .features(FEATURES)
         .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ValidationFailed, ErrorCode::InvalidSourceUrl])

@@ -12,7 +12,7 @@ use crier_store::{Tx, accounts, brands};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;
 
-use super::{PostImport, TAG, check_unfinished, enqueue, path};
+use super::{PostImport, TAG, check_key, check_unfinished, enqueue, path};
 use crate::context::{Context, UploadedFile};
 use crate::endpoint::{Endpoint, Growth, WriteStep};
 use crate::error::{ApiError, ErrorCode, Result};
@@ -91,7 +91,8 @@ pub fn endpoint() -> Endpoint<ImportPostsRequest, One<PostImport>> {
              a row without one becomes a draft, unless its `schedule` is `draft`, `scheduled` or `queue`. A row whose \
              `external_ref` exists is skipped. The columns are `content`, `scheduled_at` (or `date` and `time`), \
              `schedule`, `accounts`, `media_urls`, `labels`, `first_comment` and `external_ref`, and those of the files \
-             of Buffer, Hootsuite, Metricool and Publer. A brand imports one file at a time.",
+             of Buffer, Hootsuite, Metricool and Publer. A brand imports one file at a time. With `dry_run=false`, the \
+             key also needs the scope `media:write`, because `media_urls` adds files to the library.",
         )
         .extension()
         .body_is_form()
@@ -134,7 +135,7 @@ async fn read(file: &UploadedFile) -> Result<Bytes> {
 async fn accept(cx: &Context, tx: &mut Tx, upload: Arc<Upload>) -> Result<Reply<PostImport>> {
     let (brand, request) = (cx.brand()?, &upload.request);
     if !request.dry_run {
-        cx.check_has_no_role_limit()?;
+        check_key(cx)?;
     }
     brands::lock(tx, brand.id).await?;
     let chosen = request.accounts.as_deref().unwrap_or_default();

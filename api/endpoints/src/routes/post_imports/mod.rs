@@ -1,5 +1,6 @@
 //! Imports of posts from files. The worker reads the file (`worker/src/jobs/import_posts`).
 
+use crier_domain::access::Scope;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::post_import::{self, DateFormat, PostImportStatus};
 use crier_store::{Conn, Tx, jobs, post_imports};
@@ -137,6 +138,13 @@ async fn find(cx: &Context, conn: &mut Conn) -> Result<post_import::PostImport> 
 /// Returns the path of an import.
 fn path(brand_id: i64, import_id: i64) -> String {
     format!("/brands/{brand_id}/posts/imports/{import_id}")
+}
+
+/// Fails if the caller's key must not import posts. The worker creates them with the role of the user, and adds the files
+/// of `media_urls` to the library.
+fn check_key(cx: &Context) -> Result<()> {
+    cx.check_scope(Scope::MediaWrite)?;
+    cx.check_has_no_role_limit()
 }
 
 /// Fails if an import of the brand has not ended. The caller has locked the brand.

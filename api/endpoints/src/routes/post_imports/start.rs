@@ -4,7 +4,7 @@ use crier_domain::access::Scope;
 use crier_domain::post_import::PostImportStatus;
 use crier_store::{Tx, brands, post_imports};
 
-use super::{PostImport, TAG, check_unfinished, enqueue, find, path};
+use super::{PostImport, TAG, check_key, check_unfinished, enqueue, find, path};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -16,7 +16,8 @@ pub fn endpoint() -> Endpoint<(), One<PostImport>> {
         .summary("Import the posts of a dry run")
         .description(
             "Imports the rows of a completed dry run that have no errors, without sending the file again. The file is kept \
-             until the brand's next import. Afterwards, the response is 404.",
+             until the brand's next import. Afterwards, the response is 404. The key also needs the scope `media:write`, \
+             because `media_urls` adds files to the library.",
         )
         .extension()
         .status(202)
@@ -25,7 +26,7 @@ pub fn endpoint() -> Endpoint<(), One<PostImport>> {
 }
 
 async fn start(cx: &Context, tx: &mut Tx) -> Result<Reply<PostImport>> {
-    cx.check_has_no_role_limit()?;
+    check_key(cx)?;
     let brand_id = cx.brand()?.id;
     brands::lock(tx, brand_id).await?;
     let found = find(cx, tx).await?;
