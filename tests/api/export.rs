@@ -10,7 +10,12 @@ use crate::support::store::{TestStore, on_both};
 
 on_both_apps!(posts_are_exported_with_the_filters_of_the_list, many_posts_are_exported);
 on_one_app!(formulas_are_guarded);
-on_both!(an_export_is_imported_again, a_draft_with_a_time_remains_a_draft);
+on_both!(
+    an_export_is_imported_again,
+    a_draft_with_a_time_remains_a_draft,
+    every_column_survives_an_export_and_an_import,
+    a_draft_whose_time_has_passed_is_imported_without_it,
+);
 
 async fn export(t: &Tenant<'_>, query: &str) -> String {
     let reply = t.get(&t.path(&format!("/posts/export{query}"))).await;
@@ -20,6 +25,16 @@ async fn export(t: &Tenant<'_>, query: &str) -> String {
 
 async fn create(t: &Tenant<'_>, body: Value) {
     t.post(&t.path("/posts"), body).await.expect(201);
+}
+
+/// Imports a file without errors.
+async fn import(app: &TestInstallation, t: &Tenant<'_>, file: &str) {
+    let form = t.request("POST", &t.path("/posts/import"));
+    let form = form.form(Some(("posts.csv", file.as_bytes())), &[("dry_run", "false")]);
+    let id = form.send().await.data(202)["id"].as_i64().unwrap();
+    app.run_jobs().await;
+    let import = t.get(&t.path(&format!("/posts/imports/{id}"))).await.data(200);
+    assert_eq!((&import["errors"], &import["rows_imported"]), (&json!([]), &import["rows_total"]));
 }
 
 async fn posts_are_exported_with_the_filters_of_the_list(app: TestApp) {
@@ -113,12 +128,7 @@ async fn a_draft_with_a_time_remains_a_draft(s: TestStore) {
     }
     let files = [export(&t, "?format=csv").await, export(&t, "?format=json").await];
     for file in files {
-        let form = t.request("POST", &t.path("/posts/import"));
-        let form = form.form(Some(("posts.csv", file.as_bytes())), &[("dry_run", "false")]);
-        let id = form.send().await.data(202)["id"].as_i64().unwrap();
-        app.run_jobs().await;
-        let import = t.get(&t.path(&format!("/posts/imports/{id}"))).await.data(200);
-        assert_eq!((&import["errors"], &import["rows_imported"]), (&json!([]), &json!(3)));
+        import(&app, &t, &file).await;
         let posts = t.get(&t.path("/posts")).await.data(200);
         let found = |content: &str| {
             let post = posts.as_array().unwrap().iter().find(|post| post["content"] == content).unwrap().clone();
@@ -128,4 +138,58 @@ async fn a_draft_with_a_time_remains_a_draft(s: TestStore) {
         assert_eq!(found("Scheduled"), (json!("scheduled"), json!(false), true));
         assert_eq!(found("Queued"), (json!("scheduled"), json!(true), true));
     }
+}
+
+/// The posts of an exported file, in any order.
+fn rows(format: &str, file: &str) -> Vec<String> {
+    let mut rows: Vec<String> = match format {
+        "csv" => file.split("\r\n").map(str::to_owned).collect(),
+        _ => {
+            let file: Value = serde_json::from_str(file).unwrap();
+            file["data"].as_array().unwrap().iter().map(Value::to_string).collect()
+        }
+    };
+    rows.sort_unstable();
+    rows
+}
+
+async fn every_column_survives_an_export_and_an_import(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    let (one, two) = (t.account("one").await, t.account("two").await);
+    t.put(&t.path("/queue"), json!({ "slots": [{ "weekday": 1, "time": "09:00" }] })).await.expect(200);
+    let at = app.now() + TimeDelta::days(7);
+    let posts = json!([
+        { "content": "No time", "external_ref": "a, b;c" },
+        {
+            "content": "A draft\n- with a time", "schedule": "draft", "scheduled_at": at, "accounts": [one],
+            "labels": ["x,y"], "first_comment": "'=more\n- lines",
+        },
+        {
+            "content": "=Scheduled", "schedule": "scheduled", "scheduled_at": at, "accounts": [one, two],
+            "labels": ["x;y", "z"], "external_ref": "=1",
+        },
+        { "content": "Queued; \"quoted\"", "schedule": "queue", "accounts": [two], "labels": ["spring"] },
+    ]);
+    import(&app, &t, &posts.to_string()).await;
+    for format in ["csv", "json"] {
+        let file = export(&t, &format!("?format={format}")).await;
+        for post in t.get(&t.path("/posts")).await.data(200).as_array().unwrap() {
+            t.delete(&t.path(&format!("/posts/{}", post["id"]))).await.expect(204);
+        }
+        assert_eq!(t.get(&t.path("/posts")).await.data(200), json!([]));
+        import(&app, &t, &file).await;
+        assert_eq!(rows(format, &export(&t, &format!("?format={format}")).await), rows(format, &file));
+    }
+}
+
+async fn a_draft_whose_time_has_passed_is_imported_without_it(s: TestStore) {
+    let app = TestInstallation::start(s).await;
+    let t = app.tenant("unlimited").await;
+    create(&t, json!({ "content": "Bread", "scheduled_at": app.now() + TimeDelta::hours(1) })).await;
+    let file = export(&t, "").await;
+    app.advance(7_200);
+    import(&app, &t, &file).await;
+    assert_eq!(app.count_rows("posts WHERE status = 'draft'").await, 2);
+    assert_eq!(app.count_rows("posts WHERE scheduled_at IS NULL").await, 1);
 }

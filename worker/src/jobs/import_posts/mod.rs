@@ -127,8 +127,14 @@ impl ImportPosts {
                 if let Some(problem) = self.storage_problem(&import).await? {
                     return Ok(stopped_at(&problem, batch));
                 }
-                let cx =
-                    RowContext { import: &import, file: &file, accounts: &accounts, media: &media, guard: &self.guard };
+                let cx = RowContext {
+                    import: &import,
+                    file: &file,
+                    accounts: &accounts,
+                    media: &media,
+                    guard: &self.guard,
+                    now: self.store.now(),
+                };
                 if let Some(end) = self.process(run, &cx, &member, batch).await? {
                     return Ok(end);
                 }

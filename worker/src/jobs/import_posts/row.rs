@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use chrono::{DateTime, Utc};
 use crier_base::patch_field::PatchField;
 use crier_base::problems::{ProblemSet, Problems};
 use crier_domain::post::{FirstComment, Post, ScheduleType};
@@ -35,6 +36,7 @@ pub struct RowContext<'a> {
     pub accounts: &'a BrandAccounts,
     pub media: &'a MediaByUrl,
     pub guard: &'a Guard,
+    pub now: DateTime<Utc>,
 }
 
 /// The outcome of a row.
@@ -246,11 +248,13 @@ impl RowContext<'_> {
             PostSchedule::Scheduled => ScheduleType::Scheduled,
             PostSchedule::Queue => ScheduleType::Queue,
         };
+        // The time of a draft may pass between an export and the import.
+        let is_kept = |at: &DateTime<Utc>| post.schedule != PostSchedule::Draft || *at > self.now;
         let comment = |content: &String| FirstComment { content: content.clone(), delay_seconds: 0 };
         let change = PostChange {
             content: PatchField::Value(post.content.clone()),
             schedule_type: PatchField::Value(schedule_type),
-            scheduled_at: post.scheduled_at.map_or(PatchField::Omitted, PatchField::Value),
+            scheduled_at: post.scheduled_at.filter(is_kept).map_or(PatchField::Omitted, PatchField::Value),
             accounts: PatchField::Value(accounts),
             media: PatchField::Value(media),
             labels: PatchField::Value(post.labels.clone()),
