@@ -1,5 +1,7 @@
 //! The accounts of a brand by id, name and platform.
 
+use std::collections::HashMap;
+
 use crier_domain::platform::Platform;
 use crier_imports::AccountName;
 use crier_store::{Conn, PageRequest, Result, accounts};
@@ -7,24 +9,37 @@ use crier_store::{Conn, PageRequest, Result, accounts};
 /// The maximum number of accounts that are compared with names.
 const MAX_ACCOUNTS: i64 = 1_000;
 
-pub struct BrandAccounts(Vec<BrandAccount>);
+#[derive(Default)]
+pub struct BrandAccounts {
+    all: Vec<BrandAccount>,
+    /// The ids of accounts by their names and usernames. A file can have millions of names.
+    by_name: HashMap<String, Vec<i64>>,
+}
 
 struct BrandAccount {
     id: i64,
     platform: Platform,
-    names: Vec<String>,
 }
 
 impl BrandAccounts {
     pub async fn load(conn: &mut Conn, brand_id: i64) -> Result<Self> {
         let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
-        let all = accounts::list(conn, brand_id, page).await?.rows.into_iter();
-        let account = |account: crier_domain::account::SocialAccount| BrandAccount {
-            id: account.id,
-            platform: account.platform,
-            names: [Some(account.name), account.username].into_iter().flatten().map(|name| comparable(&name)).collect(),
-        };
-        Ok(Self(all.map(account).collect()))
+        let mut accounts = Self::default();
+        for account in accounts::list(conn, brand_id, page).await?.rows {
+            accounts.add(account.id, account.platform, [Some(account.name), account.username].into_iter().flatten());
+        }
+        Ok(accounts)
+    }
+
+    fn add(&mut self, id: i64, platform: Platform, names: impl Iterator<Item = String>) {
+        self.all.push(BrandAccount { id, platform });
+        for name in names {
+            let ids = self.by_name.entry(comparable(&name)).or_default();
+            // The name and the username may be the same.
+            if ids.last() != Some(&id) {
+                ids.push(id);
+            }
+        }
     }
 
     /// Returns the accounts that decide which account on a platform is meant: those that the row names, or else those of
@@ -32,7 +47,7 @@ impl BrandAccounts {
     pub fn chosen(&self, name: &AccountName, of_row: &[i64], of_import: &[i64]) -> Vec<i64> {
         let AccountName::On(platform) = name else { return Vec::new() };
         let on_platform = |ids: &[i64]| -> Vec<i64> {
-            let accounts = self.0.iter().filter(|one| one.platform == *platform && ids.contains(&one.id));
+            let accounts = self.all.iter().filter(|one| one.platform == *platform && ids.contains(&one.id));
             accounts.map(|one| one.id).collect()
         };
         let named = on_platform(of_row);
@@ -41,20 +56,21 @@ impl BrandAccounts {
 
     /// Returns the id of an account. The error is a sentence.
     pub fn id(&self, name: &AccountName) -> std::result::Result<i64, String> {
-        let (found, called): (Vec<&BrandAccount>, String) = match name {
+        let (found, called): (Vec<i64>, String) = match name {
             AccountName::Named(name) => {
-                if let Some(account) = name.parse().ok().and_then(|id: i64| self.0.iter().find(|one| one.id == id)) {
-                    return Ok(account.id);
+                let id: Option<i64> = name.parse().ok();
+                if let Some(id) = id.filter(|id| self.all.iter().any(|one| one.id == *id)) {
+                    return Ok(id);
                 }
-                let wanted = comparable(name);
-                (self.0.iter().filter(|one| one.names.contains(&wanted)).collect(), format!("`{name}`"))
+                (self.by_name.get(&comparable(name)).cloned().unwrap_or_default(), format!("`{name}`"))
             }
             AccountName::On(platform) => {
-                (self.0.iter().filter(|one| one.platform == *platform).collect(), format!("on {platform}"))
+                let accounts = self.all.iter().filter(|one| one.platform == *platform);
+                (accounts.map(|one| one.id).collect(), format!("on {platform}"))
             }
         };
         match found[..] {
-            [account] => Ok(account.id),
+            [id] => Ok(id),
             [] => Err(format!("The brand has no account {called}.")),
             _ => Err(format!("The brand has {} accounts {called}. Use the id of one.", found.len())),
         }
@@ -72,17 +88,29 @@ mod tests {
 
     #[test]
     fn a_named_account_decides_between_several_on_a_platform() {
-        let account = |id: i64, platform: Platform| BrandAccount { id, platform, names: Vec::new() };
-        let all = BrandAccounts(vec![
-            account(1, Platform::Bluesky),
-            account(2, Platform::Bluesky),
-            account(3, Platform::Threads),
-        ]);
+        let mut all = BrandAccounts::default();
+        for (id, platform) in [(1, Platform::Bluesky), (2, Platform::Bluesky), (3, Platform::Threads)] {
+            all.add(id, platform, std::iter::empty());
+        }
         let bluesky = AccountName::On(Platform::Bluesky);
         assert!(all.id(&bluesky).is_err());
         assert_eq!(all.chosen(&bluesky, &[2], &[1]), [2]);
         assert_eq!(all.chosen(&bluesky, &[3], &[1]), [1]);
         assert_eq!(all.chosen(&bluesky, &[3], &[3, 9]), [0_i64; 0]);
         assert_eq!(all.chosen(&AccountName::Named("2".to_owned()), &[2], &[2]), [0_i64; 0]);
+    }
+
+    #[test]
+    fn accounts_are_found_by_id_name_and_username() {
+        let mut all = BrandAccounts::default();
+        for (id, names) in [(1, ["Bakery", "@bakery"]), (2, ["Café", "cafe"]), (3, ["Shop", "CAFE"]), (4, ["1", "one"])]
+        {
+            all.add(id, Platform::Bluesky, names.into_iter().map(str::to_owned));
+        }
+        let id = |name: &str| all.id(&AccountName::Named(name.to_owned()));
+        assert_eq!((id("2"), id("bakery"), id(" @Bakery "), id("CAFÉ")), (Ok(2), Ok(1), Ok(1), Ok(2)));
+        assert_eq!(id("1"), Ok(1), "an id is preferred to a name");
+        assert_eq!(id("@cafe").unwrap_err(), "The brand has 2 accounts `@cafe`. Use the id of one.");
+        assert_eq!(id("9").unwrap_err(), "The brand has no account `9`.");
     }
 }
