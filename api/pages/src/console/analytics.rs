@@ -254,7 +254,7 @@ fn post_charts(days: &[DayOfPosts]) -> Vec<Chart> {
     vec![
         chart("c-engagements", "Engagements", "By date of publication.", engagements),
         chart("c-impressions", "Impressions", "Number of times the posts were shown.", impressions),
-        chart("c-posts", "Published posts", "A post on several accounts counts once.", published),
+        chart("c-posts", "Published posts", "A post on several accounts counts once per day.", published),
     ]
 }
 
