@@ -65,14 +65,14 @@ async fn run(bench: &Bench) -> Figures {
     };
     let year: Vec<(DateTime<Utc>, DateTime<Utc>)> = (0..365).rev().map(day).collect();
     let since = year[0].0;
-    let days = analytics::days_of_posts(&mut store.read().await?, brand.id, None, &year).await?;
-    if days.iter().map(|day| day.posts).sum::<i64>() != i64::from(bench.args.posts) {
+    let found = analytics::posts_by_day(&mut store.read().await?, brand.id, None, &year).await?;
+    if found.total.posts != i64::from(bench.args.posts) {
         return fail("not all posts are in the series");
     }
     let mut figures = Vec::new();
     figures.extend(
         measure(bench, "a year by day", async || {
-            analytics::days_of_posts(&mut store.read().await?, brand.id, None, &year).await.map(drop)
+            analytics::posts_by_day(&mut store.read().await?, brand.id, None, &year).await.map(drop)
         })
         .await?,
     );
