@@ -45,6 +45,8 @@ pub const MAX_PAUSE: TimeDelta = TimeDelta::days(7);
 /// Longer than a change of the time zone and of the time of day moves an occurrence: from 00:00 at UTC+14 to 23:59 at
 /// UTC-11 of the same day are 49 hours.
 const MAX_MOVE: TimeDelta = TimeDelta::days(3);
+/// How much the clock of a process may be ahead before the posts that it made too early are deleted.
+const MAX_SKEW: TimeDelta = TimeDelta::days(1);
 
 /// One of the texts that a rule uses in turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -273,20 +275,22 @@ impl Plan {
     /// Plans the occurrences after `now`, within the horizon. `stored` has the rule's occurrences after
     /// [`Plan::since`].
     pub fn new(rule: &RecurringPost, zone: Tz, stored: &[StoredOccurrence], now: DateTime<Utc>) -> Self {
-        let mut wanted = if rule.is_running() {
-            rule.occurrences(zone, now, now + TimeDelta::days(HORIZON_DAYS))
-        } else {
-            Vec::new()
-        };
+        let horizon = now + TimeDelta::days(HORIZON_DAYS);
+        let mut wanted = if rule.is_running() { rule.occurrences(zone, now, horizon) } else { Vec::new() };
         // A request is checked with the days that follow it. A cron expression can have more times on later ones.
         wanted.truncate(MAX_OCCURRENCES);
         let by_slot: HashMap<&str, &StoredOccurrence> = stored.iter().map(|one| (one.slot.as_str(), one)).collect();
         let is_future = |one: &&StoredOccurrence| one.occurs_at > now && !one.is_removed;
         let past = rule.planned - length(stored.iter().filter(is_future).count());
+        let is_new_version = rule.version != rule.planned_version;
+        // Those of a process whose clock is ahead stay: their posts would otherwise be deleted, and soon be created again.
+        let is_early = |one: &&StoredOccurrence| {
+            !is_new_version && one.is_made() && one.occurs_at > horizon && one.occurs_at <= horizon + MAX_SKEW
+        };
         // Those that a user changed or deleted stay, even if they are no longer times of the rule. They count first, so
         // that a smaller `count` does not leave room for others.
-        let mut fixed = length(stored.iter().filter(is_future).filter(|one| !one.is_free(now)).count());
-        let is_new_version = rule.version != rule.planned_version;
+        let is_fixed = |one: &&StoredOccurrence| !one.is_free(now) || is_early(one);
+        let mut fixed = length(stored.iter().filter(is_future).filter(is_fixed).count());
         let mut plan = Self::default();
         let (mut number, mut kept, mut missing) = (past, HashSet::new(), Vec::new());
         for occurrence in wanted {
@@ -316,10 +320,8 @@ impl Plan {
             number += 1;
         }
         plan.planned = number + fixed;
-        plan.replace(
-            stored.iter().filter(|one| one.occurs_at > now && one.is_free(now) && !kept.contains(&one.id)),
-            missing,
-        );
+        let is_surplus = |one: &&StoredOccurrence| one.occurs_at > now && !is_fixed(one) && !kept.contains(&one.id);
+        plan.replace(stored.iter().filter(is_surplus), missing);
         plan
     }
 

@@ -361,6 +361,27 @@ fn the_largest_move_repeats_no_day() {
 }
 
 #[test]
+fn the_posts_of_a_process_whose_clock_is_ahead_stay() {
+    let mut model = Model::new();
+    model.now += TimeDelta::hours(20);
+    model.plan();
+    model.make(usize::MAX);
+    let times = |model: &Model| model.rows.iter().map(|row| (row.id, row.occurs_at)).collect::<Vec<_>>();
+    let early = times(&model);
+    model.now -= TimeDelta::hours(20);
+    model.plan();
+    model.make(usize::MAX);
+    assert_eq!(times(&model)[..early.len()], early);
+    assert_eq!((model.rows.len(), model.rule.planned), (31, 31), "the day between the clocks is made, too");
+    // They follow a change of the rule.
+    model.rule.is_active = false;
+    model.rule.version += 1;
+    model.plan();
+    model.make(usize::MAX);
+    assert_eq!((model.rows.len(), model.rule.planned), (0, 0));
+}
+
+#[test]
 fn a_plan_in_a_repeated_hour_keeps_the_posts() {
     let mut model = Model::new();
     (model.rule.starts_on, model.rule.time) = ("2026-10-01".parse().unwrap(), Some("02:30".to_owned()));
