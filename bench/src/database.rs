@@ -21,7 +21,7 @@ macro_rules! execute {
             crier_store::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(drop),
             crier_store::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(drop),
         };
-        conn.end_statement(result.is_ok());
+        conn.end_statement(result.as_ref().err());
         result
     }};
 }

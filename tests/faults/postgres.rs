@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crier_store::Db;
 use futures::future::join_all;
 use serde_json::{Value, json};
 
@@ -143,4 +144,31 @@ async fn a_clean_postgres_restart_loses_nothing() {
 #[tokio::test]
 async fn a_postgres_crash_loses_nothing() {
     assert_restart_loses_nothing(PostgresServer::stop_immediately).await;
+}
+
+/// Invariant: one statement finds that the connections of a pool were lost, and the other ones use new connections.
+async fn assert_one_statement_fails(stop: fn(&mut PostgresServer)) {
+    let mut postgres = PostgresServer::start();
+    let db = Db::postgres(&postgres.url(), 5).unwrap();
+    db.migrate().await.unwrap();
+    let opened = join_all((0..5).map(|_| db.read())).await;
+    assert!(opened.iter().all(Result::is_ok));
+    drop(opened);
+    stop(&mut postgres);
+    postgres.restart();
+    let error = db.ping().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+    for result in join_all((0..5).map(|_| db.ping())).await {
+        result.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_clean_postgres_restart_fails_one_statement() {
+    assert_one_statement_fails(PostgresServer::stop_fast).await;
+}
+
+#[tokio::test]
+async fn a_postgres_crash_fails_one_statement() {
+    assert_one_statement_fails(PostgresServer::stop_immediately).await;
 }

@@ -93,7 +93,7 @@ macro_rules! run {
             $crate::db::Engine::Pg($c) => $query.await,
             $crate::db::Engine::Sqlite($c) => $query.await,
         };
-        conn.end_statement(result.is_ok());
+        conn.end_statement(result.as_ref().err());
         result
     }};
 }
@@ -105,7 +105,7 @@ macro_rules! execute {
             $crate::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
             $crate::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
         };
-        conn.end_statement(result.is_ok());
+        conn.end_statement(result.as_ref().err());
         result
     }};
 }
@@ -120,22 +120,21 @@ impl Conn {
     /// Returns the connection for one statement, after which [`Self::end_statement`] is called.
     pub fn engine(&mut self) -> Engine<'_> {
         cost::count_statements(1);
-        self.end_statement(false);
         match self {
-            Self::Pg(c) => Engine::Pg(c),
-            Self::PgTx(tx) => Engine::Pg(tx.connection()),
-            Self::Sqlite(c) => Engine::Sqlite(SqliteExecutor::new(c)),
+            Self::Pg(c) => Engine::Pg(c.statement()),
+            Self::PgTx(tx) => Engine::Pg(tx.connection().statement()),
+            Self::Sqlite(c) => Engine::Sqlite(SqliteExecutor::new(c.statement())),
             Self::SqliteTx(tx) => Engine::Sqlite(tx.statement()),
         }
     }
 
-    /// Records whether the last statement succeeded. If not, the connection is tested before it is reused.
-    pub fn end_statement(&mut self, succeeded: bool) {
+    /// Records the end of the last statement. If it failed, the connection is tested before it is reused.
+    pub fn end_statement(&mut self, error: Option<&sqlx::Error>) {
         match self {
-            Self::Pg(c) => c.set_clean(succeeded),
-            Self::PgTx(tx) => tx.connection().set_clean(succeeded),
-            Self::Sqlite(c) => c.set_clean(succeeded),
-            Self::SqliteTx(tx) => tx.connection().set_clean(succeeded),
+            Self::Pg(c) => c.end_statement(error),
+            Self::PgTx(tx) => tx.connection().end_statement(error),
+            Self::Sqlite(c) => c.end_statement(error),
+            Self::SqliteTx(tx) => tx.connection().end_statement(error),
         }
     }
 

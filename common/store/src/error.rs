@@ -4,6 +4,19 @@ use crier_base::secrets::SecretError;
 use crier_domain::post::PostTransitionError;
 use sqlx::migrate::MigrateError;
 
+/// Returns whether an error means that the connection was lost, for example because the server has been stopped.
+pub(super) fn is_connection_lost(error: &sqlx::Error) -> bool {
+    use sqlx::Error::{Database, Io, Protocol, Tls};
+    match error {
+        Io(_) | Tls(_) | Protocol(_) => true,
+        // Postgres: connection errors, shutdown. The codes of SQLite are shorter.
+        Database(e) => {
+            e.code().is_some_and(|code| code.len() == 5 && (code.starts_with("08") || code.starts_with("57P")))
+        }
+        _ => false,
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("database: {0}")]

@@ -5,6 +5,9 @@
 //! have left the connection in an unknown state. Here a connection whose last statement succeeded is reused without a
 //! test. Any other connection, and one that was idle for a minute, is returned to sqlx's pool, which tests it, limits
 //! its age and closes it when it is idle.
+//!
+//! If a connection was lost, the server has probably been restarted, and the idle ones are lost too. They are all
+//! closed, so that they do not fail one statement each.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -14,6 +17,8 @@ use std::time::{Duration, Instant};
 use sqlx::Database;
 use sqlx::pool::PoolConnection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::error::is_connection_lost;
 
 /// How long a connection may be idle before it is returned to sqlx's pool.
 const MAX_IDLE: Duration = Duration::from_secs(60);
@@ -53,7 +58,7 @@ impl<DB: Database> Pool<DB> {
             None => (self.pool.acquire().await?, Instant::now()),
         };
         let connection = Some(connection);
-        Ok(Pooled { connection, opened, is_clean: true, idle: self.idle.clone(), permit })
+        Ok(Pooled { connection, opened, is_clean: true, pool: self.clone(), permit })
     }
 
     /// Takes the connection that was used last, and returns to sqlx's pool those that have been idle for long.
@@ -64,6 +69,15 @@ impl<DB: Database> Pool<DB> {
             idle.pop_front();
         }
         idle.pop_back()
+    }
+
+    /// Closes all idle connections, including those of sqlx's pool.
+    fn close_idle(&self) {
+        let reusable = std::mem::take(&mut *lock(&self.idle)).into_iter().map(|idle| idle.connection);
+        let returned = std::iter::from_fn(|| self.pool.try_acquire());
+        for mut connection in reusable.chain(returned) {
+            connection.close_on_drop();
+        }
     }
 
     /// Returns sqlx's pool, which has the options.
@@ -97,7 +111,7 @@ pub struct Pooled<DB: Database> {
     connection: Option<PoolConnection<DB>>,
     opened: Instant,
     is_clean: bool,
-    idle: IdleConnections<DB>,
+    pool: Pool<DB>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -105,6 +119,20 @@ impl<DB: Database> Pooled<DB> {
     /// Sets whether it can be reused without a test: not while a statement runs, and not after a failed one.
     pub fn set_clean(&mut self, is_clean: bool) {
         self.is_clean = is_clean;
+    }
+
+    /// Returns the connection for one statement, after which [`Self::end_statement`] is called.
+    pub fn statement(&mut self) -> &mut DB::Connection {
+        self.is_clean = false;
+        self
+    }
+
+    /// Records the end of a statement, with its error if it failed.
+    pub fn end_statement(&mut self, error: Option<&sqlx::Error>) {
+        self.is_clean = error.is_none();
+        if error.is_some_and(is_connection_lost) {
+            self.pool.close_idle();
+        }
     }
 
     /// Takes the connection out of the pool.
@@ -119,7 +147,7 @@ impl<DB: Database> Drop for Pooled<DB> {
         else {
             return;
         };
-        let mut idle = lock(&self.idle);
+        let mut idle = lock(&self.pool.idle);
         // Checked under the lock, so that the list remains empty after the pool was closed.
         if !self.permit.semaphore().is_closed() {
             idle.push_back(IdleConnection { connection, opened: self.opened, idle_since: Instant::now() });
@@ -189,6 +217,26 @@ mod tests {
         drop(connection);
         assert_eq!(lock(&pool.idle).len(), 0);
         assert!(pool.acquire().await.is_ok(), "sqlx has tested it");
+    }
+
+    #[tokio::test]
+    async fn all_idle_connections_are_closed_after_one_was_lost() {
+        let pool = pool(3);
+        let (mut tested, reusable) = (pool.acquire().await.unwrap(), pool.acquire().await.unwrap());
+        let mut lost = pool.acquire().await.unwrap();
+        tested.set_clean(false);
+        drop((tested, reusable));
+        while pool.pool.num_idle() == 0 {
+            tokio::task::yield_now().await;
+        }
+        lost.end_statement(Some(&sqlx::Error::RowNotFound));
+        assert_eq!((lock(&pool.idle).len(), pool.pool.num_idle()), (1, 1), "only that statement failed");
+        lost.end_statement(Some(&sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into())));
+        assert_eq!((lock(&pool.idle).len(), pool.pool.num_idle()), (0, 0));
+        while pool.pool.size() > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(pool.acquire().await.is_ok());
     }
 
     #[tokio::test]

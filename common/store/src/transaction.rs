@@ -67,8 +67,9 @@ where
             State::Open => {}
         }
         let connection = self.connection();
-        (&mut **connection).execute(sqlx::raw_sql(sql)).await?;
-        connection.set_clean(true);
+        let ended = connection.statement().execute(sqlx::raw_sql(sql)).await;
+        connection.end_statement(ended.as_ref().err());
+        ended?;
         self.state = State::Idle;
         Ok(())
     }
@@ -81,11 +82,11 @@ where
 
 impl Transaction<Postgres> {
     /// Begins a transaction with one or more statements.
-    pub async fn begin(mut connection: Pooled<Postgres>, sql: &'static str) -> Result<Self, sqlx::Error> {
-        connection.set_clean(false);
+    pub async fn begin(connection: Pooled<Postgres>, sql: &'static str) -> Result<Self, sqlx::Error> {
         let mut begun = Self { connection: Some(connection), state: State::Beginning, write_permit: None };
-        (&mut **begun.connection()).execute(sqlx::raw_sql(sql)).await?;
-        begun.connection().set_clean(true);
+        let result = begun.connection().statement().execute(sqlx::raw_sql(sql)).await;
+        begun.connection().end_statement(result.as_ref().err());
+        result?;
         begun.state = State::Open;
         Ok(begun)
     }
@@ -98,7 +99,7 @@ impl Transaction<Sqlite> {
     }
 
     pub fn statement(&mut self) -> SqliteExecutor<'_> {
-        let connection = self.connection.as_mut().expect("the drop takes it");
+        let connection = self.connection.as_mut().expect("the drop takes it").statement();
         match self.state {
             State::Open => SqliteExecutor { connection, begins: None },
             State::Idle | State::Beginning => SqliteExecutor { connection, begins: Some(&mut self.state) },
