@@ -12,6 +12,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
 const REPEAT_INTERVAL: Duration = Duration::from_secs(10);
+/// What libraries log; `CRIER_LOG` can enable all of it. salvo's `info` lines duplicate ours. apalis logs the start, the
+/// stop and the failure of the worker of each job kind and each task, and sqlx a line or more for each lost connection:
+/// in an outage of Redis or Postgres, our own lines have the reason. An invalid certificate of a user's server is not
+/// our error; the delivery's result shows it.
+const LIBRARIES: &str = "salvo_core=warn,apalis_core=off,sqlx_core::pool=off,sqlx::pool=off,sqlx::postgres::notice=off,\
+                         rmcp=error,rustls_platform_verifier=off";
 
 /// Initializes logging. Only the first call has an effect, because several tests share a process.
 pub fn init(config: &LogConfig) {
@@ -34,10 +40,8 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let format = format(config, terminal);
-    // The configuration has already validated the filter. salvo's `info` lines duplicate ours; apalis logs the start and
-    // the stop of the worker of each job kind and each task. An invalid certificate of a user's server is not our error; the
-    // delivery's result shows it. `CRIER_LOG` can enable all of these lines.
-    let filter = format!("salvo_core=warn,apalis_core=warn,rmcp=error,rustls_platform_verifier=off,{}", config.filter);
+    // The configuration has already validated the filter.
+    let filter = format!("{LIBRARIES},{}", config.filter);
     let filter = EnvFilter::builder().parse(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     match format {
@@ -49,15 +53,25 @@ where
 
 /// Limits how often a lasting problem is logged: immediately, and then every ten seconds.
 #[derive(Debug, Default)]
-pub struct Repeat(Option<Instant>);
+pub struct Repeat {
+    last: Option<Instant>,
+    /// Whether the problem was logged since its last end.
+    is_logged: bool,
+}
 
 impl Repeat {
     pub fn is_due(&mut self) -> bool {
-        let is_due = self.0.is_none_or(|last| last.elapsed() >= REPEAT_INTERVAL);
+        let is_due = self.last.is_none_or(|last| last.elapsed() >= REPEAT_INTERVAL);
         if is_due {
-            self.0 = Some(Instant::now());
+            (self.last, self.is_logged) = (Some(Instant::now()), true);
         }
         is_due
+    }
+
+    /// Records that the problem is over. Returns whether to log that, because the problem was logged. The interval
+    /// continues, so that a problem that comes and goes is logged as seldom as one that stays.
+    pub fn end(&mut self) -> bool {
+        std::mem::take(&mut self.is_logged)
     }
 }
 
@@ -120,11 +134,31 @@ mod tests {
     }
 
     #[test]
-    fn starts_of_internal_workers_are_muted() {
+    fn starts_and_failures_of_internal_workers_are_muted() {
         let event = || tracing::info!(target: "apalis_core::worker::context", "Worker noop started");
         assert!(!is_logged("info", event));
         assert!(is_logged("info,apalis_core=info", event));
-        assert!(is_logged("info", || tracing::warn!(target: "apalis_core::worker::context", "a warning")));
+        assert!(!is_logged("info", || tracing::warn!(target: "apalis_core::backend::persistence", "-> Dead")));
+    }
+
+    #[test]
+    fn lost_connections_of_a_pool_are_muted() {
+        let event = || tracing::warn!(target: "sqlx_core::pool::connection", "error while testing the connection");
+        assert!(!is_logged("info", event));
+        assert!(is_logged("info,sqlx_core::pool=warn", event));
+        assert!(!is_logged("info", || tracing::warn!(target: "sqlx::postgres::notice", "terminating connection")));
+        assert!(is_logged("info", || tracing::warn!(target: "sqlx::query", "slow statement")));
+    }
+
+    #[test]
+    fn the_end_of_a_problem_is_logged_once_if_the_problem_was() {
+        let mut repeat = Repeat::default();
+        assert!(!repeat.end(), "there was no problem");
+        assert!(repeat.is_due() && !repeat.is_due());
+        assert!(repeat.end() && !repeat.end());
+        assert!(!repeat.is_due() && !repeat.end(), "it returns within the interval");
+        repeat.last = Instant::now().checked_sub(REPEAT_INTERVAL);
+        assert!(repeat.is_due() && repeat.end());
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! While Redis is unavailable, each process counts for itself and retries Redis after a second. A request never waits
 //! longer than [`REDIS_TIMEOUT`].
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use crier_base::clock::Clock;
+use crier_telemetry::logs::Repeat;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisError, Script};
 use secrecy::{ExposeSecret, SecretString};
@@ -40,7 +41,14 @@ pub struct RedisLimiter {
     connection: ConnectionManager,
     script: Script,
     fallback: MemoryLimiter,
-    paused_until: Mutex<Option<Instant>>,
+    outage: Mutex<Outage>,
+}
+
+/// A failure of Redis.
+#[derive(Default)]
+struct Outage {
+    paused_until: Option<Instant>,
+    repeat: Repeat,
 }
 
 impl RedisLimiter {
@@ -61,7 +69,7 @@ impl RedisLimiter {
             connection: ConnectionManager::new_lazy_with_config(client, config)?,
             script: Script::new(TAKE_SCRIPT),
             fallback: MemoryLimiter::new(clock),
-            paused_until: Mutex::new(None),
+            outage: Mutex::default(),
         })
     }
 
@@ -79,18 +87,27 @@ impl RedisLimiter {
     }
 
     fn is_paused(&self) -> bool {
-        let until = self.paused_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() < until)
+        self.outage().paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Stops using Redis for a while. If several requests fail together, only one is logged.
+    /// Stops using Redis for a while.
     fn pause(&self, reason: &str) {
-        let now = Instant::now();
-        let mut until = self.paused_until.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if until.is_none_or(|until| until <= now) {
+        let mut outage = self.outage();
+        outage.paused_until = Some(Instant::now() + FAILURE_PAUSE);
+        if outage.repeat.is_due() {
             tracing::warn!("rate limits are counted per process: {reason}");
         }
-        *until = Some(now + FAILURE_PAUSE);
+    }
+
+    fn end_outage(&self) {
+        if self.outage().repeat.end() {
+            tracing::info!("rate limits are counted in Redis again");
+        }
+    }
+
+    /// No code panics while it holds the lock, so a poisoned lock is safe to use.
+    fn outage(&self) -> MutexGuard<'_, Outage> {
+        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -99,7 +116,10 @@ impl Limiter for RedisLimiter {
     async fn take(&self, subject: RateLimitSubject, limit: u32) -> Decision {
         if !self.is_paused() {
             match self.take_shared(subject, limit).await {
-                Ok(decision) => return decision,
+                Ok(decision) => {
+                    self.end_outage();
+                    return decision;
+                }
                 Err(reason) => self.pause(&reason),
             }
         }
