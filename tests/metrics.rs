@@ -17,6 +17,7 @@ use crate::support::process::Installation;
 const DOCUMENTED_METRICS: &[(&str, &[&str], &[&str])] = &[
     ("crier_build_info", &["version"], &[API, WORKER, SCHEDULER]),
     ("crier_clock_jumps_total", &[], &[API, WORKER, SCHEDULER]),
+    ("crier_dependency_up", &["dependency"], &[API, WORKER, SCHEDULER]),
     ("crier_jobs", &["kind", "state"], &[SCHEDULER]),
     ("crier_jobs_oldest_ready_seconds", &["kind"], &[SCHEDULER]),
     ("crier_jobs_paused", &["kind"], &[SCHEDULER]),
@@ -105,6 +106,7 @@ fn is_bounded(label: &str, value: &str) -> bool {
         "format" => value.parse::<ReportFormat>().is_ok(),
         "platform" => value.parse::<Platform>().is_ok(),
         "status" => value.parse::<AccountStatus>().is_ok() || (value.len() == 3 && value.parse::<u16>().is_ok()),
+        "dependency" => ["database", "redis"].contains(&value),
         "directory" => ["data", "temporary", "database", "files"].contains(&value),
         "version" => value == env!("CARGO_PKG_VERSION"),
         // The pattern of the route, not the requested path.

@@ -58,6 +58,26 @@ async fn wait_for_readiness(crier: &Installation, status: u16) {
     assert_eq!(crier.readiness("crier-api").await.map(|(status, _)| status), Some(200));
 }
 
+/// Waits until every process reports whether it can use Redis.
+async fn wait_for_metric(crier: &Installation, is_up: bool) {
+    for name in crier.names() {
+        until(&format!("{name} reports {is_up}"), || async {
+            let metric = crier.metric(name, "crier_dependency_up{dependency=\"redis\"}").await?;
+            ((metric > 0.5) == is_up).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Asserts that the log of each process has few lines: it reports the outage every ten seconds.
+fn assert_few_lines(crier: &Installation) {
+    for name in crier.names() {
+        let log = crier.log(name);
+        assert!(log.contains("Redis at "), "{name} reports the outage: {log}");
+        assert!(log.lines().count() < 40, "{name}: {log}");
+    }
+}
+
 /// Creates posts, and asserts that each is accepted without delay.
 async fn post_all_without_delay(
     crier: &Installation,
@@ -101,9 +121,12 @@ async fn a_frozen_or_stopped_redis_loses_no_jobs() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert!(stopped_at.elapsed() >= Duration::from_secs(30));
+    wait_for_metric(&crier, false).await;
     crier.assert_all_run();
     redis.restart();
     wait_for_readiness(&crier, 200).await;
+    wait_for_metric(&crier, true).await;
+    assert_few_lines(&crier);
     crier.all_published(brand, &posts).await;
     sites.assert_each_once(&texts);
     crier.assert_all_run();

@@ -19,8 +19,10 @@ use crier_platforms::{Clients, ConnectorRegistry};
 use crier_queue::Transport;
 use crier_queue::memory::MemoryNotifier;
 use crier_queue::redis::RedisNotifier;
-use crier_store::{Db, Store, users};
-use crier_telemetry::{logs, metrics, ops, traces};
+use crier_store::{Db, Store, StoreError, users};
+use crier_telemetry::logs::{self, Repeat};
+use crier_telemetry::metrics::{self, Dependency};
+use crier_telemetry::{ops, traces};
 use data_dir::{DataDirLock, NewKey};
 use listeners::{ApiSocket, Listeners};
 use tokio::net::TcpListener;
@@ -226,23 +228,19 @@ impl Process {
 
     /// Keeps the readiness state up to date.
     async fn watch(self, needs_queue: bool) {
+        let mut repeat = Repeat::default();
         loop {
             match self.store.db().ping().await {
-                Ok(()) => {
-                    self.readiness.ready(DATABASE);
-                    if let Err(error) = self.store.check_clock().await {
-                        tracing::warn!(%error, "failed to read the time of the database");
-                    }
-                }
                 // The process is stopping.
                 Err(error) if error.is_closed() => return,
-                Err(error) => {
-                    tracing::warn!(%error, "the database does not respond");
-                    self.readiness.missing(DATABASE, "does not respond");
-                }
+                result => self.record_database(result, &mut repeat).await,
             }
             metrics::clock_jumps(self.store.clock().jumps());
-            match self.transport.is_up() {
+            let is_up = self.transport.is_up();
+            if self.config.redis_url.is_some() {
+                metrics::dependency_up(Dependency::Redis, is_up);
+            }
+            match is_up {
                 _ if !needs_queue => {}
                 true => self.readiness.ready(QUEUE),
                 false => self.readiness.missing(QUEUE, "Redis does not respond"),
@@ -255,6 +253,26 @@ impl Process {
                 () = self.stop.cancelled(), if !self.stop.is_cancelled() => self.readiness.drain(),
                 () = self.closed.cancelled() => return,
             }
+        }
+    }
+
+    async fn record_database(&self, ping: Result<(), StoreError>, repeat: &mut Repeat) {
+        metrics::dependency_up(Dependency::Database, ping.is_ok());
+        let Err(error) = ping else {
+            self.readiness.ready(DATABASE);
+            if repeat.end() {
+                tracing::info!("the database responds again");
+            }
+            if let Err(error) = self.store.check_clock().await {
+                tracing::warn!(%error, "failed to read the time of the database");
+            }
+            return;
+        };
+        self.readiness.missing(DATABASE, "does not respond");
+        if repeat.is_due() {
+            // The pool reports only its timeout, but a new connection the reason.
+            let error = self.store.db().probe().await.err().unwrap_or(error);
+            tracing::warn!(%error, "the database does not respond");
         }
     }
 

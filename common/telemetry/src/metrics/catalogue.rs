@@ -36,6 +36,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Counter,
         "Number of times that the system clock jumped by more than a minute, forward or back.",
     ),
+    ("crier_dependency_up", Gauge, "Whether the process can use the database and, if it is configured, Redis: 0 or 1."),
     ("crier_jobs", Gauge, "Number of jobs in the database, by kind and state."),
     (
         "crier_jobs_oldest_ready_seconds",

@@ -163,6 +163,11 @@ crier_base::text_enum! {
     }
 }
 
+crier_base::text_enum! {
+    /// A server that a process needs.
+    pub enum Dependency { Database = "database", Redis = "redis" }
+}
+
 static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
 
 /// Initializes the metrics of this process, with its job kinds and platforms. It may be called several times.
@@ -278,6 +283,11 @@ pub fn mcp_call(outcome: &'static str) {
 /// Sets the number of jumps of the system clock.
 pub fn clock_jumps(jumps: u64) {
     counter!("crier_clock_jumps_total").absolute(jumps);
+}
+
+/// Records whether the process can use a server.
+pub fn dependency_up(dependency: Dependency, is_up: bool) {
+    gauge!("crier_dependency_up", "dependency" => dependency.as_str()).set(f64::from(u8::from(is_up)));
 }
 
 /// Sets the slots of a worker.

@@ -29,6 +29,8 @@ pub(super) fn start_at_zero(role: ProcessRole, kinds: &[&'static str], platforms
             counter!("crier_storage_calls_total", "call" => call.as_str(), "outcome" => outcome).increment(0);
         }
     }
+    // A process that waits at its start for the database has not used it yet.
+    dependency_up(Dependency::Database, false);
     clock_jumps(0);
     spans_sent(0);
     for reason in SpanDropReason::ALL {
