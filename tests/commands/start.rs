@@ -260,7 +260,8 @@ async fn a_missing_or_replaced_key_file_is_reported() {
     let key = std::fs::read_to_string(&file).unwrap();
     let assert_rejected = |what: &str| {
         let line = format!(
-            "the secrets in the database (credentials, signing secrets) are encrypted with the key 0, and {what}"
+            "the secrets in the database (credentials, signing secrets, responses of the last 24 hours) are encrypted \
+             with the key 0, and {what}"
         );
         for args in [[].as_slice(), &["user", "list"]] {
             assert_error(&run(&mut machine.crier(args)), 2, &line);
@@ -295,6 +296,9 @@ async fn an_unused_key_can_be_removed() {
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &format!("{other},0:{KEY}"))]).expect_stdout();
     assert_eq!(s.count_rows("secret_key_checks").await, 2);
     s.execute("DELETE FROM social_accounts").await;
+    // A client may repeat its request, and gets the stored response.
+    assert_rejected(&other, "the key 0, and CRIER_SECRET_KEY does not have it");
+    s.execute("UPDATE idempotency_keys SET created_at = created_at - INTERVAL '1 day'").await;
     s.try_command(&["user", "list"], &[("CRIER_SECRET_KEY", &other)]).expect_stdout();
     assert_eq!(s.number("SELECT min(key_id) FROM secret_key_checks").await, 1);
 }

@@ -39,7 +39,7 @@ fn explain(config: &Config, problem: KeyProblem, is_file_missing: bool) -> Strin
         None => "restore the file from a backup, or set CRIER_SECRET_KEY to the key that was used before".to_owned(),
     };
     format!(
-        "the secrets in the database (credentials, signing secrets) are encrypted with the key {id}, and {place} {is}; \
-         {remedy}"
+        "the secrets in the database (credentials, signing secrets, responses of the last 24 hours) are encrypted with \
+         the key {id}, and {place} {is}; {remedy}"
     )
 }

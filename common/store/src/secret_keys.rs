@@ -3,10 +3,11 @@
 //!
 //! The check of a key that is no longer configured is deleted when nothing is encrypted with the key.
 
+use chrono::{DateTime, Utc};
 use crier_base::secrets::{Cipher, SecretLocation, key_id};
 
 use super::db::{execute, run};
-use super::{Conn, Result, Store, Tx};
+use super::{Conn, Result, Store, Tx, idempotency};
 
 const TEXT: &[u8] = b"crier";
 
@@ -33,7 +34,7 @@ pub async fn check(store: &Store) -> Result<Option<KeyProblem>> {
     let checks = list(&mut conn).await?;
     for (id, sealed) in &checks {
         if !store.cipher().has_key(*id) {
-            if !ids_in_use(&mut conn).await?.contains(id) {
+            if !ids_in_use(&mut conn, store.now()).await?.contains(id) {
                 continue;
             }
             return Ok(Some(KeyProblem::Missing(*id)));
@@ -83,15 +84,18 @@ async fn list(conn: &mut Conn) -> Result<Vec<(u8, Vec<u8>)>> {
     Ok(rows.into_iter().filter_map(|(id, sealed)| Some((u8::try_from(id).ok()?, sealed))).collect())
 }
 
-/// Returns the ids of the keys with which permanent secrets are encrypted. Scans the tables, which are small compared
-/// with those of posts. A start needs it only if a key was removed.
-async fn ids_in_use(conn: &mut Conn) -> Result<Vec<u8>> {
+/// Returns the ids of the keys with which permanent secrets, and stored responses that can still be requested, are
+/// encrypted. Scans the tables; a start needs it only if a key was removed.
+async fn ids_in_use(conn: &mut Conn, now: DateTime<Utc>) -> Result<Vec<u8>> {
     const SQL: &str = "
         SELECT substr(secret, 1, 2) FROM webhooks
         UNION
         SELECT substr(secrets, 1, 2) FROM social_accounts
         UNION
-        SELECT substr(client_secret, 1, 2) FROM applications";
-    let heads: Vec<Vec<u8>> = run!(conn, c => sqlx::query_scalar(SQL).fetch_all(c))?;
+        SELECT substr(client_secret, 1, 2) FROM applications
+        UNION
+        SELECT substr(response, 1, 2) FROM idempotency_keys WHERE response IS NOT NULL AND created_at > $1";
+    let since = now - idempotency::RETENTION;
+    let heads: Vec<Vec<u8>> = run!(conn, c => sqlx::query_scalar(SQL).bind(since).fetch_all(c))?;
     Ok(heads.iter().filter_map(|head| key_id(head)).collect())
 }
