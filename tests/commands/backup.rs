@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
 use crier_base::clock::Clock;
+use serde_json::json;
 
 use crate::support::client::until;
 use crate::support::images;
@@ -111,6 +112,28 @@ async fn overdue_posts_can_be_cancelled() {
         until("it failed", || async { crier.read(&path).await.filter(|post| post["data"]["status"] == "failed") })
             .await;
     assert_eq!(post["data"]["targets"][0]["status"], "failed", "{post}");
+}
+
+/// Receivers ignore deliveries whose IDs they know. They know those of deliveries after the backup, too.
+#[tokio::test]
+async fn deliveries_after_a_restore_have_new_ids() {
+    let mut crier = Installation::embedded().await;
+    let hook = json!({ "url": "http://127.0.0.1:1/", "events": ["post.failed"] });
+    let path = format!("/webhooks/{}/test", crier.write("/webhooks", hook).await["id"]);
+    let sample = json!({ "event": "post.failed" });
+    crier.write(&path, sample.clone()).await;
+    crier.command(&["backup", "monday.tar"]);
+    crier.write(&path, sample.clone()).await;
+    let newest = ["events", "webhook_deliveries"].map(|table| format!("SELECT max(id) FROM {table}"));
+    let mut known = Vec::new();
+    for sql in &newest {
+        known.push(crier.number(sql).await);
+    }
+    crier.lose_and_restore().await;
+    crier.write(&path, sample).await;
+    for (sql, known) in newest.iter().zip(known) {
+        assert!(crier.number(sql).await > known, "{sql}");
+    }
 }
 
 /// A job that ran when the backup was made belongs to a process that does not exist in the restored installation.

@@ -22,6 +22,14 @@ const SELECT: &str = "
     FROM webhook_deliveries d
     JOIN events e ON e.id = d.event_id";
 
+/// Skips a million IDs of events and deliveries, on SQLite. Called after a restore: receivers may know the next IDs from
+/// deliveries after the backup, and would ignore other deliveries with the same IDs.
+pub async fn skip_ids(tx: &mut Tx) -> Result<()> {
+    const SQL: &str = "UPDATE sqlite_sequence SET seq = seq + 1000000 WHERE name IN ('events', 'webhook_deliveries')";
+    execute!(tx, SQL)?;
+    Ok(())
+}
+
 /// Filters a list; `None` matches everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DeliveryFilter {

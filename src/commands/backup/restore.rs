@@ -18,7 +18,7 @@ use crier_domain::job::NoopNotifier;
 use crier_runtime::data_dir::{self, DataDirLock};
 use crier_runtime::{StartError, check_keys, check_plans};
 use crier_store::jobs::operate;
-use crier_store::{Db, Store, files, media_uploads, storage_marker};
+use crier_store::{Db, Store, deliveries, files, media_uploads, storage_marker};
 use tempfile::TempDir;
 
 use super::super::{CommandError, Result, fail};
@@ -201,6 +201,7 @@ async fn prepare(config: &Config, staging: &StagingDirs) -> Result {
     let mut tx = store.begin().await?;
     media_uploads::delete_open(&mut tx).await?;
     storage_marker::delete(&mut tx).await?;
+    deliveries::skip_ids(&mut tx).await?;
     for kind in held_kinds() {
         operate::pause_kind(&mut tx, kind).await?;
     }
