@@ -18,6 +18,7 @@ use crier_media::Library;
 use crier_queue::Transport;
 use crier_runtime::{Process, StartError};
 use crier_store::{Result, Store};
+use crier_telemetry::logs::Repeat;
 use crier_telemetry::metrics;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -52,6 +53,8 @@ pub struct Scheduler {
     pub purge_cursors: Arc<PurgeCursors>,
     pub last_empty: Arc<LastEmpty>,
     pub last_outage: Arc<LastOutage>,
+    /// Limits the log lines of an outage of the database, which makes all tasks fail.
+    pub outage_repeat: Arc<Mutex<Repeat>>,
     /// Locked while this process creates the assets of uploads.
     pub finishing_uploads: Arc<Mutex<()>>,
 }
@@ -136,6 +139,7 @@ impl Scheduler {
             purge_cursors: Arc::default(),
             last_empty: Arc::default(),
             last_outage: Arc::default(),
+            outage_repeat: Arc::default(),
             finishing_uploads: Arc::default(),
         }
     }
@@ -163,7 +167,9 @@ impl Scheduler {
                     })
                 }
                 Err(error) => {
-                    tracing::warn!(task = task.name, %error, "a scheduler task failed; it will run again");
+                    if !error.is_unavailable() || self.outage_repeat.lock().await.is_due() {
+                        tracing::warn!(task = task.name, %error, "a scheduler task failed; it will run again");
+                    }
                     None
                 }
             };

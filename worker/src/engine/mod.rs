@@ -19,6 +19,7 @@ use crier_domain::job::{ClaimedJob, JobKind, Outcome};
 use crier_runtime::descriptors;
 use crier_store::jobs::engine as rows;
 use crier_store::{Batcher, Store, StoreError, WorkerCount};
+use crier_telemetry::logs::Repeat;
 use crier_telemetry::metrics::{self, JobOutcome};
 use crier_telemetry::traces;
 use futures::FutureExt;
@@ -77,6 +78,8 @@ struct Inner {
     abort: CancellationToken,
     claims: Batcher<i64, Option<ClaimedJob>>,
     settles: Batcher<EndedRun, Settled>,
+    /// Limits the log lines of an outage of the database, in which no run can be settled.
+    outage_repeat: tokio::sync::Mutex<Repeat>,
 }
 
 impl Engine {
@@ -103,6 +106,7 @@ impl Engine {
                 abort: CancellationToken::new(),
                 claims,
                 settles,
+                outage_repeat: tokio::sync::Mutex::default(),
             }
         }))
     }
@@ -263,7 +267,9 @@ impl Engine {
                 (end, rejections) = (next, 0);
                 continue;
             }
-            tracing::warn!(job = job.id, %error, "failed to settle a job; retrying");
+            if !error.is_unavailable() || self.0.outage_repeat.lock().await.is_due() {
+                tracing::warn!(job = job.id, %error, "failed to settle a job; retrying");
+            }
             let pause = pauses.next_pause();
             tokio::select! { () = tokio::time::sleep(pause) => {}, () = self.0.abort.cancelled() => {} }
         };
