@@ -15,7 +15,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use crier_base::backoff::{self, ExponentialBuilder, Retryable};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, SqlitePool};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::Semaphore;
 
 use super::cost;
@@ -264,23 +264,26 @@ impl Db {
         }
     }
 
-    /// Migrates the schema to this version. Several processes may do it concurrently.
+    /// Migrates the schema to this version. Several processes may do it concurrently. Its connection logs no statements:
+    /// a file of migrations is one statement, and the log of a slow one would contain all of it.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         match self {
             Self::Pg(pool) => {
-                let mut connection = pool.sqlx_pool().acquire().await?;
+                let options = (*pool.sqlx_pool().connect_options()).clone().disable_statement_logging();
+                let mut connection = connect(&options).await?;
                 // A migration may rewrite a large table, or wait for that of another process.
-                sqlx::raw_sql("SET statement_timeout = 0").execute(&mut *connection).await?;
-                sqlx_macros::migrate!("../../migrations/postgres").run_direct(None, &mut *connection, false).await?;
+                sqlx::raw_sql("SET statement_timeout = 0").execute(&mut connection).await?;
+                sqlx_macros::migrate!("../../migrations/postgres").run_direct(None, &mut connection, false).await?;
                 connection.close().await?;
             }
-            Self::Sqlite { writer, .. } => {
+            Self::Sqlite { path, .. } => {
+                let mut connection = connect_quietly(path).await?;
                 // On Postgres, sqlx takes a lock. On SQLite it does not, so this transaction serves as one.
-                let mut connection = writer.acquire().await?;
                 let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
                 sqlx_macros::migrate!("../../migrations/sqlite").run_direct(None, &mut *tx, false).await?;
                 tx.commit().await?;
                 self.sync().await?;
+                connection.close().await?;
             }
         }
         Ok(())
@@ -298,7 +301,7 @@ impl Db {
         let Self::Sqlite { path, .. } = self else {
             return Err(StoreError::Decode("a database on Postgres cannot be copied to a file".into()));
         };
-        let mut connection = SqliteConnection::connect_with(&sqlite_options(path).create_if_missing(false)).await?;
+        let mut connection = connect_quietly(path).await?;
         sqlx::query("VACUUM INTO $1").bind(target.to_string_lossy()).execute(&mut connection).await?;
         connection.close().await?;
         Ok(())
@@ -320,17 +323,10 @@ impl Db {
         Ok(())
     }
 
-    /// Opens one connection on Postgres, and fails immediately with the reason. A pool would retry until its timeout,
-    /// and then report only the timeout.
+    /// Opens one connection on Postgres, and closes it.
     pub async fn probe(&self) -> Result<(), StoreError> {
         let Self::Pg(pool) = self else { return Ok(()) };
-        let options = pool.sqlx_pool().connect_options();
-        let connect = async {
-            let mut connection = PgConnection::connect_with(&options).await?;
-            sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
-            connection.close().await
-        };
-        Ok(tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
+        Ok(connect(&pool.sqlx_pool().connect_options()).await?.close().await?)
     }
 
     /// Fails if the database does not respond or has no `jobs` table.
@@ -351,6 +347,23 @@ impl Db {
             }
         }
     }
+}
+
+/// Opens a Postgres connection outside the pool, and fails immediately with the reason. The pool would retry until its
+/// timeout, and then report only the timeout.
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError> {
+    let connect = async {
+        let mut connection = PgConnection::connect_with(options).await?;
+        sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
+        Ok::<_, sqlx::Error>(connection)
+    };
+    Ok(tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
+}
+
+/// Opens a SQLite connection outside the pools for statements that may be slow. It logs none of them.
+async fn connect_quietly(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let options = sqlite_options(path).create_if_missing(false).disable_statement_logging();
+    Ok(SqliteConnection::connect_with(&options).await?)
 }
 
 fn pg_pool(options: PgConnectOptions, max_connections: u32) -> Pool<Postgres> {
