@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::support::command::CommandOutput;
+use crate::support::databases;
 use crate::support::process::Installation;
 use crate::support::servers::free_port;
 
@@ -19,6 +20,12 @@ fn findings(output: &CommandOutput) -> Vec<Value> {
 fn finding(findings: &[Value], id: &str) -> Value {
     let found = findings.iter().find(|finding| finding["id"] == id);
     found.unwrap_or_else(|| panic!("no {id} in {findings:?}")).clone()
+}
+
+/// Returns the IDs of the checks that failed.
+fn failed(findings: &[Value]) -> Vec<&str> {
+    let failed = findings.iter().filter(|finding| finding["status"] == "failure");
+    failed.filter_map(|finding| finding["id"].as_str()).collect()
 }
 
 /// Asserts that the command fails, and that this check reports a failure with this text.
@@ -151,6 +158,31 @@ async fn scripts_without_a_font_are_reported() {
 }
 
 #[tokio::test]
+async fn a_missing_schema_is_one_failure() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("crier.db");
+    std::fs::write(&file, "").expect("a file");
+    let database = databases::postgres().await;
+    let separator = if database.url.contains('?') { '&' } else { '?' };
+    let postgres = format!("{}{separator}options=-c%20search_path%3Dnowhere", database.url);
+    for (s, url) in [
+        (Installation::embedded().await, format!("sqlite://{}", file.display())),
+        (Installation::split().await, postgres),
+    ] {
+        let output = s.try_command(&["doctor", "--json"], &[("CRIER_DATABASE_URL", &url)]);
+        assert_eq!(output.status, Some(1), "{output:?}");
+        let found = findings(&output);
+        assert_eq!(failed(&found), ["schema"], "{found:?}");
+        let schema = finding(&found, "schema");
+        assert_eq!(schema["detail"], "the database is not ready (it has no schema)");
+        assert!(schema["remedy"].as_str().is_some_and(|text| text.starts_with("run `crier migrate`, ")), "{schema}");
+        for id in ["secret_key", "plans", "fonts", "platforms"] {
+            assert!(found.iter().all(|finding| finding["id"] != id), "{id} needs the schema: {found:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_failure_of_an_embedded_installation_is_found() {
     let mut s = Installation::embedded().await;
     let port = free_port();
@@ -161,7 +193,10 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     let collector =
         [("CRIER_OTLP_ENDPOINT", unreachable_url.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
     assert_fails(&s, &collector, "traces", "/v1/traces does not accept traces: no connection could be made");
-    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "which require key 0");
+    let key = "encrypted with the key 0, and CRIER_SECRET_KEY has another key with this ID";
+    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", key);
+    // The key file is there, but the variable overrides it.
+    assert_fails(&s, &[("CRIER_SECRET_KEY", OTHER_KEY)], "secret_key", "used before, or unset it to use /");
     assert_fails(&s, &[("CRIER_DATA_DIR", "elsewhere")], "database", "there is no installation here");
     assert!(!Path::new("elsewhere").exists());
     assert_fails(&s, &[("TMPDIR", "/no/such/directory")], "disk", "set TMPDIR to another one");
@@ -191,6 +226,7 @@ async fn each_failure_of_a_split_installation_is_found() {
     let port = free_port();
     let redis = format!("redis://:not-to-be-shown@127.0.0.1:{port}");
     assert_fails(&s, &[("CRIER_REDIS_URL", &redis)], "queue", "Redis does not respond");
+    assert_fails(&s, &[("CRIER_REDIS_URL", &redis)], "queue", "nothing is published");
     let database = format!("postgres://ann:not-to-be-shown@127.0.0.1:{port}/crier");
     assert_fails(&s, &[("CRIER_DATABASE_URL", &database)], "database", "is not reachable: Connection refused");
     let output = s.try_command(&["doctor"], &[("CRIER_DATABASE_URL", &database), ("CRIER_REDIS_URL", &redis)]);

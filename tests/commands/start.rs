@@ -277,7 +277,7 @@ async fn a_missing_or_replaced_key_file_is_reported() {
     };
     std::fs::remove_file(&file).unwrap();
     // Nothing is encrypted yet, but the check value of the key exists.
-    assert_rejected("./crier-data/secret.key is missing; restore the file from a backup, or set CRIER_SECRET_KEY");
+    assert_rejected("./crier-data/secret.key is missing; restore ./crier-data/secret.key from a backup, or set CRIER_");
     assert!(!file.exists(), "no other key takes its place");
     std::fs::write(&file, OTHER_KEY).unwrap();
     assert_rejected("./crier-data/secret.key has another key with this ID");
@@ -297,7 +297,7 @@ async fn an_unused_key_can_be_removed() {
     };
     assert_rejected(
         OTHER_KEY,
-        "the key 0, and CRIER_SECRET_KEY has another key with this ID; set it to the key that was used",
+        "the key 0, and CRIER_SECRET_KEY has another key with this ID; set CRIER_SECRET_KEY to the key that was used",
     );
     s.sandbox("demo").await;
     assert_rejected(&other, "the key 0, and CRIER_SECRET_KEY does not have it");

@@ -41,7 +41,7 @@ pub mod trace_export;
 mod wait;
 
 pub use error::StartError;
-pub use keys::check as check_keys;
+pub use keys::{check as check_keys, explain as explain_keys};
 
 /// Interval of the readiness checks.
 const READINESS_INTERVAL: Duration = Duration::from_secs(1);

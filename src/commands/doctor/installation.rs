@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crier_config::{Config, Database};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::{explain, explain_schema};
-use crier_runtime::{OnMissing, StartError, check_plans, open_store};
+use crier_runtime::{OnMissing, StartError, check_plans, explain_keys, open_store};
 use crier_store::{Store, StoreError, secret_keys, server};
 
-use super::Finding;
+use super::{Finding, SEE_ERRORS};
 
 pub async fn database(config: &Config) -> (Finding, Option<Store>) {
     match open(config).await {
@@ -21,7 +21,7 @@ pub async fn database(config: &Config) -> (Finding, Option<Store>) {
         }
         Err(error) => {
             let error = error.explain(&config.database);
-            (Finding::failure("database", error.to_string(), "see docs/operations.md, \"Errors at the start\""), None)
+            (Finding::failure("database", error.to_string(), SEE_ERRORS), None)
         }
     }
 }
@@ -33,28 +33,31 @@ async fn open(config: &Config) -> Result<(Store, String), StartError> {
     Ok((store, version))
 }
 
-pub async fn schema(store: &Store) -> Finding {
-    match store.db().check_schema_version().await {
-        Ok(()) => Finding::ok("schema", "current"),
-        Err(error) => {
-            let detail = explain_schema(&error).unwrap_or_else(|| error.to_string());
-            Finding::failure("schema", detail, "run `crier migrate`")
-        }
-    }
+/// Returns the store for the checks that need the schema, if it is current: without it, each of them would report the same
+/// error.
+pub async fn schema<'s>(config: &Config, store: &'s Store) -> (Finding, Option<&'s Store>) {
+    let Err(error) = store.db().check_schema_version().await else {
+        return (Finding::ok("schema", "current"), Some(store));
+    };
+    let finding = match explain_schema(&error) {
+        Some(cause) => Finding::failure(
+            "schema",
+            format!("the database is not ready ({cause})"),
+            "run `crier migrate`, then `crier doctor` again, which has skipped the checks that need the schema",
+        ),
+        None => Finding::failure("schema", text(&error, config), SEE_ERRORS),
+    };
+    (finding, None)
 }
 
 pub async fn secret_key(config: &Config, store: &Store) -> Finding {
     match secret_keys::check(store).await {
         Ok(None) => Finding::ok("secret_key", "decrypts the secrets in the database"),
         Ok(Some(problem)) => {
-            let (secret_keys::KeyProblem::Missing(id) | secret_keys::KeyProblem::Wrong(id)) = problem;
-            let detail = format!("does not decrypt the secrets in the database, which require key {id}");
-            let file = crier_config::key_file(&config.data_dir);
-            let remedy =
-                format!("restore {} from a backup, or set CRIER_SECRET_KEY to the previous key", file.display());
+            let (detail, remedy) = explain_keys(config, problem);
             Finding::failure("secret_key", detail, remedy)
         }
-        Err(error) => Finding::failure("secret_key", text(&error, config), "run `crier migrate`"),
+        Err(error) => Finding::failure("secret_key", text(&error, config), SEE_ERRORS),
     }
 }
 
@@ -63,7 +66,7 @@ pub async fn plans(config: &Config, store: &Store) -> Finding {
     match check_plans(store, config).await {
         Ok(()) => Finding::ok("plans", format!("{} ({place})", config.plans.iter().count())),
         Err(StartError::Invalid(detail)) => Finding::failure("plans", detail, "correct CRIER_PLANS_FILE"),
-        Err(error) => Finding::failure("plans", error.explain(&config.database).to_string(), "run `crier migrate`"),
+        Err(error) => Finding::failure("plans", error.explain(&config.database).to_string(), SEE_ERRORS),
     }
 }
 

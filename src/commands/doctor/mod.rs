@@ -22,6 +22,8 @@ mod platforms;
 mod reports;
 mod services;
 
+/// The remedy for errors of the database, which contain their own.
+const SEE_ERRORS: &str = "see docs/operations.md, \"Errors at the start\"";
 /// Time limit of each check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -84,18 +86,23 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
     let mut report = Report { findings: Vec::new(), is_json: format.json };
     let is_configured = form.status == Status::Ok;
     report.push(form);
-    let store = report.add_with("database", installation::database(config)).await;
-    if let Some(store) = &store {
-        report.add("schema", installation::schema(store)).await;
+    let opened = report.add_with("database", installation::database(config)).await;
+    let store = match &opened {
+        Some(store) => report.add_with("schema", installation::schema(config, store)).await,
+        None => None,
+    };
+    if let Some(store) = store {
         report.add("secret_key", installation::secret_key(config, store)).await;
         report.add("plans", installation::plans(config, store)).await;
+    }
+    if let Some(store) = &opened {
         report.add("clock", services::clock(config, store)).await;
     }
     // If the queue is missing, the finding of the form says so.
     if is_configured || config.redis_url.is_some() {
         report.add("queue", services::queue(config)).await;
     }
-    report.add("storage", services::storage(config, store.as_ref())).await;
+    report.add("storage", services::storage(config, store)).await;
     report.add("mail", services::mail(config)).await;
     report.add("traces", services::traces(config)).await;
     report.add("public_url", services::public_url(config)).await;
@@ -104,16 +111,16 @@ async fn check_all(config: &Config, form: Finding, format: Format) -> Vec<Findin
     report.add("disk", async { machine::disk(config) }).await;
     report.add("ffmpeg", machine::ffmpeg(config)).await;
     report.add("ai", async { applications::ai(config) }).await;
-    if let Some(store) = &store {
+    if let Some(store) = store {
         report.add("fonts", reports::fonts(config, store)).await;
     }
     for finding in applications::incomplete(config) {
         report.push(finding);
     }
-    for finding in platforms::all(config, store.as_ref()).await {
+    for finding in platforms::all(config, store).await {
         report.push(finding);
     }
-    if let Some(store) = store {
+    if let Some(store) = opened {
         store.db().close().await;
     }
     report.findings

@@ -7,7 +7,7 @@ use crier_platforms::ConnectorRegistry;
 use crier_runtime::platforms_of;
 use crier_store::{Store, applications};
 
-use super::Finding;
+use super::{Finding, SEE_ERRORS};
 
 /// Returns a finding for each application, and findings for all platforms together.
 pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
@@ -16,7 +16,7 @@ pub async fn all(config: &Config, store: Option<&Store>) -> Vec<Finding> {
         Ok(stored) => stored,
         Err(error) => {
             let detail = format!("the applications cannot be read: {error}");
-            return vec![Finding::failure("platforms", detail, "see the database check")];
+            return vec![Finding::failure("platforms", detail, SEE_ERRORS)];
         }
     };
     let registry = platforms_of(config, store, &Guard::new(config.guard.allowed_private_networks.clone()));

@@ -3,8 +3,8 @@
 use crier_config::Config;
 use crier_store::{Store, reports};
 
-use super::Finding;
 use super::installation::text;
+use super::{Finding, SEE_ERRORS};
 
 /// The number of the newest posts, brands and accounts whose texts are checked.
 const MAX_TEXTS: i64 = 500;
@@ -15,7 +15,7 @@ const MAX_EXAMPLES: usize = 5;
 pub async fn fonts(config: &Config, store: &Store) -> Finding {
     let texts = match newest(store).await {
         Ok(texts) => texts,
-        Err(error) => return Finding::failure("fonts", text(&error, config), "see the database check"),
+        Err(error) => return Finding::failure("fonts", text(&error, config), SEE_ERRORS),
     };
     let mut missing = crier_reports::missing_characters(&texts);
     let count = missing.len();

@@ -16,8 +16,8 @@ use redis::aio::MultiplexedConnection;
 use secrecy::ExposeSecret as _;
 use url::Host;
 
-use super::Finding;
 use super::installation::text;
+use super::{Finding, SEE_ERRORS};
 
 /// If clocks differ by more, jobs start noticeably late or early.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
@@ -39,7 +39,8 @@ pub async fn queue(config: &Config) -> Finding {
         Err(error) => Finding::failure(
             "queue",
             format!("Redis does not respond: {error}"),
-            "start Redis, or correct CRIER_REDIS_URL; until then, posts are published late, from the database only",
+            "start Redis, or correct CRIER_REDIS_URL; until then, no job starts: nothing is published, and posts that \
+             become due wait in the database",
         ),
     }
 }
@@ -49,7 +50,7 @@ pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
     if let Some(store) = store
         && let Err(StartError::Invalid(detail)) = storage_marker::check(config, store).await
     {
-        return Finding::failure("storage", detail, "see docs/operations.md, \"Errors at the start\"");
+        return Finding::failure("storage", detail, SEE_ERRORS);
     }
     let (place, remedy) = match &config.storage {
         StorageConfig::Directory(dir) => (dir.display().to_string(), "make the directory writable for this user"),
@@ -109,7 +110,7 @@ pub async fn clock(config: &Config, store: &Store) -> Finding {
     match database_clock(store).await {
         Ok(Some(offset)) => behind.push(("the database's", offset)),
         Ok(None) => {}
-        Err(error) => return Finding::failure("clock", text(&error, config), "see the database check"),
+        Err(error) => return Finding::failure("clock", text(&error, config), SEE_ERRORS),
     }
     if let Some(Ok(mut connection)) = redis(config).await
         && let Ok((seconds, micros)) = redis::cmd("TIME").query_async::<(i64, u32)>(&mut connection).await
