@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crier_domain::catalogue;
+
 /// The default of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefaultValue {
@@ -69,7 +71,14 @@ pub(super) fn flag(name: &str) -> String {
     name.to_ascii_lowercase().replace('_', "-")
 }
 
-/// Returns the known name that is most similar to an unknown one.
+/// Returns the known name that is most similar to an unknown one. A platform may have its public name: the nearest to
+/// `X_INBOX` is `TWITTER_INBOX`.
 pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let renamed = catalogue::all().iter().find_map(|descriptor| {
+        let name = descriptor.name.to_ascii_uppercase().replace(' ', "_");
+        let rest = unknown.strip_prefix(&name)?.strip_prefix('_')?;
+        Some(format!("{}_{rest}", descriptor.platform.as_str().to_ascii_uppercase()))
+    });
+    let unknown = renamed.as_deref().unwrap_or(unknown);
     known.min_by_key(|name| strsim::damerau_levenshtein(unknown, name))
 }

@@ -141,7 +141,13 @@ fn a_page_has_permissions_of_its_own_or_those_of_the_platform() {
 
 #[test]
 fn an_unknown_key_error_suggests_the_nearest_key() {
-    let env = [("CRIER_HTTP_ADR", "x"), ("CRIER_TWITER_CLIENT_ID", "x"), ("CRIER_TEST_PG_URL", "x"), ("CRIERS", "x")];
+    let env = [
+        ("CRIER_HTTP_ADR", "x"),
+        ("CRIER_TWITER_CLIENT_ID", "x"),
+        ("CRIER_X_INBOX", "x"),
+        ("CRIER_TEST_PG_URL", "x"),
+        ("CRIERS", "x"),
+    ];
     let file = "redis_uri = \"x\"\n[http]\nport = 1\n";
     let source = ConfigSource::new(env, Some(file.to_owned()), [("--ops-adr", "x")]);
     assert_eq!(
@@ -151,6 +157,7 @@ http_port (configuration file): is unknown; the nearest known key is http_addr (
 redis_uri (configuration file): is unknown; the nearest known key is redis_url (configuration file)
 CRIER_HTTP_ADR: is unknown; the nearest known key is CRIER_HTTP_ADDR
 CRIER_TWITER_CLIENT_ID: is unknown; the nearest known key is CRIER_TWITTER_CLIENT_ID
+CRIER_X_INBOX: is unknown; the nearest known key is CRIER_TWITTER_INBOX
 --ops-adr: is unknown; the nearest known key is --ops-addr"
     );
 }
