@@ -330,6 +330,21 @@ async fn failures_of_the_file_system_name_the_path_and_the_fix() {
     assert_error(&start(&[]), 1, "the database ./crier-data/crier.db");
     set_mode(&file, 0o600);
 
+    let files = data.join("files");
+    set_mode(&files, 0o500);
+    let output = start(&[]);
+    assert_error(&output, 2, "cannot store files in ./crier-data/files: Permission denied");
+    let remedy =
+        "; make the directory writable for this user, or choose another with CRIER_DATA_DIR or CRIER_STORAGE_URL";
+    assert_error(&output, 2, remedy);
+    set_mode(&files, 0o700);
+    assert_error(
+        &start(&[("CRIER_STORAGE_URL", "file:///dev/null/files")]),
+        1,
+        "the file /dev/null/files/storage.id cannot be accessed; give this user access to the directory, or choose \
+         another with CRIER_STORAGE_URL: Not a directory",
+    );
+
     set_mode(&data, 0o500);
     let output = start(&[("CRIER_DATA_DIR", "./crier-data/deeper")]);
     assert_error(

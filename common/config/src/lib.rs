@@ -162,6 +162,28 @@ impl Config {
         PlatformsConfig { timeout: self.worker.platform_timeout, platforms: self.platforms.clone() }
     }
 
+    /// Returns the settings that choose the storage, for messages.
+    pub fn storage_settings(&self) -> &'static str {
+        match &self.storage {
+            Storage::Directory(dir) if *dir == storage::default_dir(&self.data_dir) => {
+                "CRIER_DATA_DIR or CRIER_STORAGE_URL"
+            }
+            Storage::Directory(_) => "CRIER_STORAGE_URL",
+            Storage::S3(_) => "CRIER_STORAGE_URL and the AWS_ variables",
+        }
+    }
+
+    /// Returns what to do if the storage cannot be used.
+    pub fn storage_remedy(&self) -> String {
+        let settings = self.storage_settings();
+        match self.storage {
+            Storage::Directory(_) => {
+                format!("make the directory writable for this user, or choose another with {settings}")
+            }
+            Storage::S3(_) => format!("correct {settings}"),
+        }
+    }
+
     /// Returns the public URL of a path: `/docs` is `https://crier.example.com/docs`.
     pub fn absolute(&self, path: &str) -> String {
         format!("{}/{}", self.public_url.as_str().trim_end_matches('/'), path.trim_start_matches('/'))

@@ -53,10 +53,14 @@ enum Address {
 
 pub(super) fn read(reader: &mut Reader, data_dir: &Path) -> Storage {
     match reader.optional(&URL, parse) {
-        None => Storage::Directory(data_dir.join("files")),
+        None => Storage::Directory(default_dir(data_dir)),
         Some(Address::Directory(path)) => Storage::Directory(path),
         Some(Address::Bucket { bucket, prefix }) => Storage::S3(s3(reader, bucket, prefix)),
     }
+}
+
+pub(super) fn default_dir(data_dir: &Path) -> PathBuf {
+    data_dir.join("files")
 }
 
 /// Returns the reserve in bytes.

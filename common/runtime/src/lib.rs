@@ -404,7 +404,7 @@ pub async fn check_plans(store: &Store, config: &Config) -> Result<(), StartErro
 pub fn library_of(config: &Config) -> Result<Library, StartError> {
     data_dir::restrict_files_dir(config);
     let storage = Storage::open(&config.storage)
-        .map_err(|error| StartError::Invalid(format!("CRIER_STORAGE_URL is not usable: {error}")))?;
+        .map_err(|error| StartError::Invalid(format!("{error}; {}", config.storage_remedy())))?;
     Ok(Library::new(storage, &config.media, config.public_url.as_str()))
 }
 

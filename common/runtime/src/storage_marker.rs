@@ -10,22 +10,21 @@ use crier_store::{Store, files, storage_marker};
 
 use super::StartError;
 
-const NOT_MOUNTED: &str = "so its disk may not be mounted; mount the disk, or correct CRIER_STORAGE_URL";
-
 /// Compares the marker of the configured directory with the database. Creates nothing. The schema must be current.
 pub async fn check(config: &Config, store: &Store) -> Result<(), StartError> {
     let Storage::Directory(dir) = &config.storage else { return Ok(()) };
     let Some(known) = storage_marker::find(&mut store.read().await?).await? else {
-        return check_unmarked(dir, store).await;
+        return check_unmarked(config, dir, store).await;
     };
-    match marker::read(dir).map_err(io_error(dir))? {
+    match marker::read(dir).map_err(io_error(config, dir))? {
         Some(found) if found == known => Ok(()),
         Some(_) => {
-            let why = format!("its {} belongs to another storage; correct CRIER_STORAGE_URL", marker::NAME);
+            let settings = config.storage_settings();
+            let why = format!("its {} belongs to another storage; correct {settings}", marker::NAME);
             Err(StartError::Invalid(explain(dir, &why)))
         }
         None => {
-            let why = format!("it contains no {}, {NOT_MOUNTED}", marker::NAME);
+            let why = format!("it contains no {}, {}", marker::NAME, not_mounted(config));
             Err(StartError::Invalid(explain(dir, &why)))
         }
     }
@@ -33,11 +32,11 @@ pub async fn check(config: &Config, store: &Store) -> Result<(), StartError> {
 
 /// Checks a directory whose marker is not known yet. An empty one is not the storage if there are files: it would be
 /// marked, and the disk would be rejected as soon as it is mounted.
-async fn check_unmarked(dir: &Path, store: &Store) -> Result<(), StartError> {
-    if marker::has_files(dir).map_err(io_error(dir))? || !files::has_stored(&mut store.read().await?).await? {
+async fn check_unmarked(config: &Config, dir: &Path, store: &Store) -> Result<(), StartError> {
+    if marker::has_files(dir).map_err(io_error(config, dir))? || !files::has_stored(&mut store.read().await?).await? {
         return Ok(());
     }
-    let why = format!("it contains no files, but the database lists some, {NOT_MOUNTED}");
+    let why = format!("it contains no files, but the database lists some, {}", not_mounted(config));
     Err(StartError::Invalid(explain(dir, &why)))
 }
 
@@ -48,7 +47,7 @@ pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
         return Ok(());
     }
     // The file is first. If the process dies before the commit, the next start uses the same file.
-    let id = marker::create(dir).map_err(io_error(dir))?;
+    let id = marker::create(dir).map_err(io_error(config, dir))?;
     let mut tx = store.begin().await?;
     storage_marker::insert(&mut tx, &id).await?;
     tx.commit().await?;
@@ -59,11 +58,15 @@ pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
 /// Makes the configured directory, which must exist, the storage of the installation. Returns it; `None` for a bucket.
 pub async fn adopt(config: &Config, store: &Store) -> Result<Option<PathBuf>, StartError> {
     let Storage::Directory(dir) = &config.storage else { return Ok(None) };
-    let id = marker::create(dir).map_err(io_error(dir))?;
+    let id = marker::create(dir).map_err(io_error(config, dir))?;
     let mut tx = store.begin().await?;
     storage_marker::replace(&mut tx, &id).await?;
     tx.commit().await?;
     Ok(Some(dir.clone()))
+}
+
+fn not_mounted(config: &Config) -> String {
+    format!("so its disk may not be mounted; mount the disk, or correct {}", config.storage_settings())
 }
 
 fn explain(dir: &Path, why: &str) -> String {
@@ -74,8 +77,12 @@ fn explain(dir: &Path, why: &str) -> String {
     )
 }
 
-fn io_error(dir: &Path) -> impl FnOnce(io::Error) -> StartError {
+fn io_error(config: &Config, dir: &Path) -> impl FnOnce(io::Error) -> StartError {
     let name = dir.join(marker::NAME);
-    let what = format!("the file {} cannot be accessed; give this user access to the storage", name.display());
+    let what = format!(
+        "the file {} cannot be accessed; give this user access to the directory, or choose another with {}",
+        name.display(),
+        config.storage_settings()
+    );
     move |error| StartError::Io { what, error }
 }

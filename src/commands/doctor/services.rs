@@ -52,13 +52,13 @@ pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
     {
         return Finding::failure("storage", detail, SEE_ERRORS);
     }
-    let (place, remedy) = match &config.storage {
-        StorageConfig::Directory(dir) => (dir.display().to_string(), "make the directory writable for this user"),
-        StorageConfig::S3(_) => ("the bucket".to_owned(), "correct CRIER_STORAGE_URL and its credentials"),
+    let place = match &config.storage {
+        StorageConfig::Directory(dir) => dir.display().to_string(),
+        StorageConfig::S3(_) => "the bucket".to_owned(),
     };
     match write_and_read(&config.storage).await {
         Ok(()) => Finding::ok("storage", format!("{place}: a file was written, read and deleted")),
-        Err(error) => Finding::failure("storage", format!("{place}: {error}"), remedy),
+        Err(error) => Finding::failure("storage", format!("{place}: {error}"), config.storage_remedy()),
     }
 }
 

@@ -20,12 +20,7 @@ const CHUNK: u64 = 64 * 1024;
 
 /// Creates the directory if it is missing, and tests that it is writable.
 pub fn open(dir: &Path) -> Result<LocalFileSystem, StorageError> {
-    let unwritable = |error: io::Error| {
-        StorageError::new(format!(
-            "cannot store files in {}: {error}; give this user write permission there",
-            dir.display()
-        ))
-    };
+    let unwritable = |error: io::Error| StorageError::new(format!("cannot store files in {}: {error}", dir.display()));
     let top = dir.join(TOP);
     permissions::make_dir(&top).map_err(unwritable)?;
     // It contains only our files. The directory above it may belong to the operator.
