@@ -8,6 +8,7 @@ use url::Url;
 use super::ProcessRole;
 use super::key::{DefaultValue, Key};
 use super::reader::Reader;
+use super::values;
 
 const URL: Key = Key::new(
     "DATABASE_URL",
@@ -54,6 +55,7 @@ fn parse(text: &str) -> Result<Database, String> {
     }
     match Url::parse(text) {
         Ok(url) if matches!(url.scheme(), "postgres" | "postgresql") => {
+            values::check_password(&url)?;
             Ok(Database::Postgres(SecretString::from(text)))
         }
         _ => Err("is not a sqlite:// or postgres:// URL (special characters in the password must be \

@@ -2,10 +2,12 @@
 
 use redis::IntoConnectionInfo;
 use secrecy::SecretString;
+use url::Url;
 
 use super::ProcessRole;
 use super::key::{DefaultValue, Key};
 use super::reader::Reader;
+use super::values;
 
 const URL: Key = Key::new(
     "REDIS_URL",
@@ -32,6 +34,9 @@ pub(super) fn read(reader: &mut Reader, role: ProcessRole) -> Option<SecretStrin
 }
 
 fn parse(text: &str) -> Result<SecretString, String> {
+    if let Ok(url) = Url::parse(text) {
+        values::check_password(&url)?;
+    }
     // Uses the parser of the Redis client, so both accept the same URLs. Its errors may quote the URL and are dropped.
     match text.into_connection_info() {
         Ok(_) => Ok(SecretString::from(text)),

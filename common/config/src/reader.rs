@@ -123,7 +123,9 @@ impl Reader {
         match parser(value) {
             Ok(value) => Some(value),
             Err(wrong) => {
-                let subject = if key.secret { "the value".to_owned() } else { format!("`{value}`") };
+                // A URL may contain a password that does not belong there.
+                let is_secret = key.secret || (value.contains("://") && value.contains('@'));
+                let subject = if is_secret { "the value".to_owned() } else { format!("`{value}`") };
                 let label = origin.label(&key.name);
                 self.bad.insert(key.name.to_string());
                 self.add_problem(label, format!("{subject} {wrong}; use a value such as {}", key.example));

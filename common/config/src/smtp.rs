@@ -83,6 +83,7 @@ fn server(text: &str) -> Result<Smtp, String> {
         "smtps" => (SmtpTls::Implicit, 465),
         _ => return Err("begins with neither smtp:// nor smtps://".to_owned()),
     };
+    values::check_password(&url)?;
     for (name, value) in url.query_pairs() {
         match (name.as_ref(), value.as_ref(), tls) {
             ("tls", "required", SmtpTls::Implicit) => {}

@@ -266,7 +266,7 @@ fn an_invalid_value_error_contains_an_example() {
         (
             "AI_BASE_URL",
             "https://u:p@x",
-            "`https://u:p@x` must not contain a user or a password; use a value such as https://api.openai.com/v1",
+            "the value must not contain a user or a password; use a value such as https://api.openai.com/v1",
         ),
     ];
     for (name, value, message) in table {
@@ -367,6 +367,32 @@ fn all_errors_are_reported_together_without_secrets() {
     assert!(!text.contains("hush") && !text.contains("hu\nsh"), "{text}");
     for (name, _) in env {
         assert!(text.lines().any(|line| line.starts_with(&format!("crier: {name}: "))), "{text}");
+    }
+}
+
+/// Such a password is cut at its special character, and the part before it would be taken for the host.
+#[test]
+fn a_password_is_not_taken_for_a_host() {
+    for (name, url) in [
+        ("CRIER_DATABASE_URL", "postgres://crier:a@hush/b@db:5432/crier"),
+        ("CRIER_DATABASE_URL", "postgres://crier:a@hush#b@db:5432/crier"),
+        ("CRIER_DATABASE_URL", "postgres://crier:12?hush@db:5432/crier"),
+        ("CRIER_REDIS_URL", "redis://:a@hush#b@cache:6379"),
+        ("CRIER_SMTP_URL", "smtp://user:a@hush/b@mail"),
+    ] {
+        let error = problem_lines(load(&[(name, url)], ProcessRole::Crier));
+        let start = format!(
+            "{name}: the value has an @ after the host; in the user and the password, write @ as %40, / as %2F, ? as %3F \
+             and # as %23; use a value such as "
+        );
+        assert!(error.starts_with(&start) && !error.contains("hush"), "{error}");
+    }
+    for (name, url) in [
+        ("CRIER_DATABASE_URL", "postgres://crier:a@b@db:5432/crier"),
+        ("CRIER_DATABASE_URL", "postgres://crier:a%40hush%2Fb@db:5432/crier"),
+        ("CRIER_REDIS_URL", "redis://:a@b@cache:6379/0"),
+    ] {
+        load(&[(name, url)], ProcessRole::Crier).unwrap();
     }
 }
 

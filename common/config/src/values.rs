@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ipnet::IpNet;
-use url::Url;
+use url::{Position, Url};
 
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "is not an IP address with a port".to_owned())
@@ -98,6 +98,16 @@ pub(super) fn web_url(text: &str) -> Result<Url, String> {
         return Err("must not contain ? or #".to_owned());
     }
     Ok(url)
+}
+
+/// Fails if a URL has an `@` after its host. Then the password contains a `/`, `?` or `#`, which ended the host, and the
+/// host is a part of the password, which errors and the log would show.
+pub(super) fn check_password(url: &Url) -> Result<(), String> {
+    if !url[Position::AfterHost..].contains('@') {
+        return Ok(());
+    }
+    Err("has an @ after the host; in the user and the password, write @ as %40, / as %2F, ? as %3F and # as %23"
+        .to_owned())
 }
 
 /// Like [`web_url`], but returns text without a trailing slash, to which a path can be appended.

@@ -112,7 +112,10 @@ fn explain_postgres(cause: &sqlx::Error, url: &str) -> Option<String> {
         sqlx::Error::PoolTimedOut => format!("{place} did not respond in time (CRIER_DATABASE_URL)"),
         sqlx::Error::Tls(error) => format!("{place}: TLS failed: {error}; see sslmode in CRIER_DATABASE_URL"),
         sqlx::Error::Database(error) => match error.code().as_deref() {
-            Some("28P01") => format!("{place} rejects the password of the user {user}; correct CRIER_DATABASE_URL"),
+            Some("28P01") => format!(
+                "{place} rejects the password of the user {user}; correct CRIER_DATABASE_URL (special characters in the \
+                 password must be percent-encoded)"
+            ),
             Some("28000") => format!("{place} rejects the user {user} ({error}); correct CRIER_DATABASE_URL"),
             Some("3D000") => format!("{place} has no database {name}; create it with: createdb -O {user} {name}"),
             Some("42501") => {
