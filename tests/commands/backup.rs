@@ -239,6 +239,28 @@ async fn files_of_killed_commands_are_removed() {
     crier.start_all().await;
 }
 
+/// The lock is that of a command that writes a backup.
+#[tokio::test]
+async fn two_backups_are_not_written_to_one_file() {
+    let (crier, ..) = create_backup().await;
+    let directory = crier.files().parent().unwrap().parent().unwrap().to_owned();
+    let (part, file) = (directory.join("tuesday.tar.part"), directory.join("tuesday.tar"));
+    std::fs::write(&part, "the first half").unwrap();
+    let running = std::fs::File::open(&part).unwrap();
+    running.lock().unwrap();
+    let rejected = crier.try_command(&["backup", "tuesday.tar"], &[]);
+    let reason =
+        "another `crier backup` is writing tuesday.tar.part; wait until it has finished, or choose another name";
+    assert!(rejected.expect_failure(1).contains(reason), "{rejected:?}");
+    assert!(std::fs::read(&part).unwrap() == b"the first half" && !file.exists());
+
+    // That of a command that was killed is overwritten.
+    drop(running);
+    std::fs::write(&part, vec![b'x'; 20 << 20]).unwrap();
+    crier.command(&["backup", "tuesday.tar"]);
+    assert!(!part.exists() && file.metadata().unwrap().len() < 20 << 20);
+}
+
 #[tokio::test]
 async fn a_damaged_backup_leaves_no_files() {
     let (mut crier, ..) = create_backup().await;

@@ -11,9 +11,9 @@ mod archive;
 mod restore;
 mod resume;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, IsTerminal as _, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crier_config::{Config, Database, Storage, key_file};
@@ -99,16 +99,17 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
         let written = write(&cx.config, &manifest, copy.path(), std::io::stdout().lock())?;
         return written.report("stdout");
     }
-    // Another backup may have been written meanwhile.
-    check_is_new(target)?;
     let unfinished = PathBuf::from(format!("{}.part", target.display()));
     let what = || {
         let name = unfinished.display();
         format!("the backup {name} cannot be written; name a file in a directory that this user can write to")
     };
-    let file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished).map_err(io(what()))?;
-    let written = match write(&cx.config, &manifest, copy.path(), &file) {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&unfinished);
+    let file = file.map_err(io(what()))?;
+    lock(&file, &unfinished)?;
+    // Another command may have written the backup meanwhile, or left an unfinished one.
+    let is_new = check_is_new(target).and_then(|()| file.set_len(0).map_err(io(what())));
+    let written = match is_new.and_then(|()| write(&cx.config, &manifest, copy.path(), &file)) {
         Ok(written) => written,
         Err(error) => {
             let _ = fs::remove_file(&unfinished);
@@ -119,6 +120,20 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     let dir = parent(target);
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir.display().to_string()))?;
     written.report(&target.display().to_string())
+}
+
+/// Locks the unfinished file. Fails if another command is writing it, or has just moved or deleted it.
+fn lock(file: &File, path: &Path) -> Result {
+    let inode = |found: std::io::Result<fs::Metadata>| found.ok().map(|metadata| metadata.ino());
+    // A file system without locks is no error.
+    let is_locked = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+    if is_locked || inode(fs::metadata(path)) != inode(file.metadata()) {
+        return fail(format!(
+            "another `crier backup` is writing {}; wait until it has finished, or choose another name",
+            path.display()
+        ));
+    }
+    Ok(())
 }
 
 fn check_is_new(target: &Path) -> Result {
