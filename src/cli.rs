@@ -58,7 +58,12 @@ pub enum Command {
     },
     /// Restore an installation from a backup; publishing is held until `crier resume`.
     #[command(
-        after_help = "Examples:\n  crier restore crier-monday.tar\n  crier restore crier-monday.tar --data-dir ./other"
+        after_help = concat!(
+            "Examples:\n",
+            "  crier restore crier-monday.tar\n",
+            "  crier restore crier-monday.tar --data-dir ./other\n",
+            "  gunzip -c crier.tar.gz | crier restore -",
+        )
     )]
     Restore {
         /// The backup file, or - for stdin.
@@ -141,13 +146,13 @@ pub enum UserCommand {
     Add {
         /// The user's email address.
         email: String,
-        /// The user's display name.
+        /// The user's display name. Default: the part of the address before the @.
         #[arg(long)]
         name: Option<String>,
-        /// The plan of the new workspace.
+        /// The plan of the new workspace, from `crier plan list`. Default: unlimited.
         #[arg(long)]
         plan: Option<String>,
-        /// The ID of an existing workspace to join.
+        /// The ID of an existing workspace to join, from `crier user list`.
         #[arg(long, conflicts_with = "plan")]
         workspace: Option<i64>,
     },
@@ -188,7 +193,7 @@ pub enum MemberCommand {
     /// Add a member to a brand, or change the member's role.
     #[command(after_help = "Example:\n  crier member add --brand 1 --user ann@example.com --role admin")]
     Add {
-        /// The brand ID.
+        /// The brand ID, which the URLs of the console contain.
         #[arg(long)]
         brand: i64,
         /// The user's email address.
@@ -200,7 +205,7 @@ pub enum MemberCommand {
     },
     /// Remove a member from a brand.
     Remove {
-        /// The brand ID.
+        /// The brand ID, which the URLs of the console contain.
         #[arg(long)]
         brand: i64,
         /// The user's email address.
@@ -238,7 +243,7 @@ pub enum KeyCommand {
 
 #[derive(Subcommand, Debug)]
 pub enum PlanCommand {
-    /// List the plans of this installation.
+    /// List the plans of this installation; - means unlimited.
     List(Format),
     /// Set the plan of a user's workspace.
     #[command(
@@ -252,13 +257,13 @@ pub enum PlanCommand {
         /// The email address of a user in the workspace.
         #[arg(long)]
         user: String,
-        /// The plan name.
+        /// The plan name, from `crier plan list`.
         plan: String,
         /// The time zone for monthly AI credits. Default: the current one, initially UTC.
         #[arg(long, value_name = "ZONE", value_parser = parse_time_zone)]
         timezone: Option<String>,
     },
-    /// Show usage and limits by workspace.
+    /// Show usage and limits by workspace; - means unlimited.
     Usage {
         /// The email address of the user whose workspace to show. Default: all workspaces.
         #[arg(long)]

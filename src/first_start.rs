@@ -79,7 +79,7 @@ pub async fn welcome(store: &Store, config: &Config) {
 
 #[derive(Debug, thiserror::Error)]
 enum ShowKeyError {
-    #[error("the database: {0}")]
+    #[error("{0}")]
     Store(#[from] StoreError),
     #[error("stdout: {0}")]
     Stdout(#[from] std::io::Error),

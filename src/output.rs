@@ -6,6 +6,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
+use chrono::TimeDelta;
 use crier_config::{Config, DEFAULT_DATA_DIR};
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +23,18 @@ pub fn try_print_line(text: impl std::fmt::Display) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{text}")?;
     stdout.flush()
+}
+
+/// Prints a note to stderr, so that stdout contains only results. Ignores errors.
+pub fn print_note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints a single-use link, and a note that says how long it is valid.
+pub fn print_link(url: impl std::fmt::Display, lifetime: TimeDelta) {
+    print_line(url);
+    let minutes = lifetime.num_minutes();
+    print_note(format_args!("Open the link in a browser. It works once and expires after {minutes} minutes."));
 }
 
 /// Prints a JSON value on a line.

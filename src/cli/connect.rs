@@ -25,7 +25,7 @@ pub enum AccountCommand {
 pub struct ConnectAccount {
     /// The platform, such as mastodon; `crier doctor` lists the platforms that can be connected.
     pub platform: Platform,
-    /// The ID of the brand to connect the account to.
+    /// The ID of the brand to connect the account to, which the URLs of the console contain.
     #[arg(long)]
     pub brand: i64,
     /// The URL of the server or shop, for platforms that have many.
@@ -67,10 +67,10 @@ pub struct SetApp {
     /// The target: default, or page for the second application of a platform that requires two.
     #[arg(long, default_value = "default")]
     pub target: ConnectTarget,
-    /// The ID of the workspace whose brands use the application.
+    /// The ID of the workspace whose brands use the application, from `crier user list`.
     #[arg(long, conflicts_with = "brand")]
     pub workspace: Option<i64>,
-    /// The ID of the brand that uses the application.
+    /// The ID of the brand that uses the application, which the URLs of the console contain.
     #[arg(long)]
     pub brand: Option<i64>,
     /// The client ID from the platform; the secret is read from stdin.

@@ -7,7 +7,7 @@ use super::Format;
 
 #[derive(Subcommand, Debug)]
 pub enum PostCommand {
-    /// List posts of all brands, newest first.
+    /// List posts of all brands, newest first; times are in UTC.
     #[command(
         after_help = "Examples:\n  crier post list --status failed\n  crier post list --brand 1 --limit 20 --json"
     )]
@@ -38,7 +38,7 @@ pub struct ListPosts {
     /// The status: draft, pending_approval, scheduled, publishing, published, partially_published or failed.
     #[arg(long)]
     pub status: Option<PostStatus>,
-    /// The brand ID.
+    /// The brand ID, which the URLs of the console contain.
     #[arg(long)]
     pub brand: Option<i64>,
     /// The maximum number of posts.

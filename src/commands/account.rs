@@ -1,6 +1,7 @@
 //! `crier account list | connect`
 
 use crier_domain::account::AccountStatus;
+use crier_domain::authorization::LIFETIME;
 use crier_domain::platform::{Mode, Platform};
 use crier_http::{self as http, Guard};
 use crier_platforms::ConnectError;
@@ -9,9 +10,9 @@ use crier_store::{accounts, applications, authorizations, brands};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 
-use super::{Context, Result, fail};
+use super::{BRAND_HINT, Context, Result, fail};
 use crate::cli::{AccountCommand, ConnectAccount};
-use crate::output::{print_line, print_rows};
+use crate::output::{print_link, print_rows};
 
 #[derive(Serialize)]
 struct AccountLine {
@@ -60,7 +61,7 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
         });
     };
     if !oauth.targets().contains(&target) {
-        return fail(format!("{platform} does not support --target {target}"));
+        return fail(format!("{platform} does not support --target {target}; omit --target"));
     }
     let instance = match (registry.descriptor(platform).mode, instance) {
         (Mode::SelfConnectOauth, Some(typed)) => match oauth.check_instance(&typed).await {
@@ -74,12 +75,12 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
         (Mode::SelfConnectOauth, None) => {
             return fail(format!("{platform} requires --instance, the URL of the person's server"));
         }
-        (_, Some(_)) => return fail(format!("{platform} does not accept --instance")),
+        (_, Some(_)) => return fail(format!("{platform} has one server; omit --instance")),
         (_, None) => String::new(),
     };
     let mut tx = cx.store.begin().await?;
     let Some((workspace, plan)) = brands::plan_of(&mut tx, brand).await? else {
-        return fail(format!("there is no brand {brand}"));
+        return fail(format!("there is no brand {brand}; {BRAND_HINT}"));
     };
     if registry.descriptor(platform).needs_application() && registry.application(platform, target).is_none() {
         let cipher = cx.store.cipher();
@@ -91,7 +92,10 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     let count = accounts::count(&mut tx, brand).await?;
     let is_full = cap.is_some_and(|cap| count >= i64::try_from(cap).unwrap_or(i64::MAX));
     if is_full && !accounts::has_platform(&mut tx, brand, platform).await? {
-        return fail(format!("the brand has {count} accounts, the maximum of its plan"));
+        return fail(format!(
+            "the brand has {count} accounts, the maximum of its plan; disconnect one in the console, or change the plan \
+             with `crier plan set`"
+        ));
     }
     let new = authorizations::NewAuthorization {
         brand_id: brand,
@@ -103,7 +107,6 @@ async fn connect(cx: &Context, args: ConnectAccount) -> Result {
     };
     let token = authorizations::create(&mut tx, new).await?;
     tx.commit().await?;
-    let public_url = cx.config.public_url.as_str().trim_end_matches('/');
-    print_line(format_args!("{public_url}/connect/{}", token.expose_secret()));
+    print_link(cx.config.absolute(&format!("/connect/{}", token.expose_secret())), LIFETIME);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `crier app set | list | delete`
 
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 
 use crier_domain::application::{Application, MAX_CREDENTIAL, Owner};
 use crier_domain::catalogue;
@@ -10,9 +10,9 @@ use crier_store::applications::{self, NewApplication};
 use crier_store::{Tx, account_tokens, accounts, brands, users};
 use secrecy::SecretString;
 
-use super::{CommandError, Context, Result, fail};
+use super::{BRAND_HINT, CommandError, Context, Result, fail};
 use crate::cli::{AppCommand, SetApp};
-use crate::output::{print_line, print_rows};
+use crate::output::{print_line, print_note, print_rows};
 
 pub async fn run(cx: &Context, command: AppCommand) -> Result {
     match command {
@@ -51,11 +51,11 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     let mut tx = cx.store.begin().await?;
     let owner = match (workspace, brand) {
         (_, Some(id)) if brands::workspace_of(&mut tx, id).await?.is_none() => {
-            return fail(format!("there is no brand {id}"));
+            return fail(format!("there is no brand {id}; {BRAND_HINT}"));
         }
         (_, Some(id)) => Owner::Brand(id),
         (Some(id), None) if users::workspace_plan(&mut tx, id).await?.is_none() => {
-            return fail(format!("there is no workspace {id}"));
+            return fail(format!("there is no workspace {id}; see `crier user list`"));
         }
         (Some(id), None) => Owner::Workspace(id),
         (None, None) => Owner::Installation,
@@ -94,6 +94,9 @@ async fn update_account_secrets(tx: &mut Tx, new: &NewApplication<'_>) -> std::r
 fn read_secret() -> std::result::Result<String, CommandError> {
     let mut text = String::new();
     let max_bytes = MAX_CREDENTIAL as u64 + 2;
+    if std::io::stdin().is_terminal() {
+        print_note("Enter the client secret on a line, then press Ctrl-D:");
+    }
     let read = std::io::stdin().lock().take(max_bytes).read_to_string(&mut text);
     read.map_err(|error| StartError::Io { what: "the secret on stdin cannot be read".into(), error })?;
     Ok(text.trim().to_owned())

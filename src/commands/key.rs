@@ -27,10 +27,15 @@ struct KeyLine {
 
 pub async fn run(cx: &Context, command: KeyCommand) -> Result {
     match command {
+        KeyCommand::Create { scopes, .. } if scopes.is_empty() => {
+            fail("--scopes must name at least one scope, such as posts:read, or all")
+        }
         KeyCommand::Create { user, mode, scopes, name } => {
             let mut tx = cx.store.begin().await?;
             let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
-                return fail(format!("there is no user {user}; create one with `crier user add {user}`"));
+                return fail(format!(
+                    "there is no user {user}; see `crier user list`, or create one with `crier user add {user}`"
+                ));
             };
             let new = NewKey { name: name.as_ref().map(KeyName::as_str), ..NewKey::new(mode, &scopes) };
             let Some(key) = keys::create_within_cap(&mut tx, owner.id, &new).await? else {

@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use crier_store::{Tx, brands, users};
 
-use super::{Context, Result, fail};
+use super::{BRAND_HINT, Context, Result, fail};
 use crate::cli::MemberCommand;
 use crate::output::print_line;
 
@@ -17,7 +17,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
     };
     // A brand and its members must belong to the same workspace.
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
-        return fail(format!("the workspace of {email} has no brand {brand}"));
+        return fail(format!("the workspace of {email} has no brand {brand}; {BRAND_HINT}"));
     }
     check_owner_stays(&mut tx, &command, user.id).await?;
     match command {

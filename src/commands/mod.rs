@@ -43,11 +43,14 @@ pub enum CommandError {
     Refused(String),
     #[error(transparent)]
     Start(#[from] StartError),
-    #[error("the database: {0}")]
+    #[error("{0}")]
     Store(#[from] StoreError),
 }
 
 pub type Result = std::result::Result<(), CommandError>;
+
+/// Where to find the ID of a brand, for errors.
+const BRAND_HINT: &str = "the URLs of the console contain the ID of each brand (/brands/ID)";
 
 pub fn fail<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
     Err(CommandError::Refused(why.into()))

@@ -105,7 +105,7 @@ pub fn check_plan_exists(cx: &Context, plan: &str) -> Result {
         return Ok(());
     }
     let names: Vec<&str> = cx.config.plans.names().collect();
-    fail(format!("there is no plan `{plan}`; the plans are: {}", names.join(", ")))
+    fail(format!("there is no plan `{plan}`; choose one of: {}", names.join(", ")))
 }
 
 async fn brand_rows(

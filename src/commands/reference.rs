@@ -38,9 +38,11 @@ pub fn man(dir: &Path) -> ExitCode {
     commands.build();
     match write_pages(&commands, dir) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            StartError::Io { what: format!("the directory {} cannot be written", dir.display()), error }.exit()
+        Err(error) => StartError::Io {
+            what: format!("cannot write to the directory {}; create it, or choose another", dir.display()),
+            error,
         }
+        .exit(),
     }
 }
 

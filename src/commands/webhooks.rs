@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::convert::Infallible;
-use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommandError, Result};
 use crate::cli::ListenWebhooks;
-use crate::output::{print_json, print_line};
+use crate::output::{print_json, print_line, print_note};
 
 mod received;
 
@@ -65,7 +64,7 @@ async fn serve(args: ListenWebhooks) -> Result {
     let (addr, listener) = bound.await.map_err(|error: std::io::Error| {
         CommandError::Refused(format!("cannot listen on {addr} ({error}); choose another --port"))
     })?;
-    print_message(welcome(addr, &args));
+    print_note(welcome(addr, &args));
     let desk = Arc::new(ListenState::new(args));
     let mut connections = JoinSet::new();
     loop {
@@ -75,7 +74,7 @@ async fn serve(args: ListenWebhooks) -> Result {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, from)) => drop(connections.spawn(connection(stream, from, desk.clone()))),
                 Err(error) => {
-                    print_message(format_args!("failed to accept a connection: {error}"));
+                    print_note(format_args!("failed to accept a connection: {error}"));
                     // Probably out of file descriptors; an immediate retry would busy-loop.
                     sleep(Duration::from_millis(100)).await;
                 }
@@ -104,16 +103,12 @@ fn welcome(addr: SocketAddr, args: &ListenWebhooks) -> String {
     format!(
         "{listening}\n\n\
          Crier delivers to this URL only if the API and the worker run with CRIER_ALLOWED_PRIVATE_NETWORKS={network}. \
-         Otherwise, it delivers only to public https URLs. Register the endpoint:\n\n\
+         Otherwise, it delivers only to public https URLs. Register the endpoint; $API is the URL of the API \
+         (http://127.0.0.1:8080/api/public/v1), and $KEY is an API key:\n\n\
          \x20 curl -X POST \"$API/webhooks\" -H \"Authorization: Bearer $KEY\" -H 'Content-Type: application/json' \
          -H \"Idempotency-Key: $(date +%s)\" \
          -d '{{\"url\":\"{url}\",\"events\":[\"post.published\",\"post.failed\"]}}'\n{secret}"
     )
-}
-
-/// Prints a message to stderr; stdout contains only the received requests.
-fn print_message(text: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Serves one request and closes the connection, so that clients cannot hold connections open.
@@ -133,8 +128,8 @@ async fn connection(stream: TcpStream, from: SocketAddr, desk: Arc<ListenState>)
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION_TIMEOUT, served).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => print_message(format_args!("{from} did not send a complete HTTP request: {error}")),
-        Err(_) => print_message(format_args!("{from} was too slow; the connection was closed")),
+        Ok(Err(error)) => print_note(format_args!("{from} did not send a complete HTTP request: {error}")),
+        Err(_) => print_note(format_args!("{from} was too slow; the connection was closed")),
     }
 }
 
@@ -164,7 +159,7 @@ impl ListenState {
         let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                print_message(format_args!("{} {}: rejected, the body is larger than 1 MiB", head.method, head.uri));
+                print_note(format_args!("{} {}: rejected, the body is larger than 1 MiB", head.method, head.uri));
                 return StatusCode::PAYLOAD_TOO_LARGE;
             }
             // `connection` prints the reason.

@@ -288,6 +288,11 @@ async fn a_damaged_backup_leaves_no_files() {
         let remaining: Vec<_> = data.read_dir().unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(remaining, ["crier.lock"], "cut at {length}");
     }
+    std::fs::write(&file, b"\x1f\x8b\x08\x00 as gzip begins").unwrap();
+    let rejected = crier.try_command(&["restore", "monday.tar"], &[]);
+    assert!(rejected.expect_failure(1).contains("(if it is compressed, decompress it first)"), "{rejected:?}");
+    let rejected = crier.try_command(&["restore", "nowhere.tar"], &[]);
+    assert!(rejected.expect_failure(1).contains("the backup nowhere.tar cannot be read; name a file"), "{rejected:?}");
     std::fs::write(&file, &backup).unwrap();
     let bucket = [
         ("CRIER_STORAGE_URL", "s3://bucket"),

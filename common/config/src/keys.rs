@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use crier_domain::platform::Platform;
+
 use super::key::{DefaultValue, Key, flag};
 use super::{ai, base, database, guard, http, log, media, platforms, queue, secrets, smtp, storage, traces, worker};
 
@@ -45,6 +47,8 @@ pub fn help() -> String {
     for key in fixed() {
         let _ = write!(out, "  --{} VALUE\n        {} [{}]\n", key.flag(), key.description, key.default_text());
     }
+    let names: Vec<String> = Platform::ALL.iter().map(|platform| flag(platform.as_str())).collect();
+    let _ = write!(out, "\nIn the following options, <platform> is one of (X is twitter): {}.\n\n", names.join(", "));
     for part in platforms::parts() {
         let _ = write!(out, "  --<platform>-{} VALUE\n        {}\n", flag(part.name), part.description);
     }

@@ -541,6 +541,7 @@ fn help_and_readme_list_every_key() {
         assert!(help.contains(&format!("--{} VALUE", key.flag())), "{help}");
         assert!(table.contains(&format!("| `{}` |", key.variable())), "{table}");
     }
+    assert!(help.contains("tiktok, google-business, reddit") && help.contains("(X is twitter)"), "{help}");
     assert!(help.contains("--<platform>-client-id") && table.contains("`CRIER_<PLATFORM>_AUTH_URL`"));
 }
 

@@ -181,7 +181,10 @@ impl NewKey {
                 "another process created the secret key {} at the same time; start again",
                 path.display()
             )),
-            _ => io_error(format!("the secret key {} cannot be written", path.display()))(error),
+            _ => io_error(format!(
+                "the secret key {} cannot be written; make its directory writable for this user, or free some space",
+                path.display()
+            ))(error),
         })
     }
 }

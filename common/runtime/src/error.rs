@@ -23,7 +23,7 @@ pub enum StartError {
     /// The process was stopped before it had started. This is not a failure: the exit status is 0.
     #[error("stopped before the database could be reached")]
     Stopped,
-    #[error("the database: {0}")]
+    #[error("{0}")]
     Store(#[from] StoreError),
     #[error("{what}: {error}")]
     Io { what: String, error: std::io::Error },

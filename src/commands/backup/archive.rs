@@ -90,14 +90,14 @@ fn header(size: u64) -> Header {
 pub enum ArchiveError {
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    #[error("it is not a Crier backup: it does not begin with {MANIFEST}")]
+    #[error("it is not a Crier backup: it does not begin with {MANIFEST} (if it is compressed, decompress it first)")]
     NotABackup,
     #[error("this version does not support its format, {0}; use a newer version")]
     Format(u32),
-    #[error("it is damaged: {0}")]
+    #[error("it is damaged: {0}; use another backup")]
     Damaged(String),
     /// An entry for which `path_of` returned no path.
-    #[error("it is damaged: {0} is unexpected")]
+    #[error("it is damaged: {0} is unexpected; use another backup")]
     Unexpected(String),
 }
 
@@ -243,7 +243,7 @@ mod tests {
         let mut changed = whole;
         changed[content] = b'e';
         let refused = extract_to(tempfile::tempdir().unwrap().path(), &changed).unwrap_err();
-        assert_eq!(refused.to_string(), "it is damaged: the checksum of crier.db is wrong");
+        assert_eq!(refused.to_string(), "it is damaged: the checksum of crier.db is wrong; use another backup");
     }
 
     #[test]

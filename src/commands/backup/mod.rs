@@ -84,6 +84,9 @@ fn sqlite_file(config: &Config) -> std::result::Result<&Path, CommandError> {
 /// Writes a backup to a file that does not exist yet, or to stdout (`-`).
 pub async fn backup(cx: &Context, target: &Path) -> Result {
     let database = sqlite_file(&cx.config)?;
+    if target == Path::new("-") && std::io::stdout().is_terminal() {
+        return fail("stdout is a terminal; redirect it, for example: crier backup - | gzip > crier.tar.gz");
+    }
     // Before the database is copied, which may take minutes.
     check_is_new(target)?;
     // Without its disk, the backup would have no files.
@@ -91,7 +94,10 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     let dir = parent(database);
     delete_unfinished(dir, BACKUP_PREFIX);
     let copy = tempfile::Builder::new().prefix(BACKUP_PREFIX).suffix(".db").tempfile_in(dir);
-    let copy = copy.map_err(io(format!("the directory {}", dir.display())))?;
+    let copy = copy.map_err(io(format!(
+        "the database cannot be copied in {}; make the directory writable for this user, or free some space",
+        dir.display()
+    )))?;
     copy.as_file().lock().map_err(io(copy.path().display().to_string()))?;
     cx.store.db().copy_to(copy.path()).await?;
     let manifest = Manifest::now(cx.store.now(), cx.store.db().schema_version().await?);
@@ -192,7 +198,8 @@ fn write(
 ) -> std::result::Result<BackupContents, CommandError> {
     let progress = progress();
     let mut archive = ArchiveWriter::new(progress.wrap_write(out));
-    let io_error = || io("the backup");
+    let io_error =
+        || io("the backup cannot be written; check the permissions of the installation's files and the free space");
     archive.add_manifest(manifest).map_err(io_error())?;
     let key = key_file(&config.data_dir);
     let has_key = config.secret_keys.is_none() && key.exists();

@@ -106,7 +106,10 @@ impl StagingDir {
             lock.lock()?;
             Ok(Self { dir: temporary, _lock: lock })
         };
-        create().map_err(io(format!("the directory {}", dir.display())))
+        create().map_err(io(format!(
+            "nothing can be written to {}; make the directory writable for this user, or free some space",
+            dir.display()
+        )))
     }
 
     fn path(&self) -> &Path {
@@ -163,14 +166,17 @@ impl StagingDirs {
 fn extract(source: &Path, staging: &StagingDirs) -> std::result::Result<Manifest, CommandError> {
     let from: Box<dyn Read> = match source == Path::new("-") {
         true => Box::new(std::io::stdin().lock()),
-        false => Box::new(File::open(source).map_err(io(format!("the backup {}", source.display())))?),
+        false => Box::new(File::open(source).map_err(io(format!(
+            "the backup {} cannot be read; name a file that this user can read",
+            source.display()
+        )))?),
     };
     let progress = progress();
     let extracted = archive::extract(progress.wrap_read(BufReader::new(from)), |name| staging.path_of(name));
     progress.finish_and_clear();
     match extracted {
         Ok(manifest) if staging.database().exists() => Ok(manifest),
-        Ok(_) => fail(format!("{} contains no database", source.display())),
+        Ok(_) => fail(format!("{} contains no database; use another backup", source.display())),
         Err(ArchiveError::Unexpected(name)) if staging.files.is_none() && Path::new(&name).starts_with(FILES) => {
             fail(format!(
                 "{} contains the files of the media library, and CRIER_STORAGE_URL is a bucket; restore it without \
