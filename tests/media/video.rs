@@ -1,12 +1,15 @@
 //! Videos in the library.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::Bytes;
 use crier_config::MediaConfig;
 use crier_domain::media::{Asset, AssetType, MediaType};
+use crier_media::storage::{ByteRange, ObjectLookup};
 use crier_media::{self as media, AssetDetails, IngestError, IngestedFile, Library, Owner, Refusal, Spooled};
 use crier_store::media as assets;
+use futures::TryStreamExt;
 use image::ImageFormat;
 
 use super::{ABANDONED_AFTER_SECONDS, TestLibrary, UNUSED_AFTER_SECONDS};
@@ -25,7 +28,12 @@ on_both!(TestLibrary::over =>
     a_video_over_the_quota_is_not_stored,
     an_upload_without_a_cover_forgets_a_missing_one,
 );
-on_one!(a_cover_is_taken_from_the_video, an_unusable_cover_is_omitted, other_files_are_rejected);
+on_one!(
+    a_cover_is_taken_from_the_video,
+    an_unusable_cover_is_omitted,
+    other_files_are_rejected,
+    slow_clients_do_not_keep_others_from_an_index,
+);
 
 /// More than two parts of the storage.
 const LARGE: usize = 20 << 20;
@@ -207,4 +215,28 @@ async fn other_files_are_rejected(s: TestStore) {
     let error = library.ingest_video(&p.s.store, &p.owner(), &spooled).await.unwrap_err();
     assert!(matches!(error, IngestError::Rejected(Refusal::TooLarge(_))), "{error}");
     assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
+}
+
+/// Each response is taken, and nothing of it is read.
+async fn slow_clients_do_not_keep_others_from_an_index(s: TestStore) {
+    const CLIENTS: usize = 20;
+    let p = TestLibrary::over(s).await;
+    let stored = mp4(VideoSpec { index_first: false, data: 200_000, ..VideoSpec::default() });
+    let ingested = p.ingest_video(&p.owner(), &stored.clone().into()).await.unwrap();
+    let key = p.create_video(&ingested).await.key;
+    let mut open = Vec::new();
+    for client in 0..CLIENTS {
+        let found = tokio::time::timeout(
+            Duration::from_secs(5),
+            p.library.get_index_first(&key, &ByteRange::Between(0..stored.len() as u64)),
+        );
+        let found = found.await.unwrap_or_else(|_| panic!("client {client} waits for the others")).unwrap();
+        let ObjectLookup::Found(object) = found else { panic!("client {client} finds no file") };
+        open.push(object.body);
+    }
+    for body in open {
+        let received: Vec<Bytes> = body.try_collect().await.unwrap();
+        let place = |kind: &[u8]| received.concat().windows(4).position(|window| window == kind).unwrap();
+        assert!(received.concat().len() == stored.len() && place(b"moov") < place(b"mdat"));
+    }
 }

@@ -4,6 +4,9 @@
 //! A plan reads blocks of [`BLOCK`] bytes, at most [`MAX_BLOCKS`]. A file that needs more of them, or whose index cannot
 //! move, is returned as it is stored: then the platform decides. What is returned depends only on the file, so that
 //! another process can continue a transfer.
+//!
+//! A response holds one piece of the index. It finds its plan again for each of them, so that a client that reads slowly
+//! neither uses the memory of a whole index nor keeps others from theirs.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
@@ -14,7 +17,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::Library;
 use super::plan_cache::Plan;
@@ -27,10 +29,10 @@ const BLOCK: u64 = 1 << 20;
 const MAX_BLOCKS: usize = 12;
 /// The memory of a plan, in bytes: the blocks, the index, and its copy while it grows.
 const PLAN_MEMORY: u64 = 3 * MAX_BLOCKS as u64 * BLOCK;
-/// The maximum number of indexes in memory.
-pub(super) const MAX_INDEXES: usize = 8;
-/// How long a response waits until other clients have received their indexes.
-const INDEX_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum number of concurrent plans.
+pub(super) const MAX_PLANNING: usize = 8;
+/// How long a response waits until it can plan.
+const PLANNING_TIMEOUT: Duration = Duration::from_secs(10);
 /// The size of the pieces in which an index is sent, in bytes.
 const PIECE: usize = 64 << 10;
 
@@ -46,21 +48,58 @@ impl Library {
     pub async fn get_index_first(&self, key: &str, part: &ByteRange) -> Result<ObjectLookup, StorageError> {
         let Some(size) = self.storage().size(key).await? else { return Ok(ObjectLookup::Missing) };
         let Some(range) = part.within(size) else { return Ok(ObjectLookup::OutOfRange { size }) };
-        let permit = tokio::time::timeout(INDEX_TIMEOUT, self.0.indexes.clone().acquire_owned()).await;
-        let Ok(Ok(permit)) = permit else {
-            return Err(StorageError::new("too many videos are being sent with their index first"));
-        };
         match self.kept_plan(key, size).await? {
             Some(plan) => {
-                let body = body(self.storage().clone(), key.to_owned(), &plan, range.clone(), permit);
+                let body = self.body(key, &plan, range.clone());
                 Ok(ObjectLookup::Found(StoredObject { size, range, body }))
             }
             None => self.storage().get(key, part).await,
         }
     }
 
+    /// Streams a range of a rearranged file.
+    fn body(&self, key: &str, plan: &Faststart, range: Range<u64>) -> Body {
+        let (size, mut head, mut stored) = (plan.size, 0..0, Vec::new());
+        for part in plan.parts(range.clone()) {
+            match part {
+                // The file begins with the head.
+                Part::Head(bytes) => head = range.start..range.start.saturating_add(bytes.len() as u64),
+                Part::Stored(range) => stored.push(range),
+            }
+        }
+        let pieces = head.clone().step_by(PIECE).map(move |start| start..head.end.min(start + PIECE as u64));
+        let (library, name) = (self.clone(), key.to_owned());
+        let pieces = stream::iter(pieces).then(move |piece| {
+            let (library, key) = (library.clone(), name.clone());
+            async move { library.head_piece(&key, size, piece).await }
+        });
+        let (storage, key) = (self.storage().clone(), key.to_owned());
+        let rest = stream::iter(stored).then(move |range| {
+            let (storage, key) = (storage.clone(), key.clone());
+            async move { read(&storage, &key, range).await }
+        });
+        pieces.chain(rest.try_flatten()).boxed()
+    }
+
+    /// Returns a part of the head of a rearranged file.
+    async fn head_piece(&self, key: &str, size: u64, range: Range<u64>) -> Result<Bytes, StorageError> {
+        let Some(plan) = self.kept_plan(key, size).await? else { return Err(changed()) };
+        match plan.parts(range).next() {
+            Some(Part::Head(bytes)) => Ok(Bytes::copy_from_slice(bytes)),
+            _ => Err(changed()),
+        }
+    }
+
     /// Returns the plan of a file, which depends only on the file.
     async fn kept_plan(&self, key: &str, size: u64) -> Result<Plan, StorageError> {
+        if let Some(plan) = self.0.plans.find(key) {
+            return Ok(plan);
+        }
+        let permit = tokio::time::timeout(PLANNING_TIMEOUT, self.0.planning.acquire()).await;
+        let Ok(Ok(_permit)) = permit else {
+            return Err(StorageError::new("too many videos are being sent with their index first"));
+        };
+        // Another response may have planned the same file meanwhile.
         if let Some(plan) = self.0.plans.find(key) {
             return Ok(plan);
         }
@@ -104,37 +143,16 @@ impl Library {
     }
 }
 
-/// Streams a range of a rearranged file. Its index is in memory until the last piece was taken, and then the permit is
-/// released.
-fn body(storage: Storage, key: String, plan: &Faststart, range: Range<u64>, permit: OwnedSemaphorePermit) -> Body {
-    let (mut head, mut stored) = (Bytes::new(), Vec::new());
-    for part in plan.parts(range) {
-        match part {
-            Part::Head(bytes) => head = Bytes::copy_from_slice(bytes),
-            Part::Stored(range) => stored.push(range),
-        }
-    }
-    let mut pieces = Vec::new();
-    while !head.is_empty() {
-        pieces.push(head.split_to(head.len().min(PIECE)));
-    }
-    let pieces = stream::iter(pieces).map(move |piece| {
-        let _held = &permit;
-        Ok::<_, StorageError>(piece)
-    });
-    let rest = stream::iter(stored).then(move |range| {
-        let (storage, key) = (storage.clone(), key.clone());
-        async move { read(&storage, &key, range).await }
-    });
-    pieces.chain(rest.try_flatten()).boxed()
-}
-
 /// Streams a range of a stored file.
 async fn read(storage: &Storage, key: &str, range: Range<u64>) -> Result<Body, StorageError> {
     match storage.get(key, &ByteRange::Between(range.clone())).await? {
         ObjectLookup::Found(object) if object.range == range => Ok(object.body),
-        _ => Err(StorageError::new("a video was deleted, or is shorter than before")),
+        _ => Err(changed()),
     }
+}
+
+fn changed() -> StorageError {
+    StorageError::new("a video was deleted, or is shorter than before")
 }
 
 /// The blocks of a file that were read. Reading from another one fails, and names it.

@@ -142,8 +142,8 @@ struct Inner {
     max_video_bytes: u64,
     video_spools: Spools,
     video_writes: Semaphore,
-    /// Limits the indexes of videos in memory (`index_first.rs`).
-    indexes: Arc<Semaphore>,
+    /// Limits the indexes of videos that are being read (`index_first.rs`).
+    planning: Semaphore,
     plans: PlanCache,
     covers: CoverMaker,
     disk: DiskReserve,
@@ -167,7 +167,7 @@ impl Library {
             max_video_bytes: config.max_video_bytes,
             video_spools: Spools::new(config.video_spool_bytes),
             video_writes: Semaphore::new(MAX_VIDEO_WRITES),
-            indexes: Arc::new(Semaphore::new(index_first::MAX_INDEXES)),
+            planning: Semaphore::new(index_first::MAX_PLANNING),
             plans: PlanCache::default(),
             covers: CoverMaker::new(config.ffmpeg.as_deref()),
             disk: DiskReserve::default(),
