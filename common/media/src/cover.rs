@@ -5,10 +5,12 @@
 //! of time and memory. The system enforces a limit of processor time, so that no process runs on after Crier was killed.
 //! Its output is checked like an uploaded image. Without ffmpeg, or if it fails, a video has no cover image.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,18 +46,27 @@ pub struct CoverMaker {
     /// `None`: videos have no cover images.
     program: Option<PathBuf>,
     processes: Semaphore,
+    /// By workspace: the permit for its only process. So a workspace whose videos all use up the time of a process
+    /// delays another one by one of them.
+    turns: Mutex<HashMap<i64, Weak<Semaphore>>>,
 }
 
 impl CoverMaker {
     /// Searches for the program once. `None`: videos have no cover images.
     pub fn new(program: Option<&Path>) -> Self {
-        Self { program: program.and_then(find_program), processes: Semaphore::new(MAX_PROCESSES) }
+        Self {
+            program: program.and_then(find_program),
+            processes: Semaphore::new(MAX_PROCESSES),
+            turns: Mutex::default(),
+        }
     }
 
     /// Returns an unchecked JPEG of at most [`MAX_COVER_BYTES`]. `None` if the program is missing or fails.
-    pub async fn take(&self, source: &Spooled, video: &ProbedVideo) -> Option<Bytes> {
+    pub async fn take(&self, workspace_id: i64, source: &Spooled, video: &ProbedVideo) -> Option<Bytes> {
         let program = self.program.as_deref()?;
-        // The semaphore is never closed.
+        let turn = self.turn_of(workspace_id);
+        // The semaphores are never closed.
+        let _turn = turn.acquire().await.ok()?;
         let _process = self.processes.acquire().await.ok()?;
         let (outcome, error) = match tokio::time::timeout(TIMEOUT, run(program, source, video)).await {
             Ok(Ok(image)) => return Some(image),
@@ -65,6 +76,18 @@ impl CoverMaker {
         metrics::media_cover(outcome);
         tracing::info!(%error, "failed to take the cover image of a video");
         None
+    }
+
+    /// Returns the permit of a workspace, and forgets those that nobody uses.
+    fn turn_of(&self, workspace_id: i64) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        turns.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = turns.get(&workspace_id).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::new(Semaphore::new(1));
+        turns.insert(workspace_id, Arc::downgrade(&turn));
+        turn
     }
 }
 
@@ -133,7 +156,8 @@ fn limit_resources(child: &Child) {
     let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
     // Without a process, this one would be limited.
     let Some(pid) = pid else { return };
-    for (resource, max) in [(Resource::Data, MAX_MEMORY), (Resource::Cpu, TIMEOUT.as_secs())] {
+    // A hostile video may end it in a way for which the system writes its memory to the disk.
+    for (resource, max) in [(Resource::Data, MAX_MEMORY), (Resource::Cpu, TIMEOUT.as_secs()), (Resource::Core, 0)] {
         if let Err(error) = prlimit(Some(pid), resource, Rlimit { current: Some(max), maximum: Some(max) }) {
             tracing::debug!(%error, "a resource of ffmpeg could not be limited");
         }
@@ -181,7 +205,8 @@ mod tests {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
         limit_resources(&child);
         let limits = std::fs::read_to_string(format!("/proc/{}/limits", child.id().unwrap())).unwrap();
-        for (name, max) in [("Max cpu time", TIMEOUT.as_secs()), ("Max data size", MAX_MEMORY)] {
+        let expected = [("Max cpu time", TIMEOUT.as_secs()), ("Max data size", MAX_MEMORY), ("Max core file size", 0)];
+        for (name, max) in expected {
             let line = limits.lines().find(|line| line.starts_with(name)).unwrap();
             assert!(line.split_whitespace().any(|word| word == max.to_string()), "{line}");
         }
@@ -189,11 +214,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_workspace_has_one_process_and_does_not_delay_others() {
+        let covers = CoverMaker::new(Some(Path::new("/bin/false")));
+        let (source, video) = (Spooled::from(Bytes::from_static(b"a video")), video(1_000));
+        let turn = covers.turn_of(1);
+        let running = turn.acquire().await.unwrap();
+        let waiting = covers.take(1, &source, &video);
+        tokio::pin!(waiting);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut waiting).await.is_err(), "one at a time");
+        assert_eq!(covers.processes.available_permits(), MAX_PROCESSES, "it waits without a process");
+        assert_eq!(covers.take(2, &source, &video).await, None);
+        drop(running);
+        assert_eq!(waiting.await, None);
+        drop(turn);
+        covers.turn_of(3);
+        assert_eq!(covers.turns.lock().unwrap().len(), 1, "workspaces without processes are removed");
+    }
+
+    #[tokio::test]
     async fn a_program_without_an_image_gives_no_cover() {
         let source = Spooled::from(Bytes::from_static(b"a video"));
         for program in ["/bin/true", "/bin/false", "/bin/no-such-program", "no-such-program-in-the-path"] {
             let covers = CoverMaker::new(Some(Path::new(program)));
-            assert_eq!(covers.take(&source, &video(1_000)).await, None, "{program}");
+            assert_eq!(covers.take(1, &source, &video(1_000)).await, None, "{program}");
         }
         assert_eq!(find_program(Path::new("sh")).map(|path| path.is_absolute()), Some(true));
         assert_eq!(find_program(Path::new("/tmp")), None, "a directory");

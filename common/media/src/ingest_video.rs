@@ -76,7 +76,7 @@ impl Library {
             size: spooled.size(),
             width: video.width,
             height: video.height,
-            thumbnail: self.cover(spooled, &video).await,
+            thumbnail: self.cover(owner.workspace_id, spooled, &video).await,
             video: Some(video.properties),
         };
         self.store_checked(store, owner, file, upload).await
@@ -111,8 +111,8 @@ impl Library {
     }
 
     /// Returns the cover image of a video, checked like an uploaded image.
-    async fn cover(&self, spooled: &Spooled, video: &ProbedVideo) -> Option<(ImageType, Bytes)> {
-        let bytes = self.0.covers.take(spooled, video).await?;
+    async fn cover(&self, workspace_id: i64, spooled: &Spooled, video: &ProbedVideo) -> Option<(ImageType, Bytes)> {
+        let bytes = self.0.covers.take(workspace_id, spooled, video).await?;
         let image = self.check_cover(bytes).await;
         metrics::media_cover(if image.is_some() { CoverOutcome::Taken } else { CoverOutcome::Rejected });
         image
