@@ -7,7 +7,7 @@ use crier_domain::platform::Platform;
 use crier_domain::post::{PostStatus, TargetStatus, ThreadPart};
 use crier_jobs::publishing;
 use crier_platforms::{CallError, ImageTransfer, VideoStep, VideoTransfer};
-use crier_store::{media, post_media};
+use crier_store::{accounts, media, post_media};
 use futures::TryStreamExt;
 use serde_json::{Map, Value, json};
 
@@ -35,6 +35,7 @@ worker_on_both!(
     the_cover_is_loaded_for_the_platform,
     a_missing_video_or_cover_fails_the_target,
     a_post_that_is_deleted_during_the_transfer_is_not_published,
+    an_account_that_is_disconnected_during_the_transfer_is_not_called,
     a_storage_that_fails_during_the_call_leaves_nothing_unknown,
 );
 
@@ -386,6 +387,25 @@ async fn a_post_that_is_deleted_during_the_transfer_is_not_published(w: TestWork
         assert_eq!((ended.call_started_at, w.state(job).await), (None, JobState::Done), "deleted at step {step}");
         assert_eq!((w.fake.count("publish"), w.fake.posts().len()), (0, 0));
     }
+}
+
+/// Another brand still has the account, so its credentials are valid.
+async fn an_account_that_is_disconnected_during_the_transfer_is_not_called(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let gate = Gate::new();
+    w.fake.videos.script([VideoAct::Take, VideoAct::TakeAndWait(gate.clone())]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    let other = w.brand(w.world.workspace, w.world.user).await;
+    w.write(async |tx| accounts::attach(tx, other, w.account.id).await).await;
+    let job = w.notified_job_of_target(target).await;
+    let run = w.start_until(&gate, job).await;
+    w.write(async |tx| accounts::disconnect(tx, w.world.brand, w.account.id).await).await;
+    gate.let_through();
+    run.await.unwrap();
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.error.unwrap().code.as_str()), (TargetStatus::Failed, "account_disconnected"));
+    assert_eq!((ended.call_started_at, w.state(job).await, w.fake.count("publish")), (None, JobState::Done, 0));
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }
 
 /// The platform has not received the whole request, so it has published nothing.

@@ -432,6 +432,19 @@ pub async fn attachments(conn: &mut Conn, account_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_one(c))?)
 }
 
+/// Returns whether the brand of a target's post has the account of the target.
+pub async fn is_connected(conn: &mut Conn, target_id: i64) -> Result<bool> {
+    const SQL: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_targets t
+            JOIN posts p ON p.id = t.post_id
+            JOIN brand_accounts b ON b.brand_id = p.brand_id AND b.account_id = t.account_id
+            WHERE t.id = $1
+        )";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).fetch_one(c))?)
+}
+
 /// Detaches an account from a brand; if that was the last brand, deletes the account with its tokens. Returns `None` if
 /// the brand does not have the account.
 pub async fn disconnect(tx: &mut Tx, brand_id: i64, account_id: i64) -> Result<Option<DisconnectResult>> {

@@ -2,7 +2,9 @@
 
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, ReconcileResult, VideoTransfer, video};
+use crier_store::accounts;
 
+use super::super::account_session::disconnected;
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
@@ -94,10 +96,14 @@ impl Publisher {
         })
     }
 
-    /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, the post was
-    /// deleted, or the call (if it `counts`) would exceed the daily cap.
+    /// Stores the marker of a call that starts now. Stops if the call must not be made: the lease was lost, the account
+    /// was disconnected, the post was deleted, or the call (if it `counts`) would exceed the daily cap.
     pub(super) async fn store_call_marker(&self, run: &Run, p: &mut PublishCall, counts: bool) -> Step<()> {
         let mut tx = self.begin_call(run, &p.subject).await?;
+        // The uploads before the call may have taken minutes.
+        if !accounts::is_connected(&mut tx, p.subject.target_id).await? {
+            return Err(stop(CallOutcome::Failed(disconnected())));
+        }
         if counts && let Some(postponed) = check_daily_cap(&mut tx, &self.platforms, &p.subject, true).await? {
             tx.commit().await?;
             return Err(Stop::Ended(postponed));
