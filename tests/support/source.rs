@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -22,6 +23,8 @@ pub enum SourceResponse {
     SendAfterGate(Arc<Gate>, Vec<u8>),
     /// Sends these bytes and never closes the connection.
     Stall(Vec<u8>),
+    /// Sends half of these bytes, and then one byte every 100 ms.
+    Drip(Vec<u8>),
 }
 
 /// Selects the response by path.
@@ -120,6 +123,17 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
         Some(SourceResponse::Stall(bytes)) => {
             let _ = stream.write_all(&bytes).await;
             std::future::pending::<()>().await;
+        }
+        Some(SourceResponse::Drip(bytes)) => {
+            let (first, rest) = bytes.split_at(bytes.len() / 2);
+            let mut sent = stream.write_all(first).await;
+            for byte in rest {
+                if sent.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                sent = stream.write_all(&[*byte]).await;
+            }
         }
         None => {}
     }

@@ -13,6 +13,7 @@ worker_on_both!(
     a_file_of_the_other_kind_fails_the_import,
     a_video_over_the_limit_fails_the_import,
     a_stalled_video_is_retried,
+    a_video_that_arrives_too_slowly_is_retried,
 );
 
 fn video(data: usize) -> Vec<u8> {
@@ -76,6 +77,19 @@ async fn a_stalled_video_is_retried(mut w: TestWorker) {
     let whole = response("200 OK", "", &video(100_000));
     let source = Source::with_responses([SourceResponse::Stall(whole[..50_000].to_vec()), SourceResponse::Send(whole)]);
     let source = source.await;
+    let id = import_video(&w, &source).await;
+    run(&w).await;
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::Timeout)));
+    run_next_attempt(&w, id).await;
+    assert_eq!(import_status(&w, id).await, (Status::Completed, None));
+    assert_no_leftovers(&w).await;
+}
+
+/// A server that sends a byte now and then would hold the slot of a worker for the time that the largest video may take.
+async fn a_video_that_arrives_too_slowly_is_retried(mut w: TestWorker) {
+    w.set_import_timeout(Duration::from_secs(2));
+    let whole = response("200 OK", "", &video(100_000));
+    let source = Source::with_responses([SourceResponse::Drip(whole.clone()), SourceResponse::Send(whole)]).await;
     let id = import_video(&w, &source).await;
     run(&w).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::Timeout)));

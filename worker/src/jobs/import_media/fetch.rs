@@ -1,7 +1,7 @@
 //! Downloads and checks an image or a video, and maps failures to errors. Failures of the server that may be temporary
 //! are retried; permanent failures and problems of the file are not.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use crier_domain::media::{AssetType, MediaError, MediaErrorCode as Code};
@@ -13,15 +13,28 @@ use crier_telemetry::metrics::{self, ByteSource};
 
 use super::{ImportMedia, PreparedImport};
 
+/// The minimum rate of a download, in bytes per second: that of an upload. An import keeps its slot, so servers that send a
+/// byte now and then would otherwise hold the slots of all imports.
+const MIN_RATE: u64 = 64 << 10;
+
 /// How an import of one type is downloaded.
 struct Transfer<'a> {
     client: &'a HttpClient,
     spools: &'a Spools,
     accept: &'static str,
     max_bytes: u64,
-    /// The maximum wait for more data. The download of a video may take long, but only if it makes progress.
+    /// The maximum wait for more data, and how far behind [`MIN_RATE`] a server may fall. The download of a video may take
+    /// long, but only if it makes progress.
     max_wait: Duration,
     is_video: bool,
+}
+
+/// A download that has begun.
+struct RunningDownload {
+    download: Download,
+    received: u64,
+    /// The time spent waiting for the server.
+    waited: Duration,
 }
 
 /// A stored file.
@@ -68,36 +81,43 @@ impl Transfer<'_> {
     /// Downloads the file. Returns its bytes and its name from the server.
     async fn fetch(&self, url: &str, workspace_id: i64) -> Result<(Spooled, String), ImportError> {
         let download = self.client.download(url, self.accept, self.max_bytes).await;
-        let mut download = download.map_err(|error| self.download_error(error))?;
+        let download = download.map_err(|error| self.download_error(error))?;
+        let mut running = RunningDownload { download, received: 0, waited: Duration::ZERO };
         let mut spool = self.spools.open(workspace_id, 0).await.map_err(from_spool_error)?;
-        let first = self.read_first_bytes(&mut download).await?;
+        let first = self.read_first_bytes(&mut running).await?;
         self.check_type(&first)?;
         let mut next = Some(first);
         while let Some(chunk) = next {
             metrics::media_received(ByteSource::Import, chunk.len());
             spool.write(&chunk).await.map_err(from_spool_error)?;
-            next = self.read_chunk(&mut download).await?;
+            next = self.read_chunk(&mut running).await?;
         }
-        let name = download.name();
+        let name = running.download.name();
         Ok((spool.finish().await.map_err(|error| from_spool_error(error.into()))?, name))
     }
 
     /// Reads enough of a file to detect a video.
-    async fn read_first_bytes(&self, download: &mut Download) -> Result<Bytes, ImportError> {
+    async fn read_first_bytes(&self, running: &mut RunningDownload) -> Result<Bytes, ImportError> {
         let mut first = BytesMut::new();
         while first.len() < SNIFFED_BYTES
-            && let Some(chunk) = self.read_chunk(download).await?
+            && let Some(chunk) = self.read_chunk(running).await?
         {
             first.extend_from_slice(&chunk);
         }
         Ok(first.freeze())
     }
 
-    async fn read_chunk(&self, download: &mut Download) -> Result<Option<Bytes>, ImportError> {
-        match tokio::time::timeout(self.max_wait, download.chunk()).await {
-            Ok(chunk) => chunk.map_err(|error| self.download_error(error)),
-            Err(_) => Err(from_http_error(&HttpError::Timeout { sent: true })),
-        }
+    async fn read_chunk(&self, running: &mut RunningDownload) -> Result<Option<Bytes>, ImportError> {
+        let allowed = self.max_wait + Duration::from_secs(running.received / MIN_RATE);
+        let left = allowed.saturating_sub(running.waited).min(self.max_wait);
+        let started = Instant::now();
+        let Ok(chunk) = tokio::time::timeout(left, running.download.chunk()).await else {
+            return Err(from_http_error(&HttpError::Timeout { sent: true }));
+        };
+        running.waited += started.elapsed();
+        let chunk = chunk.map_err(|error| self.download_error(error))?;
+        running.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        Ok(chunk)
     }
 
     /// Fails if the file is a video and the import is not, or the other way round. An empty file is rejected later.
