@@ -33,8 +33,9 @@ const PLAN_MEMORY: u64 = 3 * MAX_BLOCKS as u64 * BLOCK;
 pub(super) const MAX_PLANNING: usize = 8;
 /// How long a response waits until it can plan.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(10);
-/// The size of the pieces in which an index is sent, in bytes.
-const PIECE: usize = 64 << 10;
+/// The size of the pieces in which an index is sent, in bytes. Larger than those of a file, because each may need another
+/// plan if many videos are sent at the same time.
+const PIECE: usize = 256 << 10;
 
 type Body = BoxStream<'static, Result<Bytes, StorageError>>;
 

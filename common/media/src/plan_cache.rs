@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::video::faststart::Faststart;
 
-/// The maximum number of plans, and of their bytes. The index of most videos has less than a megabyte.
+/// The maximum number of plans, and of their bytes: enough for three of the largest. The index of most videos has less than
+/// a megabyte.
 const MAX_PLANS: usize = 64;
-const MAX_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 36 << 20;
 
 /// How a file is returned. `None`: as it is stored.
 pub(super) type Plan = Option<Arc<Faststart>>;
