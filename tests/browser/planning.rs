@@ -128,7 +128,6 @@ async fn queued_times(browser: &Driver) -> Value {
 async fn queued_posts_are_moved(browser: &Driver, crier: &Installation, account: i64) {
     browser.open("/brands/1/posts/new").await;
     browser.fill("content", "First in line").await;
-    browser.select("demo").await;
     browser.press("Add to queue").await;
     browser.wait_for_text("Post added to the queue.").await;
     let mut newest = 0;

@@ -92,8 +92,8 @@ async fn an_interrupted_upload_continues_after_a_reload(browser: &Driver) {
 
 async fn a_video_is_published(browser: &Driver, crier: &Installation) {
     browser.open("/brands/1/posts/new").await;
+    // The only account is chosen.
     browser.fill("content", "The oven is hot").await;
-    browser.select("demo").await;
     browser.select("oven.mp4").await;
     until("the preview shows the video", || async {
         let is_shown = browser.script("return document.querySelector('#check .video') !== null").await;

@@ -11,6 +11,7 @@ use crate::support::request::assert_fields;
 on_one_app!(other_brands_records_are_not_found);
 on_one_app!("unlimited" => a_rejected_submission_leaves_one_draft);
 on_one_app!(console "unlimited" =>
+    the_only_account_that_can_publish_is_chosen,
     a_form_that_is_sent_twice_creates_one_post,
     a_post_is_scheduled_at_a_local_time,
     errors_are_shown_beside_the_entered_values,
@@ -55,6 +56,29 @@ async fn send_file(app: &TestApp, person: &ConsoleUser<'_>, page: &Page, bytes: 
     let request = request.header("origin", &app.url);
     let request = if fetch { request.header("x-requested-with", "fetch") } else { request };
     request.form(Some(("bread.png", bytes)), &[("alt_text", "Fresh bread")]).send().await
+}
+
+async fn the_only_account_that_can_publish_is_chosen(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let new = new_post_path(&t);
+    let is_chosen = |page: &Page, account: i64| {
+        page.expect(200, &format!("name=\"accounts\" value=\"{account}\""));
+        page.has(&format!("name=\"accounts\" value=\"{account}\" data-thread checked"))
+    };
+    let first = t.account("first").await;
+    assert!(is_chosen(&person.get(&new).await, first));
+    // A form without accounts stays without them.
+    let page = person.submit(&new, &new, &[("content", "As typed"), ("_action", "library:1")]).await;
+    assert!(!is_chosen(&page, first), "{}", page.text);
+    let draft = t.post(&t.path("/posts"), json!({ "content": "Bread" })).await.data(201)["id"].to_string();
+    let page = person.get(&format!("/brands/{}/posts/{draft}/edit", t.brand)).await;
+    assert!(!is_chosen(&page, first), "{}", page.text);
+
+    let second = t.account("second").await;
+    let page = person.get(&new).await;
+    assert!(!is_chosen(&page, first) && !is_chosen(&page, second), "{}", page.text);
+    t.app.expire_account(first).await;
+    let page = person.get(&new).await;
+    assert!(!is_chosen(&page, first) && is_chosen(&page, second), "{}", page.text);
 }
 
 async fn a_form_that_is_sent_twice_creates_one_post(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -13,6 +13,7 @@
 //! After a failure, `now` also saves the changes, and publishes the post again on the failed accounts only.
 
 use chrono::{NaiveDate, NaiveDateTime, TimeDelta, Timelike};
+use crier_domain::account::AccountStatus;
 use crier_domain::snippet::parts_with;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::response::Timestamp;
@@ -133,13 +134,25 @@ impl Button {
 
 /// Shows a new post, with the image and a time on the date in the query if there are any.
 async fn show_new(visit: &Visit) -> Result<PageReply> {
-    let mut input = ComposerInput::default();
+    let mut input = new_input(visit).await?;
     let now = visit.now.with_timezone(&visit.zone()).naive_local();
     if let Some(at) = visit.query.get("date").and_then(parse_date).and_then(|date| suggested_time(date, now)) {
         input.scheduled_at = at.format("%Y-%m-%dT%H:%M").to_string();
     }
     attach_uploaded(visit, &mut input);
     show(visit, None, input, FieldErrors::default(), Contents::Stored).await
+}
+
+/// Returns the form of a new post. If only one account can publish, it is chosen.
+async fn new_input(visit: &Visit) -> Result<ComposerInput> {
+    let mut conn = visit.app.store.read().await?;
+    let mut accounts = account_choices::load(visit, &mut conn, &[]).await?;
+    accounts.retain(|account| account.status == AccountStatus::Active);
+    let mut input = ComposerInput::default();
+    if let [only] = accounts.as_slice() {
+        input.accounts.push(only.id);
+    }
+    Ok(input)
 }
 
 /// Shows a post, with the focus in the text for the account in the query if there is one.
@@ -349,7 +362,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
             let errors = form_errors(error)?;
             let input = match &stored {
                 Some(stored) => ComposerInput::of_post(stored, visit.zone()),
-                None => ComposerInput::default(),
+                None => new_input(visit).await?,
             };
             return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
