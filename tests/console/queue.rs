@@ -108,7 +108,11 @@ async fn queued_posts_are_moved(t: Tenant<'_>, person: ConsoleUser<'_>) {
     for value in ["", "x:y", "999999999:"] {
         person.submit(&path, &action, &[("move", value)]).await.expect(422, "is not waiting in the queue");
     }
-    person.get(&t.path("/calendar")).await.expect(200, ">Queued<");
+    for page in [path, t.path("/calendar"), t.path("/posts"), t.path(&format!("/posts/{first}"))] {
+        let page = person.get(&page).await;
+        page.expect(200, ">Queued<");
+        assert!(!page.has("badge-info\">Scheduled<"), "{}: {}", page.path, page.text);
+    }
 }
 
 async fn a_post_is_added_to_the_queue(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -269,7 +269,7 @@ impl Entry {
             post: post.id,
             time: Time { text: at.with_timezone(&visit.zone()).format("%H:%M").to_string(), ..visit.time(at) },
             platforms: related.chips(post.id).into_iter().map(|chip| chip.platform).collect(),
-            status: status_of(post),
+            status: Badge::whole_post(post.status, post.queued),
             text: if text.is_empty() { "No text".to_owned() } else { text },
             is_recurring: post.recurring_id.is_some(),
             draggable: waits
@@ -277,13 +277,6 @@ impl Entry {
                 && (visit.can_publish() || post.status == PostStatus::Draft),
         }
     }
-}
-
-/// Returns the badge of a post. A queued post moves when the slots of the queue change.
-fn status_of(post: &Post) -> Badge {
-    let badge = Badge::post(post.status.as_str());
-    let is_queued = post.queued && post.status == PostStatus::Scheduled;
-    if is_queued { Badge { text: "Queued".to_owned(), ..badge } } else { badge }
 }
 
 /// Moves a post. If this fails, the script gets the reason as text, and a form the calendar with the reason.

@@ -22,6 +22,7 @@ const MAX_TEXT: usize = 200;
 pub struct ListedPost {
     id: i64,
     status: PostStatus,
+    is_queued: bool,
     content: String,
     scheduled_at: Option<DateTime<Utc>>,
     published_at: Option<DateTime<Utc>>,
@@ -36,6 +37,7 @@ impl From<Post> for ListedPost {
         Self {
             id: post.id,
             status: post.status,
+            is_queued: post.queued,
             content: post.content,
             scheduled_at: post.scheduled_at,
             published_at: post.published_at,
@@ -53,6 +55,7 @@ impl From<list::Post> for ListedPost {
         Self {
             id: post.id,
             status: fields.status,
+            is_queued: fields.queued,
             content: fields.content,
             scheduled_at: fields.scheduled_at.map(|at| at.0),
             published_at: fields.published_at.map(|at| at.0),
@@ -128,7 +131,7 @@ pub async fn rows<P: Into<ListedPost>>(visit: &Visit, conn: &mut Conn, posts: Ve
         PostRow {
             id: post.id,
             text: beginning(&post.content, MAX_TEXT),
-            status: Badge::post(post.status.as_str()),
+            status: Badge::whole_post(post.status, post.is_queued),
             when_label: when_label.to_owned(),
             when: Some(visit.time(when.unwrap_or(post.updated_at))),
             accounts: related.chips(post.id),

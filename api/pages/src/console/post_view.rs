@@ -165,7 +165,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let targets = stored.targets.iter().take(MAX_TARGETS).map(|target| TargetRow::new(&rows, target)).collect();
     let page = PostPage {
         id: post.id,
-        status: Badge::post(post.status.as_str()),
+        status: Badge::whole_post(post.status, post.queued),
         text: shown(&post.content),
         full_text: is_truncated.then(|| format!("{}?full=1", shell.post(post.id, ""))),
         images: images(&post.media),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crier_domain::access::Role;
 use crier_domain::plan::Feature;
+use crier_domain::post::PostStatus;
 
 use super::assets::version;
 use super::post_options::label_and_hint;
@@ -75,6 +76,12 @@ impl Badge {
             "not_supported" => Self::new(Tone::Plain, "Not supported"),
             other => Self::new(Tone::Plain, other),
         }
+    }
+
+    /// Returns the badge for a post as a whole. A queued post moves when the slots of the queue change.
+    pub fn whole_post(status: PostStatus, is_queued: bool) -> Self {
+        let badge = Self::post(status.as_str());
+        if is_queued && status == PostStatus::Scheduled { Self { text: "Queued".to_owned(), ..badge } } else { badge }
     }
 
     /// Returns the badge for a status of a webhook delivery in the API.
