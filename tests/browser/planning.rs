@@ -225,7 +225,18 @@ async fn a_rule_creates_posts(browser: &Driver) {
         browser.fill_field(&format!("[id=\"f-variations.{n}.content\"]"), text).await;
     }
     browser.select("demo").await;
-    browser.script("document.getElementById('f-frequency').value = 'daily'").await;
+    for (frequency, shown) in [
+        ("monthly", vec!["day", "time"]),
+        ("cron", vec!["cron"]),
+        ("weekly", vec!["weekdays", "time"]),
+        ("daily", vec!["time"]),
+    ] {
+        let script = format!(
+            "document.getElementById('f-frequency').value = '{frequency}'; const all = ['weekdays', 'day', 'cron', 'time']; \
+             return all.filter((name) => document.getElementById('f-' + name).checkVisibility());"
+        );
+        assert_eq!(browser.script(&script).await, json!(shown), "{frequency}");
+    }
     browser.press("Save").await;
     browser.wait_for_text("Recurring post added.").await;
     browser.press("Daily offer").await;
