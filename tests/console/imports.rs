@@ -28,8 +28,10 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     let problem = "INSERT INTO post_import_errors (import_id, number, row_number, column_name, message)
         SELECT id, 0, 3, 'content', 'Too long.' FROM post_imports";
     t.app.sql(problem).await;
+    t.app.sql(problem.replace("0, 3, 'content', 'Too long.'", "1, 4, 'schedule', 'Must be `draft`.'")).await;
     let page = person.get(&path).await;
     page.expect(200, "1 of 2 rows can be imported").expect(200, "Too long.").expect(200, "Import 1 post");
+    page.expect(200, ">Must be “draft”.<");
     person.get(&format!("{path}/errors")).await.expect(200, "\"3\",\"content\",\"Too long.\"");
     for _ in 0..2 {
         let shown = person.submit_from(&page, &format!("{path}/start"), &[]).await;

@@ -20,6 +20,7 @@ use super::post_preview::PostPreview;
 use super::post_rows::chip;
 use super::shared::AccountChip;
 use super::visit::{PageReply, Visit};
+use super::wording::in_quotes;
 
 /// The maximum number of accounts that are checked.
 const MAX_CHECKED: usize = 30;
@@ -78,8 +79,8 @@ struct CardSlot {
 }
 
 impl CheckProblem {
-    fn new(field: &str, text: String) -> Self {
-        Self { text, is_media: field.split('.').any(|part| part == "media") }
+    fn new(field: &str, text: &str) -> Self {
+        Self { text: in_quotes(text), is_media: field.split('.').any(|part| part == "media") }
     }
 }
 
@@ -159,9 +160,10 @@ pub async fn check(
     let found = match visit.call().read(validate::endpoint(), post).await {
         Ok(found) => found,
         Err(error) if error.code.status().is_client_error() => {
-            let mut problems: Vec<String> = error.fields.into_values().flatten().take(MAX_PROBLEMS).collect();
+            let all = error.fields.values().flatten().take(MAX_PROBLEMS);
+            let mut problems: Vec<String> = all.map(|problem| in_quotes(problem)).collect();
             if problems.is_empty() {
-                problems.push(error.message.into_owned());
+                problems.push(in_quotes(&error.message));
             }
             return Ok(Check { problems, ..Check::default() });
         }
@@ -182,12 +184,12 @@ pub async fn check(
             problems: target
                 .problems
                 .into_iter()
-                .map(|problem| CheckProblem::new(&problem.field, without_account(account, &problem.message)))
+                .map(|problem| CheckProblem::new(&problem.field, &without_account(account, &problem.message)))
                 .collect(),
             warnings: target
                 .warnings
                 .into_iter()
-                .map(|warning| CheckProblem::new(&warning.field, warning.message))
+                .map(|warning| CheckProblem::new(&warning.field, &warning.message))
                 .collect(),
             notes: notes(&input, account, stored),
             preview: PostPreview::new(brand, account, &text, chosen.of(media)).in_format(format),

@@ -12,6 +12,7 @@ use super::shared::Link;
 use super::shared::feature_label;
 use super::shell::{Section, Shell};
 use super::visit::Visit;
+use super::wording::in_quotes;
 
 /// Allows only styles, scripts, images, videos and form targets on this host.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data: blob:; media-src 'self'; \
@@ -57,13 +58,13 @@ impl ErrorPage {
 /// Returns the errors of the fields, or the message if there are none.
 pub fn message(error: &ApiError) -> String {
     let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
-    if problems.is_empty() { general_message(error) } else { problems.join(" ") }
+    if problems.is_empty() { general_message(error) } else { in_quotes(&problems.join(" ")) }
 }
 
 /// Returns the message of an error. It contains the names that features have in the console.
 pub fn general_message(error: &ApiError) -> String {
     if error.features.is_empty() {
-        return error.message.to_string();
+        return in_quotes(&error.message);
     }
     let name = |one: &Feature| match one {
         Feature::Inbox => "the inbox".to_owned(),

@@ -21,6 +21,7 @@ use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
+use super::wording::in_quotes;
 
 /// The name of the field of the endpoint, which begins the names of the fields of the form.
 const FIELD: &str = "auto_post";
@@ -121,7 +122,7 @@ async fn preview(visit: &Visit) -> Result<PageReply> {
             render(visit, StatusCode::OK, stored, values, Some(previews), FieldErrors::default()).await
         }
         Err(error) if visit.is_fetch && error.code == ErrorCode::ValidationFailed => {
-            let problems = error.fields.values().flatten().cloned().collect();
+            let problems = error.fields.values().flatten().map(|problem| in_quotes(problem)).collect();
             visit.page(&Previews { problems, list: Vec::new() })
         }
         Err(error) => rejected(visit, values, preview_errors(error)?).await,
@@ -167,7 +168,7 @@ async fn render(
         shell,
         errors,
         id: feed.id,
-        problem: feed.auto_post_problem,
+        problem: feed.auto_post_problem.as_deref().map(in_quotes),
         accounts,
         destinations: destinations(visit, &values.destination)?,
         values,

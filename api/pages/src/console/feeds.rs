@@ -12,6 +12,7 @@ use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
+use super::wording::in_quotes;
 
 #[derive(Template)]
 #[template(path = "console/feeds.html")]
@@ -59,7 +60,7 @@ impl FeedRow {
                 Some(settings) if settings.is_active => Badge::new(Tone::Good, "On"),
                 _ => Badge::new(Tone::Plain, "Off"),
             },
-            problem: feed.auto_post_problem,
+            problem: feed.auto_post_problem.as_deref().map(in_quotes),
         }
     }
 }

@@ -14,6 +14,7 @@ use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, Link, PostRow, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
+use super::wording::in_quotes;
 
 /// The maximum number of posts in a section of the page.
 const SHOWN: i64 = 5;
@@ -125,9 +126,9 @@ async fn home(visit: &Visit) -> Result<PageReply> {
             .collect(),
         recurring: rules
             .into_iter()
-            .filter_map(|rule| Some(ProblemNotice { id: rule.id, name: rule.name, text: rule.problem? }))
+            .filter_map(|rule| Some(ProblemNotice { id: rule.id, name: rule.name, text: in_quotes(&rule.problem?) }))
             .collect(),
-        feeds: feeds.into_iter().map(|(id, name, text)| ProblemNotice { id, name, text }).collect(),
+        feeds: feeds.into_iter().map(|(id, name, text)| ProblemNotice { id, name, text: in_quotes(&text) }).collect(),
         webhooks: hooks
             .into_iter()
             .filter_map(|hook| {

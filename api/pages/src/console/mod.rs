@@ -27,6 +27,7 @@ mod shared;
 mod shell;
 mod sign_in;
 mod visit;
+mod wording;
 
 mod account_choices;
 mod account_signature;

@@ -15,6 +15,7 @@ use super::post_list_filter::ListFilter;
 use super::posts::{Selection, show};
 use super::route::PageRoute;
 use super::visit::{PageReply, Visit, form_errors};
+use super::wording::in_quotes;
 
 pub fn routes() -> Vec<PageRoute> {
     vec![PageRoute::post("/brands/{brand}/posts/bulk", change)]
@@ -91,7 +92,7 @@ fn minutes(form: &Form, is_earlier: bool) -> Value {
 /// Returns why a post was not changed.
 fn reason(error: &Error) -> String {
     let problems: Vec<&str> = error.fields.values().flatten().map(String::as_str).collect();
-    if problems.is_empty() { error.message.clone() } else { problems.join(" ") }
+    if problems.is_empty() { in_quotes(&error.message) } else { in_quotes(&problems.join(" ")) }
 }
 
 /// Returns the key of the message after an action ([`super::flash`]).

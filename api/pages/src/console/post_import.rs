@@ -9,6 +9,7 @@ use super::post_imports::ImportRow;
 use super::route::PageRoute;
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
+use super::wording::in_quotes;
 
 /// The maximum number of problems that are shown. The download has all that are stored.
 const MAX_SHOWN: usize = 200;
@@ -45,6 +46,9 @@ async fn read(visit: &Visit) -> Result<PageReply> {
     let importable = if is_checked { import.rows_valid - import.rows_skipped } else { 0 };
     let hidden = problems.len().saturating_sub(MAX_SHOWN);
     problems.truncate(MAX_SHOWN);
+    for problem in &mut problems {
+        problem.message = in_quotes(&problem.message);
+    }
     let is_running = !import.status.is_terminal();
     let (rows_done, rows_total) = (import.rows_done, import.rows_total);
     let import = ImportRow::new(visit, import);

@@ -12,6 +12,7 @@ use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
+use super::wording::in_quotes;
 
 /// The maximum number of accounts to choose from.
 const MAX_ACCOUNTS: i64 = 500;
@@ -64,7 +65,7 @@ impl ImportRow {
             name: import.filename.unwrap_or_else(|| format!("Import {}", import.id)),
             status: badge(import.status, import.dry_run),
             facts,
-            error: import.error,
+            error: import.error.as_deref().map(in_quotes),
             at: visit.time(import.created_at.0),
         }
     }

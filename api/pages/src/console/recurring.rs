@@ -11,6 +11,7 @@ use super::route::PageRoute;
 use super::shared::{Badge, Pages, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit};
+use super::wording::in_quotes;
 
 /// The maximum length of a text in the list, in characters.
 const MAX_TEXT_SHOWN: usize = 200;
@@ -63,7 +64,7 @@ fn row(visit: &Visit, rule: RecurringPost) -> RuleRow {
         when: when(&rule),
         next,
         text: rule.variations.first().map_or_else(String::new, |first| beginning(&first.content, MAX_TEXT_SHOWN)),
-        problem: rule.problem,
+        problem: rule.problem.as_deref().map(in_quotes),
         name: rule.name,
     }
 }

@@ -23,6 +23,7 @@ use super::route::PageRoute;
 use super::shared::{Choice, FieldErrors, Time};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
+use super::wording::in_quotes;
 
 /// The minimum number of texts that the form has room for.
 const MIN_TEXTS: usize = 3;
@@ -142,7 +143,7 @@ async fn render(
         destinations: destinations(visit, &values.destination)?,
         accounts,
         next,
-        problem: rule.and_then(|rule| rule.problem),
+        problem: rule.and_then(|rule| rule.problem.as_deref().map(in_quotes)),
         values,
     };
     visit.page_with(status, &view)

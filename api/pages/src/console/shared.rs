@@ -9,6 +9,7 @@ use crier_domain::post::PostStatus;
 use super::assets::version;
 use super::post_options::label_and_hint;
 use super::video::VideoFile;
+use super::wording::in_quotes;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
@@ -275,13 +276,14 @@ impl FieldErrors {
     pub fn new<'a>(fields: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> Self {
         let mut own: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (path, messages) in fields {
+            let messages = messages.iter().map(|message| in_quotes(message));
             own.entry(anchor(path).to_owned()).or_default().extend(messages);
         }
         Self { general: None, fields: own }
     }
 
     pub fn general(message: &str) -> Self {
-        Self { general: Some(message.to_owned()), fields: BTreeMap::new() }
+        Self { general: Some(in_quotes(message)), fields: BTreeMap::new() }
     }
 
     pub fn for_field(&self, path: &str) -> &[String] {
