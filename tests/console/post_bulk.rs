@@ -1,5 +1,6 @@
 //! Actions on the selected posts of the list.
 
+use chrono::TimeDelta;
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use crate::support::console::{ConsoleUser, Page};
 on_one_app!(only_own_posts_are_changed, the_bar_offers_what_the_role_and_the_plan_permit);
 on_one_app!(console "unlimited" =>
     selected_posts_are_changed_together,
+    posts_that_were_changed_meanwhile_are_not_published,
     the_list_keeps_its_filters,
     posts_that_are_not_changed_stay_selected,
     errors_are_shown_beside_the_entered_values,
@@ -92,6 +94,40 @@ async fn selected_posts_are_changed_together(t: Tenant<'_>, person: ConsoleUser<
     }
     let page = submit(&t, &person, &ids[..2], &[("action", "delete")]).await;
     page.expect(200, "Posts deleted.").expect(200, "1–1 of 1");
+}
+
+async fn posts_that_were_changed_meanwhile_are_not_published(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let account = t.account("demo").await;
+    let (kept, changed) = (create_draft(&t, "Rye", &[account]).await, create_draft(&t, "Wheat", &[account]).await);
+    let (list, bulk) = (list_path(&t), format!("{}/bulk", list_path(&t)));
+    let edit = async |content: &str| {
+        t.app.clock.advance(TimeDelta::seconds(1));
+        t.put(&t.path(&format!("/posts/{changed}")), json!({ "content": content })).await.expect(200);
+    };
+    let page = person.get(&list).await;
+    edit("Everything is free").await;
+    let schedule = [("all", "true"), ("action", "schedule"), ("scheduled_at", "2026-07-01T09:30")];
+    let shown = person.submit_from(&page, &bulk, &schedule).await;
+    shown.expect(200, "1 post was changed. 1 post was not changed and is still selected:");
+    shown.expect(200, ">Everything is free</a>: ").expect(200, "was changed in the meantime");
+    assert_eq!(read_post(&t, changed).await["status"], "draft");
+    assert_eq!(read_post(&t, kept).await["status"], "scheduled");
+    // A label does not publish the text, so it does not depend on it.
+    let (one, other) = (changed.to_string(), kept.to_string());
+    let label = [("ids", one.as_str()), ("ids", other.as_str()), ("action", "label"), ("label", "bread")];
+    person.submit_from(&page, &bulk, &label).await.expect(409, "already submitted with other content");
+    person.submit_from(&shown, &bulk, &label).await.expect(200, "Label added.");
+
+    let submit = [("ids", one.as_str()), ("action", "submit")];
+    person.submit(&list, &bulk, &submit).await.expect(200, "Posts submitted for approval.");
+    let page = person.get(&list).await;
+    edit("Everything is half price").await;
+    let approve = [("ids", one.as_str()), ("action", "approve")];
+    let shown = person.submit_from(&page, &bulk, &approve).await;
+    shown.expect(200, "was changed in the meantime").expect(200, ">Everything is half price</a>: ");
+    assert_eq!(read_post(&t, changed).await["status"], "pending_approval");
+    // The page with the reason shows the new text.
+    person.submit_from(&shown, &bulk, &approve).await.expect(200, "Posts approved.");
 }
 
 async fn the_list_keeps_its_filters(t: Tenant<'_>, person: ConsoleUser<'_>) {

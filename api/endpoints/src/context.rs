@@ -1,6 +1,7 @@
 //! The context of a request, which the endpoint's handler receives: caller, plan, brand and path.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -41,6 +42,8 @@ pub struct Context {
     /// The version of the post or the conversation in the path, its `updated_at`, that the caller wants to change or reply
     /// to. `None`: any.
     pub version: Option<DateTime<Utc>>,
+    /// The same for the posts of a request that changes several, by ID. Without an entry: any.
+    pub versions: HashMap<i64, DateTime<Utc>>,
     pub request_id: String,
     pub now: DateTime<Utc>,
 }

@@ -1,5 +1,6 @@
 //! A call of a tool: from its arguments to its result.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
@@ -230,7 +231,7 @@ impl ToolCall<'_> {
             }
         };
         let (ids, request_id) = (arguments.ids.clone(), self.request_id);
-        Ok(InProcessCall { app: self.app, authenticated, ids, version: None, request_id })
+        Ok(InProcessCall { app: self.app, authenticated, ids, version: None, versions: HashMap::new(), request_id })
     }
 
     /// Returns the body of the response, and in `ignored_fields` what the endpoint ignored.

@@ -1,5 +1,6 @@
 //! The checks between authentication and the `Idempotency-Key`: scope, test key, brand and role, plan feature.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crier_domain::access::KeyMode;
@@ -59,6 +60,7 @@ impl Access<'_> {
             body_size: 0,
             unknown: UnknownNames::default(),
             version: None,
+            versions: HashMap::new(),
             request_id,
             now: app.store.now(),
         })

@@ -2,6 +2,7 @@
 //! events and the `Idempotency-Key` are those of a client's request. The caller has been authenticated, and counts
 //! against no rate limit.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_store::idempotency::{self, IdempotencySlot, KeyRecord, RequestLine};
@@ -33,6 +34,8 @@ pub struct InProcessCall<'a> {
     pub ids: Vec<(&'static str, i64)>,
     /// The version of the post or the conversation in the path that the user saw. If it has another one, a write fails.
     pub version: Option<Timestamp>,
+    /// The same for the posts of a request that changes several, by ID. Those without an entry may have any version.
+    pub versions: HashMap<i64, Timestamp>,
     pub request_id: &'a str,
 }
 
@@ -198,7 +201,7 @@ impl InProcessCall<'_> {
 
     /// Takes the IDs that the endpoint's path contains.
     async fn access(self, spec: &Arc<EndpointSpec>, record: &KeyRecord) -> Result<Context> {
-        let Self { app, mut authenticated, ids, version, request_id } = self;
+        let Self { app, mut authenticated, ids, version, versions, request_id } = self;
         let find = |name: &str| ids.iter().find(|(n, _)| *n == name).copied();
         let id = |name| find(name).ok_or_else(|| ApiError::bug(format!("{} needs an id of {name}", spec.id)));
         let ids = spec.ids().map(id).collect::<Result<Vec<_>>>()?;
@@ -206,7 +209,8 @@ impl InProcessCall<'_> {
         authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
         let request_id = request_id.to_owned();
         let cx = Access { app, spec, ids, authenticated, record, request_id }.check().await?;
-        Ok(Context { version: version.map(|version| version.0), ..cx })
+        let versions = versions.into_iter().map(|(id, version)| (id, version.0)).collect();
+        Ok(Context { version: version.map(|version| version.0), versions, ..cx })
     }
 }
 

@@ -1,6 +1,8 @@
 //! Calls of the API's endpoints from a page, as the user of the session. The call does not count against the rate limit,
 //! because the request of the page has been counted.
 
+use std::collections::HashMap;
+
 use crier_endpoints::admission;
 use crier_endpoints::endpoint::Endpoint;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
@@ -24,12 +26,14 @@ pub struct PageCall<'v> {
     part: &'v str,
     /// The version of the post that the user saw.
     version: Option<Timestamp>,
+    /// Those of several posts, by ID.
+    versions: HashMap<i64, Timestamp>,
 }
 
 impl Visit {
     /// Returns a builder for a call of an endpoint.
     pub fn call(&self) -> PageCall<'_> {
-        PageCall { visit: self, ids: Vec::new(), part: "", version: None }
+        PageCall { visit: self, ids: Vec::new(), part: "", version: None, versions: HashMap::new() }
     }
 
     /// Reads a request from fields, such as those of the form. The endpoint reports its problems.
@@ -53,6 +57,11 @@ impl<'v> PageCall<'v> {
     /// Rejects a write if the post no longer has this version, because somebody has changed it meanwhile.
     pub fn version(self, version: Timestamp) -> Self {
         Self { version: Some(version), ..self }
+    }
+
+    /// Rejects the change of each of these posts that no longer has its version.
+    pub fn versions(self, versions: HashMap<i64, Timestamp>) -> Self {
+        Self { versions, ..self }
     }
 
     /// Calls an endpoint that changes nothing.
@@ -110,7 +119,14 @@ impl<'v> PageCall<'v> {
         let visit = self.visit;
         let ids = self.ids.iter().chain(&visit.ids).copied().collect();
         let authenticated = Authenticated::clone(&visit.authenticated);
-        InProcessCall { app: &visit.app, authenticated, ids, version: self.version, request_id: &visit.request_id }
+        InProcessCall {
+            app: &visit.app,
+            authenticated,
+            ids,
+            version: self.version,
+            versions: self.versions.clone(),
+            request_id: &visit.request_id,
+        }
     }
 
     fn key(&self) -> Result<String> {

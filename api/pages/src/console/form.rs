@@ -56,14 +56,25 @@ impl Form {
     /// Returns the version of the post that the page of the form showed, from the field `seen`. Without the field, it is
     /// one that no post has.
     pub fn seen(&self) -> Timestamp {
-        let at = self.get("seen").parse().ok().and_then(DateTime::from_timestamp_micros);
-        Timestamp(at.unwrap_or_default())
+        version(self.get("seen"))
+    }
+
+    /// Returns the IDs and the versions of the posts in a list, from the field `shown`: `ID:VERSION,ID:VERSION`.
+    pub fn shown(&self) -> impl Iterator<Item = (i64, Timestamp)> {
+        let pairs = self.get("shown").split(',').filter_map(|pair| pair.split_once(':'));
+        pairs.filter_map(|(id, seen)| Some((id.parse().ok()?, version(seen))))
     }
 
     /// Returns an object with these fields. Empty fields are null.
     pub fn texts(&self, names: &[&'static str]) -> Map<String, Value> {
         names.iter().map(|name| ((*name).to_owned(), self.text(name).map_or(Value::Null, Value::from))).collect()
     }
+}
+
+/// Returns the version of a post in a form, which is a time in microseconds. For another text, it is one that no post has.
+fn version(text: &str) -> Timestamp {
+    let at = text.parse().ok().and_then(DateTime::from_timestamp_micros);
+    Timestamp(at.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! The script sends the CSRF token of the session in the header `X-CSRF-Token`. A page of another site cannot set this
 //! header, and does not know the token.
 
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -79,7 +80,8 @@ impl UploadRunner {
         let authenticated = self.authenticate(req, res, &ids).await?;
         let (path, headers) = (req.uri().path().to_owned(), req.headers().clone());
         let request = TusRequest { path: &path, headers: &headers, body: req.body_mut() };
-        let call = InProcessCall { app: &self.app, authenticated, ids, version: None, request_id };
+        let versions = HashMap::new();
+        let call = InProcessCall { app: &self.app, authenticated, ids, version: None, versions, request_id };
         Box::pin(call.tus(&(self.endpoint)(), request)).await
     }
 

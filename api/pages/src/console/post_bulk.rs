@@ -2,9 +2,14 @@
 //!
 //! The buttons of the form set the field `action`: an action of the endpoint, or `later` or `earlier`, which move the
 //! posts by `amount` and `unit`. `all` selects all posts on the page (`shown`) instead of those in `ids`.
+//! `shown` also has the versions of the posts: an action that decides what becomes public rejects posts that were changed
+//! after the page was opened.
+
+use std::collections::HashMap;
 
 use crier_endpoints::error::Result;
 use crier_endpoints::openapi::Error;
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::posts::bulk::{self, BulkChange};
 use crier_endpoints::runner::call::Written;
 use http::StatusCode;
@@ -26,7 +31,7 @@ pub fn routes() -> Vec<PageRoute> {
 async fn change(visit: &Visit) -> Result<PageReply> {
     let ids = selected(&visit.form);
     let request = visit.parse::<BulkChange>(&request(&visit.form, &ids));
-    let written = visit.call().write(bulk::endpoint(), request).await;
+    let written = visit.call().versions(versions(&visit.form, &ids)).write(bulk::endpoint(), request).await;
     let results = match written.and_then(Written::into_value) {
         Ok(results) => results,
         Err(error) => {
@@ -52,9 +57,18 @@ async fn change(visit: &Visit) -> Result<PageReply> {
 
 fn selected(form: &Form) -> Vec<i64> {
     if form.has("all") {
-        return form.get("shown").split(',').filter_map(|id| id.parse().ok()).collect();
+        return form.shown().map(|(id, _)| id).collect();
     }
     form.ids("ids")
+}
+
+/// Returns the versions that the posts must have: those on the page, for actions that decide what becomes public.
+fn versions(form: &Form, ids: &[i64]) -> HashMap<i64, Timestamp> {
+    if !matches!(form.get("action"), "schedule" | "approve" | "reject") {
+        return HashMap::new();
+    }
+    let shown: HashMap<i64, Timestamp> = form.shown().collect();
+    ids.iter().map(|id| (*id, shown.get(id).copied().unwrap_or_default())).collect()
 }
 
 /// Returns the request, with the fields that the action has.

@@ -56,7 +56,7 @@ struct Posts {
 struct Bar {
     /// The URL of the form, which keeps the filters and the page.
     action: String,
-    /// The IDs of the posts on the page, separated by commas.
+    /// The posts on the page with their versions ([`super::form::Form::shown`]).
     shown: String,
     has_approvals: bool,
     can_publish: bool,
@@ -157,7 +157,7 @@ impl Bar {
         let unit = visit.form.get("unit");
         Ok(Self {
             action,
-            shown: rows.iter().map(|row| row.id.to_string()).collect::<Vec<_>>().join(","),
+            shown: rows.iter().map(|row| format!("{}:{}", row.id, row.seen)).collect::<Vec<_>>().join(","),
             has_approvals: plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals),
             can_publish: visit.can_publish(),
             can_manage: visit.can_manage(),

@@ -17,7 +17,7 @@ use crier_store::{Tx, posts, targets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{TAG, approve, delete, reject, submit};
+use super::{TAG, approve, check_version, delete, reject, submit};
 use crate::context::Context;
 use crate::endpoint::Endpoint;
 use crate::error::{ApiError, ErrorCode, Result};
@@ -147,6 +147,7 @@ async fn check_targets(tx: &mut Tx, posts: &[Post]) -> Result<()> {
 
 /// Changes a post whose row is locked.
 async fn change(cx: &Context, tx: &mut Tx, post: Post, request: &BulkChange) -> Result<()> {
+    check_version(cx.versions.get(&post.id).copied(), &post)?;
     let schedule_type = |kind| PostChange { schedule_type: PatchField::Value(kind), ..PostChange::default() };
     let to_change = |at: Option<DateTime<Utc>>| at.map_or(PatchField::Omitted, PatchField::Value);
     let change = match request.action {

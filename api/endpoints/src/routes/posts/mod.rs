@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Platform;
 use crier_domain::post::{self, PostStatus, StoredFirstComment, StoredScheduleType, TargetStatus};
@@ -75,11 +76,17 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 pub async fn lock(cx: &Context, tx: &mut Tx) -> Result<post::Post> {
     let found = posts::find_for_update(tx, cx.brand()?.id, cx.id("post")?).await?;
     let post = found.ok_or_else(|| ApiError::not_found("post"))?;
-    if cx.version.is_some_and(|version| version != post.updated_at) {
-        let message = "The post was changed in the meantime. Check it again before you continue.";
-        return Err(ApiError::new(ErrorCode::PostNotEditable, message));
-    }
+    check_version(cx.version, &post)?;
     Ok(post)
+}
+
+/// Fails if the post, whose row is locked, is no longer what the caller saw.
+fn check_version(seen: Option<DateTime<Utc>>, post: &post::Post) -> Result<()> {
+    if seen.is_none_or(|version| version == post.updated_at) {
+        return Ok(());
+    }
+    let message = "The post was changed in the meantime. Check it again before you continue.";
+    Err(ApiError::new(ErrorCode::PostNotEditable, message))
 }
 
 /// The reason why a target failed.
