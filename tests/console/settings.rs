@@ -335,6 +335,7 @@ async fn sessions_are_listed_and_ended(t: Tenant<'_>) {
         .expect(403, "This is the session that you are using.");
     let theirs = t.app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
     submit_without_form(&one, &format!("{path}/{theirs}/revoke"), &[]).await.expect(404, "The session does not exist.");
+    one.get(&path).await.expect(200, "This also disconnects all connected applications");
     one.submit(&path, &format!("{path}/revoke-others"), &[]).await.expect(200, "You have no other sessions.");
     assert_eq!(three.get(&path).await.status, 303);
     other_user.get(&other.path("/settings/sessions")).await.expect(200, "This session");
