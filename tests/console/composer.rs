@@ -15,6 +15,7 @@ on_one_app!(console "unlimited" =>
     a_form_that_is_sent_twice_creates_one_post,
     a_post_is_scheduled_at_a_local_time,
     errors_are_shown_beside_the_entered_values,
+    a_corrected_form_is_executed,
     images_are_chosen_without_saving,
     an_account_can_have_its_own_images,
     an_edit_keeps_values_that_the_form_does_not_have,
@@ -180,6 +181,20 @@ async fn errors_are_shown_beside_the_entered_values(t: Tenant<'_>, person: Conso
         .await
         .expect(200, "Which button?");
     assert_eq!(t.app.count_rows("posts").await, 1);
+}
+
+async fn a_corrected_form_is_executed(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (new, fields) = (new_post_path(&t), |content| [("content", content), ("schedule_type", "draft")]);
+    let page = person.get(&new).await;
+    let rejected = person.submit_from(&page, &new, &fields("")).await;
+    rejected.expect(422, "Fix these problems");
+    let key = |page: &Page| page.hidden_fields(&new).into_iter().find(|(name, _)| name == "_key");
+    assert_ne!(key(&page), key(&rejected));
+    // A rejected form stores nothing under its key, so the page before can be submitted as well.
+    for (page, content) in [(&rejected, "Rye"), (&page, "Wheat")] {
+        person.submit_from(page, &new, &fields(content)).await.expect(200, "Draft saved.").expect(200, content);
+    }
+    assert_eq!(t.app.count_rows("posts WHERE content IN ('Rye', 'Wheat')").await, 2);
 }
 
 async fn images_are_chosen_without_saving(t: Tenant<'_>, person: ConsoleUser<'_>) {
