@@ -12,6 +12,8 @@ on_one_app!(console "unlimited" =>
 
 async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let list = t.path("/posts/imports");
+    t.account("demo").await;
+    person.get(&list).await.expect(200, " on Sandbox</option>");
     person.get(&list).await.expect(200, "No imports yet").expect(200, "31/05/2026");
     person.get(&t.path("/posts")).await.expect(200, "Import");
     let form = t.request("POST", &t.path("/posts/import")).form(Some(("<May>.csv", b"content\na\nb\n")), &[]);

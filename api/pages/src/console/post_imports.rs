@@ -1,6 +1,7 @@
 //! `/brands/{brand}/posts/imports`: the imports of posts of the brand, and the form for a file.
 
 use askama::Template;
+use crier_domain::account::SocialAccount;
 use crier_domain::post_import::{DateFormat, PostImportStatus};
 use crier_endpoints::error::{ErrorCode, Result};
 use crier_endpoints::routes::post_imports::{self, PostImport};
@@ -9,7 +10,7 @@ use crier_store::{PageRequest, accounts};
 use http::StatusCode;
 
 use super::route::PageRoute;
-use super::shared::{Badge, Choice, FieldErrors, Time, Tone};
+use super::shared::{Badge, Choice, FieldErrors, Platform, Time, Tone};
 use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use super::wording::in_quotes;
@@ -99,8 +100,9 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let brand_id = visit.brand()?.0.id;
     let known = accounts::list(&mut visit.app.store.read().await?, brand_id, page).await?;
     let named = Choice::new("", "Only the accounts in the file", true);
-    let account = |account: crier_domain::account::SocialAccount| {
-        Choice::new(&account.id.to_string(), &format!("{} on {}", account.name, account.platform), false)
+    let account = |account: SocialAccount| {
+        let platform = Platform::of(account.platform.as_str()).name;
+        Choice::new(&account.id.to_string(), &format!("{} on {platform}", account.name), false)
     };
     let view = PostImports {
         shell: visit.shell(Section::Posts, "Import posts"),
