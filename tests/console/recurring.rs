@@ -9,6 +9,7 @@ on_one_app!(
     a_rule_is_added_changed_and_deleted,
     an_account_of_a_rule_is_shown_among_many,
     errors_in_a_rule_are_shown,
+    a_form_of_a_rule_that_was_deleted_meanwhile_keeps_its_texts,
     a_problem_is_shown_on_the_home_page,
     an_occurrence_has_a_mark,
 );
@@ -135,6 +136,31 @@ async fn errors_in_a_rule_are_shown(app: TestApp) {
     person.submit(&path, &path, &form).await.expect(200, "Recurring post saved.");
     let stored = t.get(&t.path(&format!("/recurring-posts/{id}"))).await.data(200);
     assert_eq!((&stored["name"], &stored["overrides"][0]["content"]), (&json!("New"), &json!("Here only")));
+}
+
+async fn a_form_of_a_rule_that_was_deleted_meanwhile_keeps_its_texts(app: TestApp) {
+    let t = app.tenant("unlimited").await;
+    let account = t.account("demo").await;
+    let id = create_rule(&t, account).await;
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path(&format!("/recurring/{id}"));
+    let page = person.get(&path).await;
+    t.delete(&t.path(&format!("/recurring-posts/{id}"))).await.expect(204);
+    let account = account.to_string();
+    let form = [
+        ("name", "Menu"),
+        ("text", "Poppy seed rolls"),
+        ("images", ""),
+        ("accounts", &*account),
+        ("frequency", "daily"),
+        ("time", "10:00"),
+        ("starts_on", "2026-06-09"),
+        ("destination", "calendar"),
+        ("is_active", "true"),
+    ];
+    let shown = person.submit_from(&page, &path, &form).await;
+    shown.expect(404, "was deleted after you opened this form").expect(404, "Poppy seed rolls</textarea>");
+    person.submit_from(&shown, &t.path("/recurring/new"), &form).await.expect(200, "Recurring post added.");
 }
 
 async fn a_problem_is_shown_on_the_home_page(app: TestApp) {

@@ -9,7 +9,7 @@ use crier_domain::recurrence::Frequency;
 use crier_domain::recurring_post::{MAX_VARIATIONS, Plan};
 use crier_domain::report_schedule::local_day;
 use crier_endpoints::admission;
-use crier_endpoints::error::Result;
+use crier_endpoints::error::{ErrorCode, Result};
 use crier_endpoints::routes::recurring_posts::{self, RecurringPost};
 use crier_store::{Conn, recurring_occurrences, recurring_posts as rules};
 use http::StatusCode;
@@ -25,6 +25,8 @@ use super::shell::{Section, Shell};
 use super::visit::{PageReply, Visit, form_errors};
 use super::wording::in_quotes;
 
+const DELETED: &str = "The recurring post was deleted after you opened this form. To keep it, save this form as a new \
+     recurring post.";
 /// The minimum number of texts that the form has room for.
 const MIN_TEXTS: usize = 3;
 /// The maximum length of the text of a next post, in characters.
@@ -311,6 +313,11 @@ async fn create(visit: &Visit) -> Result<PageReply> {
 async fn update(visit: &Visit) -> Result<PageReply> {
     match visit.call().write(recurring_posts::update::endpoint(), visit.parse(&body(&visit.form))).await {
         Ok(_) => visit.to("recurring", "recurring-saved"),
+        // The form becomes that of a new rule: otherwise, its texts would be lost.
+        Err(error) if error.code == ErrorCode::NotFound => {
+            let values = RuleValues::submitted(&visit.form);
+            render(visit, StatusCode::NOT_FOUND, None, values, FieldErrors::general(DELETED)).await
+        }
         Err(error) => {
             let errors = form_errors(error)?;
             let rule = visit.call().read(recurring_posts::show::endpoint(), ()).await?;
