@@ -118,7 +118,11 @@ async fn update(visit: &Visit) -> Result<PageReply> {
         Ok(brand) => brand,
         Err(error) => return render_errors(visit, form_errors(error)?),
     };
-    if let Submission::First(mut write) = FormWrite::begin(visit).await? {
+    let submission = match FormWrite::begin(visit).await {
+        Ok(submission) => submission,
+        Err(error) => return render_errors(visit, form_errors(error)?),
+    };
+    if let Submission::First(mut write) = submission {
         let (NewBrand { name, description, website, timezone }, visited) = (brand, visit.brand()?.0);
         // Another person may have changed the time zone since the visit began.
         brands::lock(&mut write.tx, visited.id).await?;
