@@ -57,7 +57,11 @@ async fn a_brand_is_changed(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/settings");
     person.get(&path).await.expect(200, "value=\"Bakery\"").expect(200, "value=\"Europe/Berlin\" selected");
     let form = [("name", "Patisserie"), ("description", "Cakes"), ("website", ""), ("timezone", "Europe/Paris")];
-    person.submit(&path, &path, &form).await.expect(200, "Brand saved.").expect(200, "value=\"Patisserie\"");
+    let page = person.get(&path).await;
+    person.submit_from(&page, &path, &form).await.expect(200, "Brand saved.").expect(200, "value=\"Patisserie\"");
+    let other = [("name", "Typed later"), ("description", ""), ("website", ""), ("timezone", "Europe/Paris")];
+    let shown = person.submit_from(&page, &path, &other).await;
+    shown.expect(422, "already submitted with other content").expect(422, "value=\"Typed later\"");
     let brand = t.get(&t.path("")).await.data(200);
     assert_eq!((&brand["description"], &brand["timezone"]), (&"Cakes".into(), &"Europe/Paris".into()));
     assert!(brand["website"].is_null());
