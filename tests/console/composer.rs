@@ -77,9 +77,11 @@ async fn the_only_account_that_can_publish_is_chosen(t: Tenant<'_>, person: Cons
     let second = t.account("second").await;
     let page = person.get(&new).await;
     assert!(!is_chosen(&page, first) && !is_chosen(&page, second), "{}", page.text);
+    assert!(!page.has("Reconnect expired accounts"), "{}", page.text);
     t.app.expire_account(first).await;
     let page = person.get(&new).await;
     assert!(!is_chosen(&page, first) && is_chosen(&page, second), "{}", page.text);
+    page.expect(200, "Reconnect expired accounts");
 }
 
 async fn a_form_that_is_sent_twice_creates_one_post(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -118,7 +118,9 @@ async fn queued_posts_are_moved(t: Tenant<'_>, person: ConsoleUser<'_>) {
 async fn a_post_is_added_to_the_queue(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let account = t.account("demo").await.to_string();
     let new = t.path("/posts/new");
-    assert!(!person.get(&new).await.has("Add to queue"), "there are no slots");
+    let page = person.get(&new).await;
+    page.expect(200, "queue</a> has no free slot.");
+    assert!(!page.has("Add to queue"), "there are no slots");
     noon(&t).await;
     let page = person.get(&new).await;
     page.expect(200, "Add to queue").expect(200, "Next free slot of the");

@@ -89,6 +89,12 @@ pub struct Composer {
     check: Check,
 }
 
+impl Composer {
+    fn has_expired(&self) -> bool {
+        self.accounts.iter().any(|account| account.problem.is_some())
+    }
+}
+
 /// The buttons of the form. They depend on the status of the post. Some have a label.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buttons {
