@@ -16,6 +16,7 @@ on_one_app!(console "unlimited" =>
     a_post_is_scheduled_at_a_local_time,
     errors_are_shown_beside_the_entered_values,
     a_corrected_form_is_executed,
+    a_text_survives_a_full_disk,
     images_are_chosen_without_saving,
     an_account_can_have_its_own_images,
     an_edit_keeps_values_that_the_form_does_not_have,
@@ -197,6 +198,16 @@ async fn a_corrected_form_is_executed(t: Tenant<'_>, person: ConsoleUser<'_>) {
         person.submit_from(page, &new, &fields(content)).await.expect(200, "Draft saved.").expect(200, content);
     }
     assert_eq!(t.app.count_rows("posts WHERE content IN ('Rye', 'Wheat')").await, 2);
+}
+
+async fn a_text_survives_a_full_disk(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (new, disk) = (new_post_path(&t), t.app.api.library.disk());
+    let fields = [("content", "As typed"), ("schedule_type", "draft")];
+    disk.set_low(true);
+    let shown = person.submit(&new, &new, &fields).await;
+    shown.expect(422, "too little free disk space").expect(422, "As typed</textarea>");
+    disk.set_low(false);
+    person.submit_from(&shown, &new, &fields).await.expect(200, "Draft saved.");
 }
 
 async fn images_are_chosen_without_saving(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -198,6 +198,11 @@ pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
         _ if matches!(error.code, ErrorCode::PlatformUnavailable | ErrorCode::AiProviderUnavailable) => {
             Ok(FieldErrors::general(&error.message))
         }
+        // Nothing was changed, so what was typed must not be lost.
+        ErrorCode::ServiceUnavailable => {
+            error.log();
+            Ok(FieldErrors::general(&error.message))
+        }
         _ => Err(error),
     }
 }
