@@ -4,12 +4,11 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::limits::AccountLimits;
 use crier_domain::platform::Platform;
-use crier_platforms::inbox::{OutgoingReply, ReplyThread};
-use crier_platforms::{Marker, ReconcileResult};
-use serde_json::{Map, Value, json};
+use crier_platforms::inbox::ReplyThread;
+use serde_json::{Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::{account, connector};
+use super::support::connector;
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::store::{TestStore, on_one};
 
@@ -21,6 +20,7 @@ on_one!(start =>
     a_reply_has_the_visibility_and_the_person_of_what_it_replies_to,
     a_reply_with_a_lost_response_is_looked_up,
     a_reply_is_found_although_the_thread_has_a_newer_message,
+    replies_with_one_text_are_told_apart,
     a_rate_limit_is_obeyed_until_its_time,
     a_failing_stream_leaves_the_other,
     a_missing_scope_is_said_and_a_revoked_token_expires_the_account,
@@ -262,23 +262,27 @@ async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
 }
 
 async fn a_reply_is_found_although_the_thread_has_a_newer_message(t: InboxTest<Server>) {
-    let called_at = Some(t.w.now());
     mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
     t.look().await;
-    let found = t.only().await;
-    assert_eq!(t.reply_result(found.id, "Yes.").await, "sent");
-    // The context is that of the newest message: another one of the user, or the reply itself.
-    for newest in ["102", "9000"] {
-        let context = Map::from_iter([("id".to_owned(), json!(newest)), ("acct".to_owned(), json!("vera2@b.example"))]);
-        let thread = ReplyThread { context, ..ReplyThread::from(&found) };
-        let (text, marker) = ("Yes.".to_owned(), Marker::new());
-        let reply = OutgoingReply { message_id: 1, text, thread, marker, attempt: 2, called_at };
-        let mastodon = connector(Platform::Mastodon, &t.api.base());
-        let secrets = json!({ "instance": t.api.base(), "access_token": "token", "account_id": OWN });
-        let result = mastodon.inbox().unwrap().reconcile(&account("ann@b.example", secrets), &reply).await.unwrap();
-        let ReconcileResult::Matches(matches) = result else { panic!("{result:?}") };
-        assert_eq!(matches[0].external_id, "9000");
-    }
+    let found = t.only().await.id;
+    t.api.lose_response("/api/v1/statuses", 503);
+    let id = t.reply(found, "Yes.").await;
+    // The conversation has the context of its newest message.
+    let context = json!({ "id": "102", "acct": "vera2@b.example", "visibility": "public" });
+    t.w.sql(format!("UPDATE conversations SET reply_context = '{context}' WHERE id = {found}")).await;
+    t.run_reply_after_timeout(id).await;
+    assert_eq!((t.sent(id).await.as_str(), t.api.with(|server| server.keys.len())), ("sent", 1));
+}
+
+async fn replies_with_one_text_are_told_apart(t: InboxTest<Server>) {
+    mention(&t, status("101", "2", "Open?", "public", Some(("100", OWN))));
+    mention(&t, status("102", "3", "Closed?", "public", Some(("100", OWN))));
+    t.look().await;
+    t.send_one_text_to_two(t.two_conversations().await, "/api/v1/statuses").await;
+    let own = |status: &&Value| status["account"]["id"] == OWN && status["id"] != "100";
+    let parent = |status: &Value| status["in_reply_to_id"].clone();
+    let parents: Vec<Value> = t.api.with(|server| server.statuses.iter().filter(own).map(parent).collect());
+    assert_eq!(parents, ["102", "101"]);
 }
 
 async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {

@@ -14,6 +14,7 @@ on_one!(start =>
     pages_are_read_back_to_what_is_known_and_each_message_once,
     a_reply_is_a_comment_below,
     a_reply_with_a_lost_response_is_searched,
+    replies_with_one_text_are_told_apart,
     what_reddit_rejects_is_reported,
     a_missing_scope_is_said,
     an_expired_token_is_renewed,
@@ -73,7 +74,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
             let name =
                 format!("{}_new{}", if is_message { "t4" } else { "t1" }, server.sent.len() + server.comments.len());
             let made = json!({ "name": name, "author": "ann", "body": form["text"], "created_utc": server.now as f64,
-                "parent": form["thing_id"] });
+                "parent": form["thing_id"], "parent_id": form["thing_id"] });
             if is_message {
                 server.sent.push(made.clone())
             } else {
@@ -176,6 +177,15 @@ async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Server>) {
     // It never arrived, and the same text of others is not mistaken for it.
     t.reply_with_lost_call(found, "Yes.", "/api/comment", 503).await;
     assert_eq!(t.api.with(|server| server.comments.len()), 3);
+}
+
+async fn replies_with_one_text_are_told_apart(t: InboxTest<Server>) {
+    add(&t, comment("t1_a", "ben", "post_reply", "Open?"));
+    add(&t, comment("t1_b", "vera", "post_reply", "Closed?"));
+    t.look().await;
+    t.send_one_text_to_two(t.two_conversations().await, "/api/comment").await;
+    let parents: Vec<Value> = t.api.with(|server| server.comments.iter().map(|one| one["parent"].clone()).collect());
+    assert_eq!(parents, ["t1_b", "t1_a"]);
 }
 
 async fn what_reddit_rejects_is_reported(t: InboxTest<Server>) {

@@ -18,6 +18,7 @@ on_one!(start =>
     all_pages_are_read_and_each_message_once,
     a_reply_is_a_container_that_is_published,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
+    replies_with_one_text_are_told_apart,
     a_missing_permission_is_said_and_leaves_the_other_stream,
     an_expired_token_expires_the_account,
     a_rate_limit_is_obeyed,
@@ -208,6 +209,18 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     set_time(&t);
     t.reply_with_lost_call(of("mention"), "Yes.", "/threads_publish", 503).await;
     assert_eq!(t.api.with(|server| server.replies.len()), 4);
+}
+
+async fn replies_with_one_text_are_told_apart(t: Test) {
+    add_post(&t, "100", true);
+    reply(&t, "100", "10", "vera", "100", "Open?");
+    reply(&t, "100", "11", "ben", "100", "Closed?");
+    t.look().await;
+    t.send_one_text_to_two(t.two_conversations().await, "/threads_publish").await;
+    let own = |one: &&Value| one["username"] == "bakery";
+    let parent = |one: &Value| one["replied_to"]["id"].clone();
+    let parents: Vec<Value> = t.api.with(|server| server.replies.iter().filter(own).map(parent).collect());
+    assert_eq!(parents, ["11", "10"]);
 }
 
 async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {

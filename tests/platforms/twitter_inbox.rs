@@ -3,11 +3,12 @@
 use chrono::{DateTime, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::platform::Platform;
-use crier_platforms::inbox::ReplyThread;
-use serde_json::{Value, json};
+use crier_platforms::inbox::{OutgoingReply, ReplyThread};
+use crier_platforms::{Marker, ReconcileResult};
+use serde_json::{Map, Value, json};
 use wiremock::{Request, ResponseTemplate};
 
-use super::support::connector;
+use super::support::{account, connector};
 use crate::support::inbox::{FakeApi, InboxTest, json, parameter};
 use crate::support::oauth::bearer;
 use crate::support::store::{TestStore, on_one};
@@ -15,6 +16,7 @@ use crate::support::store::{TestStore, on_one};
 on_one!(
     a_mention_is_replied_to_in_its_conversation,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
+    a_reply_to_another_post_is_not_mistaken_for_it,
     what_x_does_not_allow_is_said,
     used_up_credits_make_the_account_wait,
 );
@@ -78,8 +80,9 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
                 server.mentions.iter().find(|one| one["id"] == body["reply"]["in_reply_to_tweet_id"]).unwrap();
             let text = format!("@vera_1 {}", body["text"].as_str().unwrap().replace('&', "&amp;"));
             let id = format!("90{}", server.own.len());
+            let above = json!([{ "type": "replied_to", "id": replied_to["id"] }]);
             let made = json!({ "id": id, "text": text, "created_at": server.now, "replied_to": replied_to["id"],
-                "conversation_id": replied_to["conversation_id"] });
+                "referenced_tweets": above });
             server.own.push(made);
             let created = json!({ "data": { "id": id, "text": text } });
             json(201, created)
@@ -185,6 +188,23 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestSt
     set_time(&t);
     t.reply_with_lost_call(other, "Yes & no", "/2/tweets", 503).await;
     assert_eq!(t.api.with(|server| server.own.len()), 3);
+}
+
+async fn a_reply_to_another_post_is_not_mistaken_for_it(s: TestStore) {
+    let (t, found) = with_mention(s).await;
+    let called_at = Some(t.w.now());
+    assert_eq!(t.reply_result(found, "Thanks!").await, "sent");
+    let (x, conversation) = (connector(Platform::Twitter, &t.api.base()), t.only().await);
+    let own = account("42", json!({ "access_token": "old", "client_id": "id", "client_secret": "secret" }));
+    // Both posts are in the same conversation.
+    for (post, is_found) in [("2", true), ("3", false)] {
+        let context = Map::from_iter([("post".to_owned(), json!(post))]);
+        let thread = ReplyThread { context, ..ReplyThread::from(&conversation) };
+        let (text, marker) = ("Thanks!".to_owned(), Marker::new());
+        let reply = OutgoingReply { message_id: 1, text, thread, marker, attempt: 2, called_at };
+        let result = x.inbox().unwrap().reconcile(&own, &reply).await.unwrap();
+        assert_eq!(matches!(result, ReconcileResult::Matches(_)), is_found, "{post}: {result:?}");
+    }
 }
 
 fn forbidden() -> ResponseTemplate {

@@ -19,6 +19,7 @@ on_one!(start =>
     pages_are_read_forwards_and_each_message_once,
     a_reply_is_a_comment_below,
     a_reply_with_a_lost_response_is_searched,
+    replies_with_one_text_are_told_apart,
     what_the_site_rejects_is_reported,
     a_reply_that_is_held_for_moderation_is_not_shown_as_sent,
     wrong_credentials_are_noticed_within_the_hour,
@@ -206,6 +207,17 @@ async fn a_reply_with_a_lost_response_is_searched(t: InboxTest<Site>) {
     // A reply that never arrived is sent again.
     t.reply_with_lost_call(found, "At eight.", "wp/v2/comments", 502).await;
     assert_eq!(t.api.with(|site| site.comments.len()), 3);
+}
+
+async fn replies_with_one_text_are_told_apart(t: InboxTest<Site>) {
+    comment(&t, 3, 0, "Open?");
+    comment(&t, 4, 0, "Closed?");
+    t.look().await;
+    t.send_one_text_to_two(t.two_conversations().await, "wp/v2/comments").await;
+    let own = |one: &&Value| one["author"] == ME;
+    let parents: Vec<Value> =
+        t.api.with(|site| site.comments.iter().filter(own).map(|one| one["parent"].clone()).collect());
+    assert_eq!(parents, [4, 3]);
 }
 
 async fn what_the_site_rejects_is_reported(t: InboxTest<Site>) {

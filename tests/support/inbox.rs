@@ -286,4 +286,22 @@ impl<S: Send + 'static> InboxTest<S> {
         self.run_reply_after_timeout(id).await;
         assert_eq!(self.sent(id).await, "sent");
     }
+
+    /// Sends the same text in two conversations. The first call to `part` has no effect, and the response to the second
+    /// one is lost. Asserts that each reply is sent.
+    pub async fn send_one_text_to_two(&self, [first, second]: [i64; 2], part: &str) {
+        self.api.respond_once(part, ResponseTemplate::new(503));
+        let first = self.reply(first, "Thanks!").await;
+        self.api.lose_response(part, 503);
+        let second = self.reply(second, "Thanks!").await;
+        self.run_reply_after_timeout(first).await;
+        self.run_reply(second).await;
+        assert_eq!((self.sent(first).await.as_str(), self.sent(second).await.as_str()), ("sent", "sent"));
+    }
+
+    /// Returns the ids of the conversations, by thread.
+    pub async fn two_conversations(&self) -> [i64; 2] {
+        let ids: Vec<i64> = self.conversations_by_thread().await.iter().map(|one| one.id).collect();
+        ids.try_into().unwrap()
+    }
 }

@@ -58,7 +58,8 @@ pub struct ReplyThread {
     pub last_inbound_at: Option<DateTime<Utc>>,
     /// The limits of the account, for [`InboxConnector::check_text`].
     pub limits: Option<AccountLimits>,
-    /// The context that [`InboxConnector::fetch`] returned with the newest message.
+    /// The context that [`InboxConnector::fetch`] returned with the newest message, at the time of a reply's first
+    /// attempt.
     pub context: Map<String, Value>,
 }
 

@@ -344,12 +344,11 @@ impl InboxConnector for Mastodon {
         Ok(instance.call::<Status>(Effect::Publishes, request).await?.published())
     }
 
-    /// Ignores the parent and leading mentions: they are those of the thread's newest message, which may have arrived
-    /// after the call, or may be this reply itself, read by a sync.
+    /// Ignores leading mentions, because [`addressed`] may have added one.
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let (instance, own) = (self.instance(account)?, account.secrets.require("account_id")?);
-        let wanted = without_mentions(&reply.text);
-        let is_candidate = |status: &Status| status.in_reply_to_id.is_some();
+        let (parent, wanted) = (context_text(&reply.thread, "id")?, without_mentions(&reply.text));
+        let is_candidate = |status: &Status| status.in_reply_to_id.as_deref() == Some(parent);
         let text_matches = |text: &str| is_same(without_mentions(text), wanted);
         instance.find(own.expose_secret(), reply.called_at, is_candidate, text_matches).await
     }

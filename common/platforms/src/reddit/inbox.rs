@@ -248,10 +248,13 @@ impl InboxConnector for Reddit {
                 format!("/user/{}/comments", user_name(account)?)
             }
         };
+        let parent = context_text(&reply.thread, "thing")?;
         let (newest, next) = self.newest(account, &path).await?;
         let window = CallWindow::of(reply.called_at).with_next_page(next.is_some());
         let listed = newest.into_iter().map(|message| {
-            let is_reply = is_same(&message.body, &reply.text);
+            // Private messages may not name what they reply to.
+            let is_below = message.parent_id.as_deref().is_none_or(|id| id == parent);
+            let is_reply = is_below && is_same(&message.body, &reply.text);
             message.listed(is_reply)
         });
         Ok(find(window, listed.collect(), MAX_RECENT_POSTS))

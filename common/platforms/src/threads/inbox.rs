@@ -289,7 +289,11 @@ impl InboxConnector for Threads {
             id.is_some() && object.as_ref().map(|object| object.id.as_str()) == id
         };
         let (root, above) = (reply.thread.subject_external_id.as_deref(), context_text(&reply.thread, REPLY_TO).ok());
-        let here = |one: &Reply| names(&one.root_post, root) || names(&one.replied_to, above);
+        // The post at the top tells less: two replies may have the same text.
+        let here = |one: &Reply| match one.replied_to {
+            Some(_) => names(&one.replied_to, above),
+            None => names(&one.root_post, root),
+        };
         let window = CallWindow::of(reply.called_at).with_next_page(found.has_next_page());
         let listed = read::<Reply>(&found.data).into_iter().map(|one| Listed {
             at: parse_time(&one.timestamp),

@@ -4,7 +4,7 @@
 //!
 //! A conversation is one of X's conversations. A reply is a post that names its parent; X lets applications reply only
 //! to posts that mention the account. A reply has no idempotency key: after a call with an unknown outcome, the
-//! account's newest posts in that conversation are searched for its text.
+//! account's newest replies to that post are searched for its text.
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/users/{id}/mentions`: `start_time`,
 //! `pagination_token`; `/2/tweets`: `reply`), the rules for replies of applications of February 2026.
@@ -257,14 +257,12 @@ impl InboxConnector for Twitter {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
+        let parent = context_text(&reply.thread, POST_KEY)?;
         let (newest, wanted) = (self.newest(account).await?, comparable_reply(&reply.text));
-        let listed = newest.tweets.iter().map(|post| {
-            let is_here = post.conversation_id.as_deref() == Some(reply.thread.thread_id.as_str());
-            Listed {
-                at: post.created_at,
-                is_same: is_here && comparable_reply(post.whole_text()) == wanted,
-                published: published(account, &post.id),
-            }
+        let listed = newest.tweets.iter().map(|post| Listed {
+            at: post.created_at,
+            is_same: post.replied_to() == Some(parent) && comparable_reply(post.whole_text()) == wanted,
+            published: published(account, &post.id),
         });
         let window = CallWindow::of(reply.called_at).with_next_page(newest.has_next_page());
         Ok(find(window, listed.collect(), MAX_RECENT_POSTS))

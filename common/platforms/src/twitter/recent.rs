@@ -19,7 +19,6 @@ pub(super) const MAX_RECENT_POSTS: usize = 10;
 pub(super) struct Tweet {
     pub(super) id: String,
     text: String,
-    pub(super) conversation_id: Option<String>,
     pub(super) created_at: Option<DateTime<Utc>>,
     /// The complete text, if `text` is truncated.
     note_tweet: Option<NoteTweet>,
@@ -81,7 +80,7 @@ impl Twitter {
         let request = self.request(Method::GET, &path, token.expose_secret()).query(&[
             ("max_results", MAX_RECENT_POSTS.to_string().as_str()),
             ("exclude", "retweets"),
-            ("tweet.fields", "conversation_id,created_at,note_tweet,referenced_tweets"),
+            ("tweet.fields", "created_at,note_tweet,referenced_tweets"),
         ]);
         let response = self.client.send(Effect::Repeatable, request).await?;
         if !response.status.is_success() {

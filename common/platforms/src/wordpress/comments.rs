@@ -77,9 +77,9 @@ pub(super) async fn comments(rest: &Rest<'_>, query: &[(&str, &str)]) -> Result<
     Ok(found.into_iter().take(100).filter_map(|comment| serde_json::from_value(comment).ok()).collect())
 }
 
-/// Returns the newest comments of a post, for a search for one of the account with this text. `is_reply`: whether it is
-/// below another comment.
-pub(super) async fn newest(rest: &Rest<'_>, post: &str, text: &str, is_reply: bool) -> Result<Vec<Listed>, CallError> {
+/// Returns the newest comments of a post, for a search for one of the account with this text. `parent` is the comment to
+/// which it replies, or 0.
+pub(super) async fn newest(rest: &Rest<'_>, post: &str, text: &str, parent: i64) -> Result<Vec<Listed>, CallError> {
     let own = own_id(rest).await?;
     let limit = MAX_RECENT_COMMENTS.to_string();
     let query = [("post", post), ("order", "desc"), ("per_page", limit.as_str()), ("_fields", FIELDS)];
@@ -87,7 +87,7 @@ pub(super) async fn newest(rest: &Rest<'_>, post: &str, text: &str, is_reply: bo
     let listed = comments(rest, &query).await?.into_iter().map(|comment| Listed {
         at: parse_gmt(&comment.date_gmt),
         is_same: comment.author == own
-            && (comment.parent != 0) == is_reply
+            && comment.parent == parent
             && letters(&plain_text(&comment.content.rendered)) == wanted,
         published: comment.published(),
     });
@@ -148,7 +148,7 @@ impl Wordpress {
             }
             // The site has a comment with this text by this user on this post: an earlier call created it.
             "comment_duplicate" => {
-                let mut listed = newest(&rest, &post.external_id, text, false).await?.into_iter();
+                let mut listed = newest(&rest, &post.external_id, text, 0).await?.into_iter();
                 listed.find(|one| one.is_same).map(|one| one.published).ok_or(failed.error)
             }
             _ => Err(failed.error),
@@ -162,7 +162,7 @@ impl Wordpress {
         comment: &OutgoingPost,
         post: &PublishedPart,
     ) -> Result<ReconcileResult, CallError> {
-        let listed = newest(&self.rest(&account.secrets)?, &post.external_id, &comment.text, false).await?;
+        let listed = newest(&self.rest(&account.secrets)?, &post.external_id, &comment.text, 0).await?;
         Ok(find(CallWindow::of(comment.called_at), listed, MAX_RECENT_COMMENTS))
     }
 }

@@ -171,7 +171,8 @@ impl InboxConnector for Wordpress {
     async fn reconcile(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<ReconcileResult, CallError> {
         let rest = self.rest(&account.secrets)?;
         let post = reply.thread.subject_external_id.as_deref().ok_or_else(no_context)?;
-        let listed = newest(&rest, post, &reply.text, true).await?;
+        let parent = reply.thread.context.get("comment").and_then(Value::as_i64).ok_or_else(no_context)?;
+        let listed = newest(&rest, post, &reply.text, parent).await?;
         Ok(find(CallWindow::of(reply.called_at), listed, MAX_RECENT_COMMENTS))
     }
 }

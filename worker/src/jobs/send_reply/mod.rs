@@ -20,7 +20,7 @@ use crier_domain::conversation::{Conversation, Message, MessageStatus};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
 use crier_platforms::inbox::{OutgoingReply, ReplyThread};
-use crier_platforms::{CallError, ConnectorRegistry, MarkerSeed, Published, ReconcileResult};
+use crier_platforms::{CallError, ConnectorRegistry, Marker, MarkerSeed, Published, ReconcileResult};
 use crier_store::adoptions::Adopter;
 use crier_store::conversations::{self, replies};
 use crier_store::jobs::engine as rows;
@@ -38,6 +38,8 @@ mod run_result;
 const ACTION: CallAction = CallAction::Reply;
 /// A reply may take several requests, each with the platform's timeout. All of them must end within this many timeouts.
 const REPLY_CALLS: i32 = 2;
+/// The key in the marker of the context of the reply's first attempt ([`ReplyThread::context`]).
+const CONTEXT: &str = "context";
 
 pub struct SendReply {
     store: Store,
@@ -110,10 +112,11 @@ impl SendReply {
         let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed)));
         let mut marker = marker.unwrap_or_default();
         adopt::mark_may_exist(&mut marker, has_open_call, message.error.as_ref());
+        let thread = thread_of(&conversation, &mut marker);
         let reply = OutgoingReply {
             message_id: id,
             text: message.body.clone(),
-            thread: ReplyThread::from(&conversation),
+            thread,
             marker,
             attempt: u32::try_from(message.attempts).unwrap_or(1),
             called_at: adopt::call_time(message.call_started_at, tx.now),
@@ -290,6 +293,15 @@ impl SendReply {
         let can_reconcile = p.session.connector.inbox().is_some_and(|inbox| inbox.can_reconcile());
         self.stop(p, CallOutcome::of(ACTION, error, p.has_open_call, can_reconcile))
     }
+}
+
+/// Returns the thread with the context of the first attempt, which is stored in the marker. The context of the
+/// conversation changes with each new message, but every attempt must reply to the same message, below which an earlier
+/// reply is looked up.
+fn thread_of(conversation: &Conversation, marker: &mut Marker) -> ReplyThread {
+    let context = marker.entry(CONTEXT).or_insert_with(|| conversation.reply_context.clone().into());
+    let context = context.as_object().cloned().unwrap_or_default();
+    ReplyThread { context, ..ReplyThread::from(conversation) }
 }
 
 #[async_trait]
