@@ -137,21 +137,13 @@ impl Wordpress {
         text: &str,
     ) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
-        let failed = match send(&rest, &json!({ "post": post.external_id, "content": html::escape(text) })).await {
-            Ok(comment) => return Ok(comment.published()),
-            Err(failed) => failed,
-        };
-        match failed.code.as_str() {
-            "rest_comment_invalid_post_id" => {
+        match send(&rest, &json!({ "post": post.external_id, "content": html::escape(text) })).await {
+            Ok(comment) => Ok(comment.published()),
+            Err(failed) if failed.code == "rest_comment_invalid_post_id" => {
                 let failure = Failure::of(Category::PlatformRejected, "WordPress does not know the post.");
                 Err(CallError::ParentMissing(failure.from_platform(&failed.code)))
             }
-            // The site has a comment with this text by this user on this post: an earlier call created it.
-            "comment_duplicate" => {
-                let mut listed = newest(&rest, &post.external_id, text, 0).await?.into_iter();
-                listed.find(|one| one.is_same).map(|one| one.published).ok_or(failed.error)
-            }
-            _ => Err(failed.error),
+            Err(failed) => Err(failed.error),
         }
     }
 
