@@ -105,19 +105,26 @@ async fn an_upload_goes_to_linkedin_alone() {
 
 #[tokio::test]
 async fn a_duplicate_names_the_existing_post() {
-    let duplicate = error(
-        422,
-        json!({
-            "message": "Content is a duplicate of urn:li:share:7", "status": 422,
-            "errorDetails": { "inputErrors": [{ "code": "DUPLICATE_POST" }] },
-        }),
-    );
-    let rejected = publish_expecting_error(duplicate).await;
+    let share = |seconds| format!("urn:li:share:{}", (now() + TimeDelta::seconds(seconds)).timestamp_millis() << 22);
+    let duplicate = |existing: &str| {
+        error(
+            422,
+            json!({
+                "message": format!("Content is a duplicate of {existing}"), "status": 422,
+                "errorDetails": { "inputErrors": [{ "code": "DUPLICATE_POST" }] },
+            }),
+        )
+    };
+    let rejected = publish_expecting_error(duplicate(&share(5))).await;
     let CallError::Duplicate { existing, failure } = &rejected else { panic!("{rejected:?}") };
-    assert_eq!((existing.external_id.as_str(), failure.category), ("urn:li:share:7", Category::DuplicateContent));
-    // Without the name of the post.
-    let rejected = publish_expecting_error(error(422, json!({ "code": "DUPLICATE_POST" }))).await;
-    assert!(matches!(&rejected, CallError::Permanent(f) if f.category == Category::DuplicateContent), "{rejected:?}");
+    assert_eq!((existing.external_id.clone(), failure.category), (share(5), Category::DuplicateContent));
+    // A post that is older than the marker, one of an unknown age, and one without a name.
+    let unnamed = error(422, json!({ "code": "DUPLICATE_POST" }));
+    for other in [duplicate(&share(-3_600)), duplicate("urn:li:share:x"), unnamed] {
+        let rejected = publish_expecting_error(other).await;
+        let is_right = matches!(&rejected, CallError::Permanent(f) if f.category == Category::DuplicateContent);
+        assert!(is_right, "{rejected:?}");
+    }
 }
 
 #[tokio::test]

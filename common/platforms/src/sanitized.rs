@@ -167,7 +167,7 @@ impl Connector for SanitizingConnector {
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
-        self.0.publish(account, post).await.map(Published::sanitized).map_err(CallError::checked)
+        with_platform_clock(self.0.publish(account, post)).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
     fn publishes_threads_at_once(&self) -> bool {

@@ -2,7 +2,8 @@
 //! the two needs a separate application.
 //!
 //! After a call with an unknown outcome, a page's newest posts are searched. A user's posts cannot be read. If a user
-//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post.
+//! decides to send such a post again, LinkedIn's "duplicate" error names the existing post. It is that of an earlier call
+//! only if it was created after the post's marker.
 //! First comments are in `comments.rs`, and uploads of videos in `video.rs`.
 //!
 //! Sources: learn.microsoft.com/linkedin ("Posts API", "Images API", "little text format", "Versioning", "Error
@@ -18,7 +19,7 @@ mod urn;
 mod video;
 
 use async_trait::async_trait;
-use chrono::{Days, NaiveTime};
+use chrono::{DateTime, Days, NaiveTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -31,6 +32,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
+use self::urn::created_at;
 use super::analytics::AnalyticsConnector;
 use super::call::{Effect, PlatformClient, sanitize_message};
 use super::metrics::Metrics;
@@ -40,6 +42,7 @@ use super::{
     OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation, UnpublishPost, Video, VideoStep,
     VideoTransfer, time_marker,
 };
+use crate::window::CallWindow;
 
 /// The version of the API. A version is supported for about a year (checked in November 2026).
 const VERSION: &str = "202607";
@@ -318,7 +321,9 @@ impl Connector for Linkedin {
                     "LinkedIn accepted the post but returned no ID: it may have been published.",
                 ))),
             },
-            Err(LinkedinError { error: CallError::Permanent(failure), duplicate_of: Some(urn), .. }) => {
+            Err(LinkedinError { error: CallError::Permanent(failure), duplicate_of: Some(urn), .. })
+                if is_newer(&urn, &post.marker) =>
+            {
                 Err(CallError::Duplicate { existing: Box::new(published(&urn)), failure })
             }
             Err(failed) => Err(failed.error),
@@ -377,6 +382,12 @@ fn author(account: &ConnectorAccount) -> String {
 fn unknown_post() -> CallError {
     let message = "Crier does not know the ID of this post on LinkedIn. Do this on LinkedIn instead.";
     CallError::Permanent(Failure::of(Category::Internal, message))
+}
+
+/// Returns whether a post was created after a marker. Otherwise, no call with the marker has created it.
+fn is_newer(urn: &str, marker: &Marker) -> bool {
+    let marked_at: Option<DateTime<Utc>> = marker.get("at").and_then(|at| at.as_str()?.parse().ok());
+    marked_at.is_some() && CallWindow::of(marked_at).contains(created_at(urn))
 }
 
 fn published(urn: &str) -> Published {

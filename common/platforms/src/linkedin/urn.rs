@@ -1,5 +1,6 @@
 //! The URNs of posts and comments, which become part of URLs.
 
+use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 const COMMENT: &str = "urn:li:comment:(";
@@ -8,6 +9,13 @@ const COMMENT: &str = "urn:li:comment:(";
 pub(super) fn is_post(urn: &str) -> bool {
     let number = urn.strip_prefix("urn:li:share:").or(urn.strip_prefix("urn:li:ugcPost:"));
     number.is_some_and(is_number)
+}
+
+/// Returns when a post was created. Its number has 22 bits after the Unix time in milliseconds, which LinkedIn does not
+/// document, but many tools rely on.
+pub(super) fn created_at(post: &str) -> Option<DateTime<Utc>> {
+    let number: u64 = post.rsplit(':').next()?.parse().ok()?;
+    DateTime::from_timestamp_millis(i64::try_from(number >> 22).ok()?)
 }
 
 fn is_number(text: &str) -> bool {
