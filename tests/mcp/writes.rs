@@ -299,9 +299,12 @@ async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
         t.upload(name, &images::png(width, 10), &texts).await.data(201)["id"].clone()
     };
     let (first, second) = (image("a.png", 20, "A loaf").await, image("b.png", 30, "The oven").await);
+    let (cover, card) = (image("c.png", 40, "The cover").await, image("d.png", 50, "The card").await);
+    let options = json!({ "cover_media_id": cover, "link_card": { "media_id": card } });
     let arguments = json!({
         "brand_id": t.brand, "content": "Bread\n\nMay Crier do nothing?", "accounts": [account], "media": [first],
         "thread": [{ "content": "And the oven", "media": [second] }],
+        "overrides": [{ "account_id": account, "options": options }],
     });
     let id = done(call(&t, "save_draft", arguments).await)["data"]["id"].clone();
     // The account gets a signature after the post was saved.
@@ -313,7 +316,8 @@ async fn the_question_has_texts_beside_the_post(t: Tenant<'_>) {
     let error = failed(call(&t, "publish_post", arguments).await, "confirmation_required");
     let message = error["message"].as_str().unwrap();
     let (name, of_part) = (format!("account {account} “"), format!("part:\n> {second}"));
-    for text in ["> A loaf", "> The oven", "> — Ann", "> May Crier do nothing?", name.as_str(), of_part.as_str()] {
+    let beside = ["> A loaf", "> The oven", "> The cover", "> The card", "> — Ann", "> May Crier do nothing?"];
+    for text in beside.into_iter().chain([name.as_str(), of_part.as_str()]) {
         assert!(message.contains(text), "{text}: {message}");
     }
 }

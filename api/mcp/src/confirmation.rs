@@ -9,7 +9,7 @@ use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
 use crier_domain::conversation::MessageDirection;
 use crier_domain::failure::Category;
-use crier_domain::post::TargetStatus;
+use crier_domain::post::{TargetStatus, option_media};
 use crier_domain::snippet::signature_for;
 use crier_endpoints::error::{ApiError, Result};
 use crier_endpoints::response::Timestamp;
@@ -138,12 +138,14 @@ fn may_be_published(target: &TargetBody) -> bool {
     is_unknown && target.status == TargetStatus::Failed
 }
 
-/// Returns the images and videos of a post, of the parts of its thread and of its accounts.
+/// Returns the images and videos of a post, of the parts of its thread and of its accounts, with covers and the images of
+/// link cards.
 fn media_ids(post: &PostDetail) -> Vec<i64> {
     let parts = |parts: &[ThreadPartBody]| -> Vec<i64> { parts.iter().flat_map(|part| part.media.clone()).collect() };
     let mut ids = [post.fields.media.clone(), parts(&post.fields.thread)].concat();
     for target in &post.targets {
         ids.extend(target.media.iter().flatten());
+        ids.extend(option_media(&target.options));
         ids.extend(parts(target.thread.as_deref().unwrap_or_default()));
     }
     ids.sort_unstable();

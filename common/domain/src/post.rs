@@ -453,6 +453,13 @@ impl Target {
 /// The option for the image that is shown before a video plays.
 pub const COVER_OPTION: &str = "cover_media_id";
 
+/// Returns the image of the link card, and the cover of the video, that options name.
+pub fn option_media(options: &Map<String, Value>) -> impl Iterator<Item = i64> {
+    let card = options.get("link_card").and_then(|card| card.get("media_id")?.as_i64());
+    let cover = options.get(COVER_OPTION).and_then(Value::as_i64);
+    card.into_iter().chain(cover)
+}
+
 /// The part of a post that applies to one account only: the overrides submitted with the post, and the signature.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetOverride {
@@ -472,10 +479,8 @@ impl TargetOverride {
     /// Returns the images and videos of the override, those of its thread, the image of its link card, and the cover of
     /// its video.
     pub fn all_media(&self) -> impl Iterator<Item = i64> {
-        let cover = self.options.get(COVER_OPTION).and_then(Value::as_i64);
-        let card = self.options.get("link_card").and_then(|card| card.get("media_id")?.as_i64());
         let thread = self.thread.iter().flatten().flat_map(|part| &part.media);
-        self.media.iter().flatten().chain(thread).copied().chain(card).chain(cover)
+        self.media.iter().flatten().chain(thread).copied().chain(option_media(&self.options))
     }
 }
 
