@@ -6,9 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::failure::Category;
 use crier_domain::platform::{ConnectTarget, Platform};
 use crier_platforms::oauth::ConnectRequest;
-use crier_platforms::{
-    CallError, ConnectError, Connector, ConnectorAccount, Marker, OutgoingPost, Published, ReconcileResult,
-};
+use crier_platforms::{CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
@@ -169,9 +167,12 @@ async fn a_post_is_asked_for_until_google_has_looked_at_it() {
         };
         assert!(live.url.is_some(), "{live:?}");
     }
+    // What an earlier call created is not the result of a later one whose response was lost.
+    let later = OutgoingPost { called_at: Some(now() + TimeDelta::hours(1)), ..accepted.clone() };
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Absent);
     // A post that a user deleted meanwhile is not reported as never created.
-    let gone = Marker::from_iter([("name".to_owned(), json!("accounts/1/locations/11/localPosts/7"))]);
-    let gone = OutgoingPost { marker: gone, ..outgoing };
+    let mut gone = accepted;
+    gone.marker.insert("name".to_owned(), json!("accounts/1/locations/11/localPosts/7"));
     assert!(matches!(connector.reconcile(&account, &gone).await, Err(CallError::Permanent(_))));
 }
 

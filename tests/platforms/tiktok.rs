@@ -112,6 +112,9 @@ async fn an_accepted_post_may_fail_later() {
     assert!(matches!(fail("spam_risk_too_many_posts").await, CallError::RateLimited { .. }));
     assert!(matches!(fail("internal").await, CallError::Transient(_)));
     assert!(matches!(fail("auth_removed").await, CallError::Reauth(_)));
+    // That an earlier post failed does not mean that a later call, whose response was lost, published nothing.
+    let later = OutgoingPost { called_at: Some(now() + TimeDelta::hours(1)), ..accepted.clone() };
+    assert_eq!(connector.reconcile(&account, &later).await.unwrap(), ReconcileResult::Unsupported);
 }
 
 #[tokio::test]

@@ -269,6 +269,25 @@ pub struct OutgoingPost {
     pub called_at: Option<DateTime<Utc>>,
 }
 
+/// The key in the marker of the time at which a platform accepted the post.
+const ACCEPTED_AT: &str = "accepted_at";
+
+impl OutgoingPost {
+    /// Returns the marker of a post that the platform accepts now.
+    fn accepted_marker(&self, now: DateTime<Utc>) -> Marker {
+        let mut marker = self.marker.clone();
+        marker.insert(ACCEPTED_AT.to_owned(), Value::from(now.to_rfc3339()));
+        marker
+    }
+
+    /// Returns when the platform accepted the post of the call that is looked up. `None` if it is not known to have
+    /// accepted it: the marker may have what an earlier call created, and the platform did not publish.
+    fn accepted_at(&self) -> Option<DateTime<Utc>> {
+        let at: DateTime<Utc> = self.marker.get(ACCEPTED_AT)?.as_str()?.parse().ok()?;
+        self.called_at.is_some_and(|called_at| at >= called_at).then_some(at)
+    }
+}
+
 /// The place of a part of a thread, or of a first comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyTo {

@@ -102,11 +102,10 @@ struct Accepted<'a> {
 }
 
 impl<'a> Accepted<'a> {
-    /// Returns the video of the call that is looked up. The marker may also have that of an earlier call.
+    /// Returns the video of the call that is looked up.
     fn of(post: &'a OutgoingPost) -> Option<Self> {
         let video_id = post.marker.get("video_id").and_then(Value::as_str).filter(|id| is_id(id))?;
-        let at: DateTime<Utc> = post.marker.get("accepted_at").and_then(Value::as_str)?.parse().ok()?;
-        post.called_at.is_some_and(|called_at| at >= called_at).then_some(Self { video_id, at })
+        Some(Self { video_id, at: post.accepted_at()? })
     }
 }
 
@@ -248,9 +247,8 @@ impl Facebook {
 
     /// Returns the error for a video that Facebook has accepted.
     fn accepted_video(&self, post: &OutgoingPost, video_id: &str, post_id: &Value) -> CallError {
-        let mut marker = post.marker.clone();
+        let mut marker = post.accepted_marker(self.client.now());
         marker.insert("video_id".to_owned(), Value::from(video_id));
-        marker.insert("accepted_at".to_owned(), Value::from(self.client.now().to_rfc3339()));
         match id_text(post_id) {
             Some(id) => marker.insert("post_id".to_owned(), Value::from(id)),
             None => marker.remove("post_id"),

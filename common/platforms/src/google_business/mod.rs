@@ -220,7 +220,7 @@ impl Connector for GoogleBusiness {
             ReconcileResult::Found(published) => Ok(published),
             ReconcileResult::Rejected(error) => Err(error),
             _ => {
-                let mut marker = post.marker.clone();
+                let mut marker = post.accepted_marker(self.client.now());
                 marker.insert(NAME.to_owned(), Value::from(name));
                 Err(self.client.accepted(marker, PAUSE))
             }
@@ -240,7 +240,8 @@ impl Connector for GoogleBusiness {
         let token = account.secrets.require("access_token")?;
         let path = Self::posts_path(account)?;
         let get = |path: &str| self.request(Method::GET, &self.hosts.posts, path, token.expose_secret());
-        if let Some(name) = post.marker.get(NAME).and_then(Value::as_str) {
+        let name = post.marker.get(NAME).and_then(Value::as_str).filter(|_| post.accepted_at().is_some());
+        if let Some(name) = name {
             let known: LocalPost = self.call(Effect::Repeatable, get(&Self::post_path(account, name)?)).await?;
             return Ok(known.outcome());
         }

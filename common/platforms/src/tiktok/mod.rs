@@ -16,7 +16,7 @@ mod connect;
 mod video;
 
 use async_trait::async_trait;
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::TimeDelta;
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -40,7 +40,6 @@ const MAX_PAUSE: TimeDelta = TimeDelta::minutes(5);
 
 /// The fields of the marker of an accepted post.
 const PUBLISH_ID: &str = "publish_id";
-const ACCEPTED_AT: &str = "accepted_at";
 const IS_VIDEO: &str = "is_video";
 
 pub(super) struct Tiktok {
@@ -100,10 +99,8 @@ impl Tiktok {
 
     /// Returns the result of a publish: TikTok has accepted the post and publishes it later.
     fn accepted(&self, post: &OutgoingPost, publish_id: &str) -> CallError {
-        let mut marker = post.marker.clone();
-        let now = self.client.now().to_rfc3339_opts(SecondsFormat::Millis, true);
+        let mut marker = post.accepted_marker(self.client.now());
         marker.insert(PUBLISH_ID.to_owned(), Value::from(publish_id));
-        marker.insert(ACCEPTED_AT.to_owned(), Value::from(now));
         marker.insert(IS_VIDEO.to_owned(), Value::from(post.video().is_some()));
         self.client.accepted(marker, MIN_PAUSE)
     }
@@ -224,7 +221,8 @@ impl Connector for Tiktok {
     }
 
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
-        let accepted = post.marker.get(PUBLISH_ID).and_then(Value::as_str);
+        let accepted_at = post.accepted_at();
+        let accepted = post.marker.get(PUBLISH_ID).and_then(Value::as_str).filter(|_| accepted_at.is_some());
         let Some(id) = video::publish_id(post).or_else(|| accepted.map(str::to_owned)) else {
             return Ok(ReconcileResult::Unsupported);
         };
@@ -241,8 +239,6 @@ impl Connector for Tiktok {
                 ReconcileResult::Absent
             }
             _ => {
-                let accepted_at =
-                    post.marker.get(ACCEPTED_AT).and_then(|at| at.as_str()?.parse::<DateTime<Utc>>().ok());
                 let since = accepted_at.filter(|_| is_accepted).or(post.called_at);
                 let waited = since.map_or(MAX_PAUSE, |at| self.client.now() - at);
                 ReconcileResult::Pending(waited.clamp(MIN_PAUSE, MAX_PAUSE))
