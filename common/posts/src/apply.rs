@@ -178,8 +178,8 @@ enum Conflict {
     )]
     Published(i64),
     #[error(
-        "The outcome of publishing a part on account {0} is unknown, so its thread cannot be changed. Publish the post \
-         again first."
+        "The outcome of an earlier attempt on account {0} is unknown, so the content for it cannot be changed. Publish \
+         the post again first."
     )]
     UnknownOutcome(i64),
     #[error("The accounts of a post cannot be changed after publishing has begun.")]
@@ -302,7 +302,7 @@ impl Decision {
                     || changes.of_published;
                 return Err(if begun { Conflict::Published(target.account_id) } else { Conflict::Busy });
             }
-            if changes.of_next_part && existing.has_unknown_call() {
+            if changes.of_next_call && existing.has_unknown_call() {
                 return Err(Conflict::UnknownOutcome(target.account_id));
             }
             if changes.any || existing.current_override() != *own && !existing.target.status.was_published() {
@@ -322,9 +322,9 @@ struct OutputChanges {
     any: bool,
     /// Whether a change concerns the parts of a thread that are published, or ends the thread before one of them.
     of_published: bool,
-    /// Whether a change concerns what the next call publishes of the thread. Before the first part is published, this
-    /// may be the whole thread.
-    of_next_part: bool,
+    /// Whether a change concerns what the next call publishes: the next part of the thread, or, before the first part is
+    /// published, the post itself and possibly the whole thread.
+    of_next_call: bool,
     /// Whether the first comment changes. It is not published where the platform has no comments.
     of_comment: bool,
 }
@@ -338,14 +338,14 @@ impl OutputChanges {
         let (before, after) = (target.thread(post), desired.thread_of(own));
         let published = target.published_parts.len();
         let following = published.saturating_sub(1);
-        let of_next_part = match published {
-            0 => before != after,
+        let of_next_call = match published {
+            0 => of_first || before != after,
             _ => before.get(following) != after.get(following),
         };
         Self {
             any: of_first || before != after,
             of_published: published > 0 && (of_first || before.get(..following) != after.get(..following)),
-            of_next_part,
+            of_next_call,
             of_comment: descriptor(target.platform).capabilities.first_comment.is_some()
                 && target.first_comment(post) != desired.first_comment_of(own),
         }

@@ -214,6 +214,31 @@ fn a_part_with_an_unknown_outcome_is_immutable() {
     }
 }
 
+/// The platform would be asked for a post with the new text, and that of the call would remain beside it.
+#[test]
+fn a_post_with_an_unknown_outcome_is_immutable() {
+    let (mut unknown, other) = (target(1, TargetStatus::Failed), target(2, TargetStatus::Failed));
+    unknown.target.call_started_at = Some(now());
+    let post = post(PostStatus::Failed);
+    let of_post = PostChange { content: PatchField::Value("new".into()), ..put(Some(ScheduleType::Now)) };
+    let of_account = |account_id, target_override| {
+        let own = PostOverride { account_id: Some(account_id), target_override };
+        PostChange { overrides: PatchField::Value(vec![own]), ..put(Some(ScheduleType::Now)) }
+    };
+    let content = || TargetOverride { content: Some("new".into()), ..TargetOverride::default() };
+    let media = TargetOverride { media: Some(vec![7]), ..TargetOverride::default() };
+    let current = [unknown.clone(), other.clone()];
+    for change in [&of_post, &of_account(1, content()), &of_account(1, media)] {
+        assert_eq!(decide_change(&post, &current, change), Err(Conflict::UnknownOutcome(1)), "{change:?}");
+    }
+    for change in [&put(Some(ScheduleType::Now)), &of_account(2, content())] {
+        assert_eq!(decide_change(&post, &current, change).unwrap().retry_targets, [1, 2], "{change:?}");
+    }
+    // The platform cannot tell, so a person decides.
+    let current = [TargetState { repeats_call: true, ..unknown }, other];
+    assert_eq!(decide_change(&post, &current, &of_post).unwrap().retry_targets, [1, 2]);
+}
+
 #[test]
 fn a_first_comment_can_change_until_its_target_is_published() {
     let comment = FirstComment { content: "new".into(), delay_seconds: 0 };
