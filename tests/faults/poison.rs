@@ -13,6 +13,7 @@ use crate::support::scripted::{JobBehavior, enqueue_noop, scripted_engine, start
 worker_on_both!(
     repeated_crashes_are_poison,
     republishing_a_poisoned_post_finds_the_published_one,
+    a_poisoned_post_that_cannot_be_looked_up_has_an_unknown_outcome,
     jobs_next_to_a_crashing_job_are_unaffected,
     a_suspect_runs_alone,
     a_suspect_notified_repeatedly_waits_once,
@@ -74,6 +75,17 @@ async fn republishing_a_poisoned_post_finds_the_published_one(w: TestWorker) {
     w.publish_again(post).await;
     w.run_until_idle().await;
     assert_eq!((w.target(target).await.status, w.fake.posts().len()), (TargetStatus::Published, 1));
+}
+
+async fn a_poisoned_post_that_cannot_be_looked_up_has_an_unknown_outcome(w: TestWorker) {
+    w.leaves_jobs();
+    let (_, target) = publish_to(&w, PublishStep::AcceptAndHang).await;
+    w.sql("UPDATE post_targets SET platform = 'telegram'").await;
+    w.set_crashes(w.job_of(target).await.id, 2).await;
+    w.advance(LEASE_EXPIRY_SECONDS);
+    w.scheduler.tick().await.unwrap();
+    let ended = w.target(target).await;
+    assert!(ended.may_be_published(), "a retry would publish it twice: {ended:?}");
 }
 
 /// Invariant: of three jobs that ran in the processes that died, the one that killed them is dead. The posts of the

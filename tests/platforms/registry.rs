@@ -89,6 +89,15 @@ fn inboxes_match_the_catalogue() {
 }
 
 #[test]
+fn connectors_look_posts_up_where_the_platform_can() {
+    let registry = registry(PlatformsConfig::default());
+    for connector in Platform::ALL.iter().filter_map(|platform| registry.get(*platform)) {
+        let platform = connector.descriptor().platform;
+        assert_eq!(connector.can_reconcile(), platform.has_post_lookup(), "{platform}");
+    }
+}
+
+#[test]
 fn missing_required_options_are_listed() {
     let reddit = catalogue::descriptor(Platform::Reddit);
     let options = Map::from_iter([("subreddit".to_owned(), json!("rust")), ("title".to_owned(), json!(" "))]);

@@ -285,6 +285,12 @@ impl Platform {
         matches!(self, Self::Facebook | Self::Instagram | Self::Twitter | Self::Linkedin)
     }
 
+    /// Returns whether the platform can be asked for the post of a call whose response was lost. Some can only be asked
+    /// for the posts of some accounts.
+    pub const fn has_post_lookup(self) -> bool {
+        !matches!(self, Self::Telegram)
+    }
+
     /// Returns whether each server sets its own limits.
     pub const fn has_server_limits(self) -> bool {
         matches!(self, Self::Mastodon)
