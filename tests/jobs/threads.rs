@@ -20,6 +20,7 @@ worker_on_both!(
     a_thread_whose_parent_was_deleted_stops_there,
     a_part_whose_response_was_lost_is_found,
     a_part_that_is_found_by_its_text_is_not_an_earlier_part,
+    a_part_with_an_unknown_outcome_keeps_its_marker,
     a_kill_between_parts_publishes_each_once,
     all_parts_are_published_in_one_call,
     a_thread_in_one_call_is_found_after_a_lost_response,
@@ -137,6 +138,21 @@ async fn a_part_that_is_found_by_its_text_is_not_an_earlier_part(w: TestWorker) 
     let parts = w.target(target).await.published_parts;
     assert_eq!(parts[1].external_id, "post-2");
     assert_eq!(w.fake.posts().len(), 3);
+}
+
+async fn a_part_with_an_unknown_outcome_keeps_its_marker(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::Reject(unknown())]);
+    w.fake.script_reconciles([Ok(ReconcileResult::Unsupported)]);
+    let (post, target) = w.publish_thread(&PARTS).await;
+    w.run_until_idle().await;
+    let failed = w.target(target).await;
+    assert!(failed.may_be_published() && failed.published_parts.len() == 1, "{failed:?}");
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!(chain(&w), full_chain());
+    let calls = w.fake.calls().into_iter().filter(|call| call.what == "publish");
+    let markers: Vec<_> = calls.map(|call| call.marker).collect();
+    assert_eq!((markers.len(), &markers[1]), (4, &markers[2]), "a key prevents a duplicate");
 }
 
 async fn a_kill_between_parts_publishes_each_once(w: TestWorker) {

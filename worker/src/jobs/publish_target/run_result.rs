@@ -262,6 +262,7 @@ impl TargetResult {
     ) -> targets::TargetOutcome {
         let target = &self.target;
         let is_thread = !target.thread(post).is_empty();
+        let may_exist = outcome.is_open() || matches!(outcome, CallOutcome::Unknown { .. });
         match outcome {
             CallOutcome::Published(published) => self.published(post, published, now),
             CallOutcome::Retry { .. } => targets::TargetOutcome {
@@ -284,8 +285,9 @@ impl TargetResult {
                     published_at: None,
                     call_open: outcome.is_open(),
                     // The marker of a thread that failed must not be used again: a platform that publishes threads at
-                    // once has a key for each part in it, and the next attempt may have more parts or fewer.
-                    published_parts: (is_thread && !outcome.is_open()).then(|| target.published_parts.clone()),
+                    // once has a key for each part in it, and the next attempt may have more parts or fewer. If the
+                    // parts may exist, it prevents that the next attempt publishes them twice; a change deletes it.
+                    published_parts: (is_thread && !may_exist).then(|| target.published_parts.clone()),
                 }
             }
         }
