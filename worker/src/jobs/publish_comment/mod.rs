@@ -195,7 +195,7 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
         let (random, reply) = (crier_base::random::u64(), Some(ReplyKind::Comment));
         session.connector.marker(MarkerSeed { target_id: target.id, at: tx.now, random, reply, parts: 1 })
     });
-    adopt::mark_may_exist(&mut marker, comment.call_started_at.is_some(), comment.error.as_ref());
+    adopt::mark_may_exist(&mut marker, comment.call_started_at, comment.error.as_ref());
     OutgoingPost {
         target_id: target.id,
         reply_to: Some(ReplyTo { kind: ReplyKind::Comment, root: post.clone(), parent: post }),
@@ -204,10 +204,10 @@ fn outgoing(tx: &Tx, session: &AccountSession, target: &Target, comment: &Stored
         videos: Vec::new(),
         card: None,
         options: target.options.clone(),
+        called_at: adopt::call_time(&marker, comment.call_started_at, tx.now),
         marker,
         attempt: u32::try_from(comment.attempts).unwrap_or(1),
         has_earlier_attempt: comment.marker.is_some(),
-        called_at: adopt::call_time(comment.call_started_at, tx.now),
     }
 }
 

@@ -302,7 +302,7 @@ impl Preparation {
         });
         // Without the marker, the earlier call had another text.
         if target.marker.is_some() {
-            adopt::mark_may_exist(&mut marker, target.call_started_at.is_some(), target.error.as_ref());
+            adopt::mark_may_exist(&mut marker, target.call_started_at, target.error.as_ref());
         }
         let descriptor = session.descriptor();
         let (mut parts, mut video_sources) = (Vec::with_capacity(texts.len()), VideoSources::default());
@@ -330,7 +330,7 @@ impl Preparation {
                 marker: marker.clone(),
                 attempt: u32::try_from(target.attempts).unwrap_or(1),
                 has_earlier_attempt: target.marker.is_some(),
-                called_at: adopt::call_time(target.call_started_at, tx.now),
+                called_at: adopt::call_time(&marker, target.call_started_at, tx.now),
             };
             parts.push(OutgoingPart { post, assets, cover, card, card_image });
         }

@@ -111,15 +111,15 @@ impl SendReply {
         let marker = message.marker.clone();
         let marker = marker.or_else(|| session.connector.inbox().map(|inbox| inbox.marker(seed)));
         let mut marker = marker.unwrap_or_default();
-        adopt::mark_may_exist(&mut marker, has_open_call, message.error.as_ref());
+        adopt::mark_may_exist(&mut marker, message.call_started_at, message.error.as_ref());
         let thread = thread_of(&conversation, &mut marker);
         let reply = OutgoingReply {
             message_id: id,
             text: message.body.clone(),
             thread,
+            called_at: adopt::call_time(&marker, message.call_started_at, tx.now),
             marker,
             attempt: u32::try_from(message.attempts).unwrap_or(1),
-            called_at: adopt::call_time(message.call_started_at, tx.now),
         };
         replies::start(&mut tx, id, Some(&reply.marker).filter(|_| !has_open_call)).await?;
         if !has_open_call {
