@@ -26,6 +26,7 @@ worker_on_both!(
     an_override_removes_the_comment,
     a_comment_that_is_removed_while_its_post_is_published_is_not_made,
     a_cancelled_comment_fails_and_can_be_retried,
+    a_cancelled_comment_that_may_exist_has_an_unknown_outcome,
 );
 
 const COMMENT: &str = "More at brot.example";
@@ -199,6 +200,17 @@ async fn a_cancelled_comment_fails_and_can_be_retried(w: TestWorker) {
     assert_eq!(w.comment(target).await.status, FirstCommentStatus::Failed);
     w.run_until_idle().await;
     assert_eq!(comments(&w), 0);
+}
+
+async fn a_cancelled_comment_that_may_exist_has_an_unknown_outcome(w: TestWorker) {
+    w.fake.script_publishes([PublishStep::Publish, PublishStep::AcceptAnd(unknown())]);
+    let (_, target, job) = publish(&w).await;
+    w.engine.run(job).await;
+    w.write(async |tx| definitions::on_cancelled(tx, JobKind::PublishComment, target).await).await;
+    let comment = w.comment(target).await;
+    assert_eq!((comment.status, comment.error.unwrap().code.as_str()), (FirstCommentStatus::Failed, "outcome_unknown"));
+    w.run_until_idle().await;
+    assert_eq!(comments(&w), 1);
 }
 
 async fn a_comment_that_is_removed_while_its_post_is_published_is_not_made(w: TestWorker) {

@@ -31,6 +31,7 @@ worker_on_both!(
     a_rate_limit_pauses_the_account,
     a_disconnected_account_fails_the_reply,
     an_operator_can_cancel_and_retry,
+    a_cancelled_reply_that_may_have_been_sent_has_an_unknown_outcome,
 );
 
 /// Creates a conversation with one comment, and an endpoint for the results of replies.
@@ -236,6 +237,20 @@ async fn a_disconnected_account_fails_the_reply(w: TestWorker) {
     assert_eq!((w.fake.inbox.calls(), w.events().await), ((0, 0), vec!["message.failed".to_owned()]));
     assert_eq!(w.count_rows("inbox_syncs").await, 0);
     assert_eq!(bodies(&w, conversation).await.len(), 2, "the conversation is kept");
+}
+
+async fn a_cancelled_reply_that_may_have_been_sent_has_an_unknown_outcome(w: TestWorker) {
+    let conversation = conversation(&w).await;
+    let id = reply(&w, conversation, "At seven.").await;
+    w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
+    run_reply(&w, id).await;
+    w.write(async |tx| definitions::on_cancelled(tx, JobKind::SendReply, id).await).await;
+    assert_eq!(reply_status(&w, id).await, (MessageStatus::Failed, Some(Category::OutcomeUnknown)));
+    // A retry looks it up.
+    assert!(w.write(async |tx| definitions::on_retry(tx, JobKind::SendReply, id).await).await);
+    w.advance(MAX_CALL_SECONDS);
+    run_reply(&w, id).await;
+    assert_eq!((message(&w, id).await.status, w.fake.inbox.calls()), (MessageStatus::Sent, (1, 1)));
 }
 
 async fn an_operator_can_cancel_and_retry(w: TestWorker) {

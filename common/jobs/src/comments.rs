@@ -10,6 +10,8 @@ use crier_store::first_comments::{self, CommentOutcome};
 use crier_store::{Result, Tx, brands, events, jobs, posts, targets};
 use serde_json::json;
 
+use crate::unknown_outcome;
+
 /// Stores the first comment of a target that was published, if it has one, and enqueues its job. The post is locked.
 pub async fn begin(
     tx: &mut Tx,
@@ -60,6 +62,8 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
         return Ok(());
     };
     let Some(target) = targets::find_without_json(tx, target_id).await? else { return Ok(()) };
+    let is_unknown = comment.call_started_at.is_some();
+    let failure = if is_unknown { unknown_outcome("published", "add it there") } else { failure };
     let outcome = CommentOutcome {
         status: FirstCommentStatus::Failed,
         external_id: comment.external_id,

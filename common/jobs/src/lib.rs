@@ -9,6 +9,7 @@
 //! `CONTRIBUTING.md` has the recipe for a new kind. The compiler reports if one of the three parts is missing. The
 //! store's filter of known kinds, the configuration, the metrics and the commands are derived from the registry.
 
+use crier_domain::failure::{Category, Failure};
 use crier_domain::for_each_job_kind;
 use crier_domain::job::{JobAttempt, JobKind};
 use crier_store::{Conn, Result, Tx};
@@ -79,6 +80,14 @@ impl SubjectDescription {
     fn new(words: impl Into<String>) -> Self {
         Self { words: words.into(), attempts: Vec::new() }
     }
+}
+
+/// Returns the failure of a subject whose job ended without its result, although a call may have had its effect. `was`
+/// and `repeat` complete the sentences.
+fn unknown_outcome(was: &str, repeat: &str) -> Failure {
+    let message =
+        format!("It is unknown whether this was {was}. Check the platform, and {repeat} only if it is missing.");
+    Failure::of(Category::OutcomeUnknown, message)
 }
 
 /// Generates the functions that call the definition of a kind: those of [`JobDefinition`], with the kind.

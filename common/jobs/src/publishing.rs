@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crier_domain::event::EventName;
-use crier_domain::failure::{Category, Failure};
+use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::notice::NoticeKind;
 use crier_domain::platform::Platform;
@@ -14,7 +14,7 @@ use crier_store::{Result, Tx, brands, events, notices, post_media, posts};
 
 use serde_json::json;
 
-use crate::comments;
+use crate::{comments, unknown_outcome};
 
 /// A target that has ended, or that waits for its next attempt.
 pub struct EndedTarget<'a> {
@@ -109,15 +109,9 @@ pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&
     }
     // Without a look-up, publishing the post again would repeat a call that may have published it.
     let is_unknown = target.call_started_at.is_some() && !target.platform.has_post_lookup();
-    let end = failed(&target, if is_unknown { outcome_unknown() } else { failure });
+    let end = failed(&target, if is_unknown { unknown_outcome("published", "publish it again") } else { failure });
     let ended = EndedTarget { post: &post, post_is_deleted: deleted, target: &target, end, attempt: None, trace };
     end_targets(tx, &[ended]).await
-}
-
-fn outcome_unknown() -> Failure {
-    let message = "It is unknown whether this was published, and the platform offers no way to find out. Check the platform, \
-                   and publish it again only if it is missing.";
-    Failure::of(Category::OutcomeUnknown, message)
 }
 
 /// Stores why a platform rejected the post of a published target later, and reports it once. It does not lock the post,

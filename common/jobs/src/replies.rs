@@ -10,6 +10,8 @@ use crier_store::conversations::replies::{self, ReplyOutcome};
 use crier_store::{Result, Tx, conversations, events};
 use serde_json::json;
 
+use crate::unknown_outcome;
+
 /// The identifying data of a message, for its event.
 struct EventSubject {
     message_id: i64,
@@ -80,6 +82,8 @@ pub async fn fail(tx: &mut Tx, message_id: i64, failure: Failure, trace: Option<
     // Checked under the lock: its run may have ended during the wait.
     let found = replies::find_without_json(tx, message_id).await?;
     let Some(message) = found.filter(|m| m.status == MessageStatus::Pending) else { return Ok(()) };
+    let is_unknown = message.call_started_at.is_some();
+    let failure = if is_unknown { unknown_outcome("sent", "reply again") } else { failure };
     end(tx, &conversation, message_id, &failed(&message, failure), trace).await
 }
 
