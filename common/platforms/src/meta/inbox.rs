@@ -102,8 +102,8 @@ pub(crate) fn find_comment(
 ) -> Result<ReconcileResult, CallError> {
     match own {
         Ok(own) => Ok(own.find(text, called_at)),
-        // The post or comment was deleted, and the comments below it.
-        Err(failure) if is_gone(&failure) => Ok(ReconcileResult::Absent),
+        // The post or comment was deleted, and the comments below it, or the account may not read them.
+        Err(failure) if is_gone(&failure) => Ok(ReconcileResult::Unsupported),
         Err(failure) => Err(failure.error),
     }
 }
