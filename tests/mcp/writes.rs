@@ -27,6 +27,7 @@ on_both_apps!("pro" =>
     a_retry_that_could_publish_twice_says_so,
     a_post_that_cannot_be_read_cannot_be_published,
     a_failed_post_can_be_changed,
+    a_post_that_is_being_published_cannot_be_changed,
     a_post_without_accounts_cannot_be_published,
     a_contributor_cannot_publish,
 );
@@ -368,6 +369,20 @@ async fn a_failed_post_can_be_changed(t: Tenant<'_>) {
     assert_eq!((&changed["data"]["content"], &changed["data"]["status"]), (&json!("Better bread"), &json!("failed")));
     assert_eq!(done(call(&t, "save_draft", arguments).await), changed, "repeated");
     assert_eq!(publish_jobs(&t).await, 0);
+}
+
+/// The user agreed to other texts, and a target that waits for its job or for a retry would publish these.
+async fn a_post_that_is_being_published_cannot_be_changed(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    let id = saved(&t, account).await["id"].clone();
+    let post = json!({ "brand_id": t.brand, "post_id": id });
+    done(confirmed(&t, "publish_post", post.clone()).await);
+    let mut change = post.clone();
+    change["content"] = "Everything is free today".into();
+    failed(call(&t, "save_draft", change).await, "post_not_editable");
+    let found = done(call(&t, "get_post", post).await);
+    assert_eq!((&found["data"]["status"], &found["data"]["content"]), (&json!("publishing"), &json!("Fresh bread")));
+    assert_eq!(publish_jobs(&t).await, 1);
 }
 
 async fn a_post_without_accounts_cannot_be_published(t: Tenant<'_>) {

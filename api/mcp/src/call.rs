@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 
+use crier_domain::post::PostStatus;
 use crier_endpoints::app::App;
 use crier_endpoints::endpoint::ResponseShape;
 use crier_endpoints::error::{ApiError, ErrorCode, ErrorType, Result};
@@ -14,6 +15,7 @@ use crier_endpoints::runner::call::{InProcessCall, WriteKey};
 use crier_store::PageRequest;
 use crier_store::idempotency::{self, IdempotencySlot, KeyState};
 use crier_store::keys::Authenticated;
+use crier_store::posts;
 use futures::FutureExt;
 use serde_json::{Map, Value, json};
 
@@ -191,11 +193,12 @@ impl ToolCall<'_> {
             fields.extend(pages::PAGE_PARAMETERS.iter().map(|n| (*n).to_owned()).zip([page.into(), per_page.into()]));
         }
         let mut sent = self.send(endpoint, arguments, &fields, write_key(), version).await;
-        if let (Err(error), Some(name)) = (&sent, tool.optional_field)
-            && error.code == ErrorCode::PostNotEditable
+        let is_rejected = matches!(&sent, Err(error) if error.code == ErrorCode::PostNotEditable);
+        if let Some(name) = tool.optional_field.filter(|_| is_rejected)
+            && let Some(version) = self.version_of_ended_post(arguments).await?
         {
             fields.remove(name);
-            sent = self.send(endpoint, arguments, &fields, write_key(), version).await;
+            sent = self.send(endpoint, arguments, &fields, write_key(), Some(version)).await;
         }
         let mut body = sent?;
         let next_cursor = cut(tool, endpoint, &mut body, arguments.page);
@@ -205,6 +208,16 @@ impl ToolCall<'_> {
         result.extend(next_cursor.map(|cursor| ("next_cursor".to_owned(), cursor.into())));
         result.extend(key.map(|key| (IDEMPOTENCY_KEY.to_owned(), key.into())));
         Ok(result)
+    }
+
+    /// Returns the version of the post if its publishing has ended. Before that, Crier would publish the changes, although
+    /// the user has agreed to other texts.
+    async fn version_of_ended_post(&self, arguments: &CallArguments<'_>) -> Result<Option<Timestamp>> {
+        let Some((brand_id, post_id)) = arguments.id("brand").zip(arguments.id("post")) else { return Ok(None) };
+        let mut conn = self.app.store.read().await?;
+        let post = posts::find(&mut conn, brand_id, post_id).await?;
+        let has_ended = |status: PostStatus| status.has_begun() && status != PostStatus::Publishing;
+        Ok(post.filter(|post| has_ended(post.status)).map(|post| Timestamp(post.updated_at)))
     }
 
     async fn call_part(

@@ -116,7 +116,7 @@ pub struct Tool {
     arguments: Arguments,
     /// A field of the request that the tool sets.
     pub fixed: Option<(&'static str, Fixed)>,
-    /// A field that is omitted if the post cannot be changed with it.
+    /// A field that is omitted if the post cannot be changed with it, once its publishing has ended.
     pub optional_field: Option<&'static str>,
     /// What the user is asked to confirm, as a verb.
     pub asks: Option<&'static str>,
@@ -184,7 +184,7 @@ impl Tool {
         Self { fixed: Some((name, value)), ..self }
     }
 
-    /// Omits the field if the post cannot be changed with it.
+    /// Omits the field if the post cannot be changed with it, once its publishing has ended.
     pub fn or_omits(self, name: &'static str) -> Self {
         Self { optional_field: Some(name), ..self }
     }
