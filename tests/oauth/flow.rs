@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Allowed, CHALLENGE, REDIRECT, REGISTER, REVOKE, SCOPES, TOKEN, Tokens, allow, assert_error, caller, check, connect,
-    count_grants, exchange_of, redirected, refresh, register, request_of, resource, scopes, send,
+    count_grants, exchange_of, redirected, refresh, register, request_of, resource, revoke, scopes, send,
 };
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
@@ -198,17 +198,14 @@ async fn a_refreshed_token_can_have_fewer_scopes(app: TestApp) {
 async fn tokens_are_revoked(app: TestApp) {
     let t = app.tenant("pro").await;
     let (client, tokens) = connect(&t, Allowed::default()).await;
-    let revoke = async |token: &str, client: &str| {
-        send(&app, REVOKE, &[("token", token.to_owned()), ("client_id", client.to_owned())].into()).await
-    };
-    revoke("svc_oat_unknown", &client).await.assert_status(200);
-    assert_error(&revoke(&tokens.access, "another").await, "invalid_client");
+    revoke(&app, &client, "svc_oat_unknown").await.assert_status(200);
+    assert_error(&revoke(&app, "another", &tokens.access).await, "invalid_client");
     assert_error(&send(&app, REVOKE, &[("token", tokens.access.clone())].into()).await, "invalid_request");
     assert!(caller(&app, &tokens.access, None).await.is_some());
-    revoke(&tokens.access, &client).await.assert_status(200);
+    revoke(&app, &client, &tokens.access).await.assert_status(200);
     assert!(caller(&app, &tokens.access, None).await.is_none());
     let next = Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
-    revoke(&next.refresh, &client).await.assert_status(200);
+    revoke(&app, &client, &next.refresh).await.assert_status(200);
     assert!(caller(&app, &next.access, None).await.is_none());
     assert_error(&refresh(&app, &client, &next.refresh).await, "invalid_grant");
     assert_eq!((count_grants(&app).await, app.count_rows("oauth_tokens").await), (0, 0));

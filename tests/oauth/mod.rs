@@ -172,6 +172,10 @@ async fn refresh(app: &TestApp, client_id: &str, token: &str) -> Reply {
     send(app, TOKEN, &fields).await
 }
 
+async fn revoke(app: &TestApp, client_id: &str, token: &str) -> Reply {
+    send(app, REVOKE, &[("token", token.to_owned()), ("client_id", client_id.to_owned())].into()).await
+}
+
 /// Returns the caller of an access token, as the MCP server finds it.
 async fn caller(app: &TestApp, access: &str, brand: Option<i64>) -> Option<Authenticated> {
     let token = SecretString::from(access);

@@ -1,16 +1,18 @@
 //! One test for each attack in "Threat model of agents and OAuth" of `docs/security.md` that does not need the page.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crier_oauth::authorize::AuthorizeError;
 use crier_store::oauth::clients::MAX_UNUSED_PER_NETWORK;
+use crier_store::users;
 use futures::future::join_all;
 use secrecy::SecretString;
 use serde_json::json;
 
 use super::{
     Allowed, CHALLENGE, REDIRECT, REGISTER, TOKEN, Tokens, VERIFIER, allow, assert_error, caller, check, connect,
-    count_grants, exchange_of, redirected, refresh, register, register_with, request_of, resource, send,
+    count_grants, exchange_of, redirected, refresh, register, register_with, request_of, resource, revoke, send,
 };
 use crate::support::app::{TestApp, on_both_apps, on_one_app};
 
@@ -22,6 +24,7 @@ on_both_apps!(
     concurrent_refreshes_revoke_the_grant,
     tokens_work_only_where_they_belong,
     only_hashes_are_stored,
+    guesses_do_not_wait_for_writers,
 );
 on_one_app!(
     responses_name_their_issuer,
@@ -31,7 +34,9 @@ on_one_app!(
     repeated_parameters_are_rejected,
     floods_of_registrations_are_rejected,
     guesses_are_rate_limited,
+    guesses_of_tokens_to_revoke_are_rate_limited,
     refreshes_are_rate_limited,
+    a_second_use_is_detected_beyond_the_rate_limit,
     names_cannot_hide_what_they_are,
 );
 
@@ -282,6 +287,49 @@ async fn guesses_are_rate_limited(app: TestApp) {
     assert!(limited.header("retry-after").is_some());
     // Successful requests do not count: all users of a hosted application share its addresses.
     Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
+}
+
+async fn guesses_of_tokens_to_revoke_are_rate_limited(app: TestApp) {
+    let t = app.tenant("pro").await;
+    // The registration counts too.
+    let (client, tokens) = connect(&t, Allowed::default()).await;
+    for _ in 0..59 {
+        revoke(&app, &client, "svc_ort_guess").await.assert_status(200);
+    }
+    let limited = revoke(&app, &client, "svc_ort_guess").await;
+    limited.assert_status(429);
+    assert!(limited.header("retry-after").is_some());
+    // A token that exists can be revoked.
+    revoke(&app, &client, &tokens.refresh).await.assert_status(200);
+    assert_eq!(count_grants(&app).await, 0);
+}
+
+/// Anyone can send guesses. On SQLite, one transaction at a time writes.
+async fn guesses_do_not_wait_for_writers(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let mut writer = app.begin().await.unwrap();
+    users::lock(&mut writer, t.user).await.unwrap();
+    let unknown = "a".repeat(43);
+    let guesses = async {
+        assert_error(&send(&app, TOKEN, &exchange_of(&app, "client", &unknown)).await, "invalid_grant");
+        assert_error(&refresh(&app, "client", &format!("svc_ort_{unknown}")).await, "invalid_grant");
+        revoke(&app, "client", &format!("svc_oat_{unknown}")).await.assert_status(200);
+    };
+    tokio::time::timeout(Duration::from_secs(20), guesses).await.unwrap();
+    writer.rollback().await.unwrap();
+}
+
+/// A thief who refreshes all the time cannot hide that the application uses a token that was replaced.
+async fn a_second_use_is_detected_beyond_the_rate_limit(app: TestApp) {
+    let t = app.tenant("pro").await;
+    let (client, first) = connect(&t, Allowed::default()).await;
+    let mut refresh_token = first.refresh.clone();
+    for _ in 0..10 {
+        refresh_token = Tokens::of(&refresh(&app, &client, &refresh_token).await).refresh;
+    }
+    refresh(&app, &client, &refresh_token).await.assert_status(429);
+    assert_error(&refresh(&app, &client, &first.refresh).await, "invalid_grant");
+    assert_eq!(count_grants(&app).await, 0);
 }
 
 /// An application that refreshes all the time. The refresh token of a rejected request stays valid.

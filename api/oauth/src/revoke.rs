@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use crier_endpoints::admission;
 use crier_endpoints::app::App;
+use crier_endpoints::error::ApiError;
 use crier_store::oauth::tokens;
 use http::header::CACHE_CONTROL;
 use http::{HeaderValue, StatusCode};
@@ -26,6 +28,11 @@ pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 async fn revoke(app: &Arc<App>, req: &mut Request) -> Result<()> {
     let form = read_form(app, req).await?;
     let (token, client_id) = (required(&form, "token")?, client_id(req, &form)?);
+    if tokens::grant_of(&mut app.store.read().await?, token).await?.is_none() {
+        // A token that does not exist counts as revoked (RFC 7009, 2.2), and as a guess.
+        let decision = admission::count_address(app, req).await;
+        return if decision.allowed { Ok(()) } else { Err(ApiError::rate_limited(decision.retry_after).into()) };
+    }
     let mut tx = app.store.begin().await?;
     if !tokens::revoke(&mut tx, token, &client_id).await? {
         return Err(OAuthError::new("invalid_client", "The token belongs to another application."));

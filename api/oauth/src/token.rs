@@ -109,6 +109,10 @@ async fn redeem_code(app: &Arc<App>, form: &Parameters, client_id: &str) -> Resu
             "The code is invalid, has expired, or belongs to another request. Start the authorization again.",
         )
     };
+    // Anyone can send guesses, so they do not wait for the writers of the database, and these do not wait for them.
+    if !codes::exists(&mut app.store.read().await?, code).await? {
+        return Err(invalid());
+    }
     let mut tx = app.store.begin().await?;
     let code = codes::find_and_lock(&mut tx, code).await?.ok_or_else(invalid)?;
     if let Some(grant_id) = code.grant_id {
@@ -139,23 +143,29 @@ fn is_verifier_of(verifier: &str, challenge: &str) -> bool {
     is_well_formed && Sha256::digest(computed) == Sha256::digest(challenge)
 }
 
+fn invalid_refresh_token() -> OAuthError {
+    OAuthError::invalid_grant("The refresh token is invalid, expired or revoked. Start the authorization again.")
+}
+
 /// Counts a refresh against the limit of its grant, before the transaction, which locks the user and writes. The client's
-/// address has no part in it, because all users of a hosted application share its addresses.
+/// address has no part in it, because all users of a hosted application share its addresses. Fails if the token does not
+/// exist.
 async fn count_refresh(app: &Arc<App>, token: &str) -> Result<()> {
-    let grant = tokens::grant_of(&mut app.store.read().await?, token).await?;
-    let Some(grant_id) = grant else { return Ok(()) };
+    let found = tokens::grant_of(&mut app.store.read().await?, token).await?;
+    let (grant_id, was_replaced) = found.ok_or_else(invalid_refresh_token)?;
+    if was_replaced {
+        // Its second use must be detected, however often someone else refreshes the grant.
+        return Ok(());
+    }
     let decision = app.limiter.take(RateLimitSubject::Grant(grant_id), REFRESHES_PER_MINUTE).await;
     if decision.allowed { Ok(()) } else { Err(ApiError::rate_limited(decision.retry_after).into()) }
 }
 
 async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<Tokens> {
     let token = required(form, "refresh_token")?;
-    let invalid = || {
-        OAuthError::invalid_grant("The refresh token is invalid, expired or revoked. Start the authorization again.")
-    };
     count_refresh(app, token).await?;
     let mut tx = app.store.begin().await?;
-    let found = tokens::find_and_lock(&mut tx, token).await?.ok_or_else(invalid)?;
+    let found = tokens::find_and_lock(&mut tx, token).await?.ok_or_else(invalid_refresh_token)?;
     if found.was_replaced {
         tokens::revoke_grant(&mut tx, found.grant_id).await?;
         tx.commit().await?;
@@ -165,7 +175,7 @@ async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<T
         ));
     }
     if found.client_id != client_id || found.expires_at <= tx.now {
-        return Err(invalid());
+        return Err(invalid_refresh_token());
     }
     let invalid_scope = || OAuthError::new("invalid_scope", "`scope` must contain only scopes that the user allowed.");
     let requested = form.get("scope").map(|list| parse_scopes(list).ok_or_else(invalid_scope)).transpose()?;

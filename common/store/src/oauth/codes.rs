@@ -10,7 +10,7 @@ use super::secrets::{Kind, generate, hash};
 use super::tokens::{self, Tokens};
 use crate::db::{execute, run};
 use crate::jobs::id_list;
-use crate::{Result, StoreError, Tx, users};
+use crate::{Conn, Result, StoreError, Tx, users};
 
 /// How long a code can be exchanged.
 pub const LIFETIME: TimeDelta = TimeDelta::seconds(60);
@@ -78,6 +78,14 @@ pub struct Code {
     scopes: String,
     role_limit: Option<Role>,
     brands: Option<String>,
+}
+
+/// Returns whether a code exists, used or not.
+pub async fn exists(conn: &mut Conn, code: &str) -> Result<bool> {
+    const SQL: &str = "SELECT user_id FROM oauth_codes WHERE hash = $1";
+    let Some(hash) = hash(code, Kind::Code) else { return Ok(false) };
+    let found: Option<i64> = run!(conn, c => sqlx::query_scalar(SQL).bind(&hash).fetch_optional(c))?;
+    Ok(found.is_some())
 }
 
 /// Finds a code, used or not, and locks its user: two requests with one code take turns.

@@ -84,14 +84,13 @@ pub struct RefreshToken {
     pub was_replaced: bool,
 }
 
-/// Returns the grant of a refresh token that was not replaced.
-pub async fn grant_of(conn: &mut Conn, token: &str) -> Result<Option<i64>> {
-    const SQL: &str = "
-        SELECT grant_id
-        FROM oauth_tokens
-        WHERE hash = $1 AND kind = 'refresh' AND replaced_at IS NULL";
-    let Some(hash) = hash(token, Kind::Refresh) else { return Ok(None) };
-    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(&hash).fetch_optional(c))?)
+/// Returns the grant of a token of either kind, and whether the token was replaced. `None` if the token does not exist.
+pub async fn grant_of(conn: &mut Conn, token: &str) -> Result<Option<(i64, bool)>> {
+    const SQL: &str = "SELECT grant_id, replaced_at FROM oauth_tokens WHERE hash = $1";
+    let Some(hash) = hash(token, Kind::Access).or_else(|| hash(token, Kind::Refresh)) else { return Ok(None) };
+    let found: Option<(i64, Option<DateTime<Utc>>)> =
+        run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
+    Ok(found.map(|(grant_id, replaced_at)| (grant_id, replaced_at.is_some())))
 }
 
 /// Finds a refresh token, replaced or not, and locks its user: two requests with one token take turns.
