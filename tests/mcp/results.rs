@@ -94,7 +94,9 @@ async fn texts_of_others_are_marked(t: Tenant<'_>) {
     for path in ["data.content", "data.thread[]", "data.error", "data.targets[]"] {
         assert!(fields.contains(&json!(path)), "{path}: {fields:?}");
     }
-    for (tool, path) in [("list_posts", "data[].content"), ("get_analytics", "top_posts.posts[].text")] {
+    for (tool, path) in
+        [("list_accounts", "data[]"), ("list_posts", "data[].content"), ("get_analytics", "top_posts.posts[].text")]
+    {
         let found = done(call(&t, tool, json!({ "brand_id": t.brand })).await);
         assert!(found["untrusted"]["fields"].as_array().unwrap().contains(&json!(path)), "{tool}: {found}");
     }

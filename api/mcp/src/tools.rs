@@ -39,8 +39,9 @@ pub fn missing_scope(message: &Value, caller: &Caller) -> Option<Scope> {
     scopes.find(|scope| !caller.scopes.has(*scope))
 }
 
-/// The fields of accounts, posts and messages that were written by people outside or by platforms.
-const ACCOUNT_TEXTS: &[&str] = &["data[].name", "data[].username", "data[].last_error"];
+/// The fields of accounts, posts and messages that were written by people outside or by platforms. An account's names, IDs,
+/// URLs and software are those that its server states, which may be anyone's.
+const ACCOUNT_TEXTS: &[&str] = &["data[]"];
 /// The content of a post may be that of an article in a feed, which the post does not tell, and part of an error is the
 /// platform's.
 const POST_TEXTS: &[&str] = &["data.content", "data.thread[]", "data.first_comment", "data.error", "data.targets[]"];
