@@ -252,8 +252,8 @@ create index oauth_clients_unused on oauth_clients (created_at) where last_used_
 create index oauth_clients_used on oauth_clients (last_used_at) where last_used_at is not null;
 
 -- The access that users granted to applications. The grant has an API key with its user, scopes and brands, and was
--- created and last used when its key was. No client can present the hash of a grant's key as an API key. Deleting the
--- key ends the grant.
+-- created and last used when its key was. The hash of its key is that of the text with which all its refresh tokens
+-- begin, and no client can present it as an API key. Deleting the key ends the grant.
 create table oauth_grants (
     api_key_id    bigint primary key references api_keys (id) on delete cascade,
     -- When the last refresh token expires.
@@ -293,15 +293,12 @@ create index oauth_codes_grant on oauth_codes (grant_id);
 -- codes::purge.
 create index oauth_codes_expiry on oauth_codes (expires_at);
 
--- Access tokens and refresh tokens of grants. A refresh token that was replaced stays until it expires, so that a
--- second use is detected.
+-- Access tokens of grants, and the newest refresh token of each grant.
 create table oauth_tokens (
     hash        bytea primary key,
     grant_id    bigint not null references oauth_grants (api_key_id) on delete cascade,
     kind        text not null check (kind in ('access', 'refresh')),
     expires_at  timestamptz not null,
-    -- When a refresh token was exchanged for a new one.
-    replaced_at timestamptz,
     -- The scopes of an access token that has fewer than its grant.
     scopes      text
 );

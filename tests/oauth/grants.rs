@@ -258,6 +258,7 @@ async fn old_tokens_of_a_grant_are_deleted(app: TestApp) {
         app.advance(6);
         tokens = Tokens::of(&refresh(&app, &client, &tokens.refresh).await);
     }
-    assert_eq!(app.count_rows("oauth_tokens").await, 100);
+    assert_eq!(app.count_rows("oauth_tokens WHERE kind = 'access'").await, 50);
+    assert_eq!(app.count_rows("oauth_tokens WHERE kind = 'refresh'").await, 1);
     assert!(caller(&app, &tokens.access, None).await.is_some());
 }

@@ -28,7 +28,7 @@ pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 async fn revoke(app: &Arc<App>, req: &mut Request) -> Result<()> {
     let form = read_form(app, req).await?;
     let (token, client_id) = (required(&form, "token")?, client_id(req, &form)?);
-    if tokens::grant_of(&mut app.store.read().await?, token).await?.is_none() {
+    if !tokens::exists(&mut app.store.read().await?, token).await? {
         // A token that does not exist counts as revoked (RFC 7009, 2.2), and as a guess.
         let decision = admission::count_address(app, req).await;
         return if decision.allowed { Ok(()) } else { Err(ApiError::rate_limited(decision.retry_after).into()) };

@@ -166,6 +166,9 @@ async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<T
     count_refresh(app, token).await?;
     let mut tx = app.store.begin().await?;
     let found = tokens::find_and_lock(&mut tx, token).await?.ok_or_else(invalid_refresh_token)?;
+    if found.expires_at <= tx.now {
+        return Err(invalid_refresh_token());
+    }
     if found.was_replaced {
         tokens::revoke_grant(&mut tx, found.grant_id).await?;
         tx.commit().await?;
@@ -174,7 +177,7 @@ async fn refresh(app: &Arc<App>, form: &Parameters, client_id: &str) -> Result<T
             "The refresh token was already used, so its grant was revoked. Start the authorization again.",
         ));
     }
-    if found.client_id != client_id || found.expires_at <= tx.now {
+    if found.client_id != client_id {
         return Err(invalid_refresh_token());
     }
     let invalid_scope = || OAuthError::new("invalid_scope", "`scope` must contain only scopes that the user allowed.");

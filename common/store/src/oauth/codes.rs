@@ -6,7 +6,7 @@ use secrecy::SecretString;
 
 use super::clients;
 use super::grants::{self, NewGrant};
-use super::secrets::{Kind, generate, hash};
+use super::secrets::{Family, Kind, generate, hash};
 use super::tokens::{self, Tokens};
 use crate::db::{execute, run};
 use crate::jobs::id_list;
@@ -111,6 +111,7 @@ pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Option<Tokens>> {
         code.scopes.parse::<Scopes>().map_err(|error| StoreError::Decode(format!("scopes of a code: {error}")))?;
     let brands = code.brands.as_deref().map(serde_json::from_str::<Vec<i64>>).transpose();
     let brands = brands.map_err(|error| StoreError::Decode(format!("brands of a code: {error}")))?;
+    let family = Family::generate()?;
     let new = NewGrant {
         client_id: &code.client_id,
         client_name: &code.client_name,
@@ -118,6 +119,7 @@ pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Option<Tokens>> {
         scopes: &scopes,
         brands: brands.as_deref(),
         role_limit: code.role_limit,
+        hash: &family.hash(),
     };
     let grant_id = grants::create(tx, code.user_id, &new).await?;
     // A grant without its code would survive what ended the code.
@@ -125,7 +127,7 @@ pub async fn redeem(tx: &mut Tx, code: &Code) -> Result<Option<Tokens>> {
         return Ok(None);
     }
     clients::touch(tx, &code.client_id).await?;
-    tokens::issue(tx, grant_id, scopes, None).await.map(Some)
+    tokens::issue(tx, grant_id, &family, scopes, None).await.map(Some)
 }
 
 /// Deletes codes that expired a day ago, and unused ones that expired, at most `limit`. Returns how many.

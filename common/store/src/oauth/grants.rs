@@ -3,7 +3,6 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::{KeyMode, Role, Scopes};
 
-use super::secrets::hash_of_nothing;
 use crate::db::{execute, run};
 use crate::keys::{self, NewRow};
 use crate::sql::sql;
@@ -43,6 +42,8 @@ pub(super) struct NewGrant<'a> {
     pub scopes: &'a Scopes,
     pub brands: Option<&'a [i64]>,
     pub role_limit: Option<Role>,
+    /// The hash of the family of its refresh tokens.
+    pub hash: &'a [u8],
 }
 
 /// Creates a grant without tokens, and returns its ID. The user must be locked.
@@ -51,14 +52,13 @@ pub(super) async fn create(tx: &mut Tx, user_id: i64, new: &NewGrant<'_>) -> Res
         INSERT INTO oauth_grants (api_key_id, expires_at, client_id, client_name, redirect_host)
         VALUES ($1, $2, $3, $4, $5)";
     make_room(tx, user_id).await?;
-    let hash = hash_of_nothing()?;
     let row = NewRow {
         name: None,
         mode: KeyMode::Live,
         scopes: new.scopes,
         brands: new.brands,
         role_limit: new.role_limit,
-        hash: &hash,
+        hash: new.hash,
         prefix: PREFIX,
         last4: "",
     };

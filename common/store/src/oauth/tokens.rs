@@ -1,13 +1,14 @@
 //! Access tokens and refresh tokens of grants.
 //!
 //! A refresh token works once: a refresh replaces it. If it is used again, either the application or a thief has the new
-//! one, so the whole grant is revoked.
+//! one, so the whole grant is revoked. Only the newest one is stored. An older one is known by its family, so a thief
+//! cannot hide the theft by refreshing until the stolen one is forgotten.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Scopes;
 use secrecy::{ExposeSecret, SecretString};
 
-use super::secrets::{Kind, generate, hash};
+use super::secrets::{Family, Kind, generate, hash};
 use super::{clients, grants};
 use crate::db::{execute, run};
 use crate::idempotency::{KEY_COLUMNS, KeyRecord};
@@ -17,8 +18,7 @@ use crate::{Conn, Result, StoreError, Tx, users};
 
 /// How long an access token is valid.
 pub const ACCESS_LIFETIME: TimeDelta = TimeDelta::hours(1);
-/// The maximum number of a grant's access tokens, and of its refresh tokens. The oldest are deleted for new ones. A
-/// refresh token that is older than these is rejected without revoking the grant.
+/// The maximum number of a grant's access tokens. The oldest are deleted for new ones.
 const MAX_TOKENS: i64 = 50;
 
 /// New tokens of a grant.
@@ -30,12 +30,20 @@ pub struct Tokens {
     pub scopes: Scopes,
 }
 
-/// Creates tokens of a grant. `scopes`: those of the grant. `fewer`: those of the access token, if it has fewer.
-pub(super) async fn issue(tx: &mut Tx, grant_id: i64, scopes: Scopes, fewer: Option<Scopes>) -> Result<Tokens> {
+/// Creates tokens of a grant, which must have no refresh token. `scopes`: those of the grant. `fewer`: those of the access
+/// token, if it has fewer.
+pub(super) async fn issue(
+    tx: &mut Tx,
+    grant_id: i64,
+    family: &Family,
+    scopes: Scopes,
+    fewer: Option<Scopes>,
+) -> Result<Tokens> {
     let (access, access_hash) = generate(Kind::Access)?;
-    let (refresh, refresh_hash) = generate(Kind::Refresh)?;
+    let (refresh, refresh_hash) = family.new_token()?;
     let now = tx.now;
     let limited = fewer.as_ref().map(Scopes::to_string);
+    drop_surplus(tx, grant_id).await?;
     insert(tx, grant_id, "access", &access_hash, now + ACCESS_LIFETIME, limited.as_deref()).await?;
     insert(tx, grant_id, "refresh", &refresh_hash, now + grants::LIFETIME, None).await?;
     Ok(Tokens { access, refresh, scopes: fewer.unwrap_or(scopes) })
@@ -52,80 +60,82 @@ async fn insert(
     const SQL: &str = "
         INSERT INTO oauth_tokens (hash, grant_id, kind, expires_at, scopes)
         VALUES ($1, $2, $3, $4, $5)";
-    drop_surplus(tx, grant_id, kind).await?;
     execute!(tx, SQL, hash, grant_id, kind, expires_at, scopes)?;
     Ok(())
 }
 
-/// Deletes the oldest tokens of a grant, so that it can have one more.
-async fn drop_surplus(tx: &mut Tx, grant_id: i64, kind: &str) -> Result<()> {
+/// Deletes the oldest access tokens of a grant, so that it can have one more.
+async fn drop_surplus(tx: &mut Tx, grant_id: i64) -> Result<()> {
     const SQL: &str = "
         DELETE FROM oauth_tokens
         WHERE hash IN (
             SELECT hash
             FROM oauth_tokens
-            WHERE grant_id = $1 AND kind = $2
+            WHERE grant_id = $1 AND kind = 'access'
             ORDER BY expires_at DESC
-            LIMIT 1000 OFFSET $3
+            LIMIT 1000 OFFSET $2
         )";
-    execute!(tx, SQL, grant_id, kind, MAX_TOKENS - 1)?;
+    execute!(tx, SQL, grant_id, MAX_TOKENS - 1)?;
     Ok(())
 }
 
-/// A stored refresh token.
+/// A refresh token, which may have been replaced.
 #[derive(Clone, Debug)]
 pub struct RefreshToken {
     hash: Vec<u8>,
+    family: Family,
     pub grant_id: i64,
     pub client_id: String,
     /// The scopes of the grant.
     pub scopes: Scopes,
+    /// When the grant expires, with its newest refresh token.
     pub expires_at: DateTime<Utc>,
     pub was_replaced: bool,
 }
 
-/// Returns the grant of a token of either kind, and whether the token was replaced. `None` if the token does not exist.
+/// Returns the grant of a refresh token, and whether the token was replaced. `None` if there is no such grant.
 pub async fn grant_of(conn: &mut Conn, token: &str) -> Result<Option<(i64, bool)>> {
-    const SQL: &str = "SELECT grant_id, replaced_at FROM oauth_tokens WHERE hash = $1";
-    let Some(hash) = hash(token, Kind::Access).or_else(|| hash(token, Kind::Refresh)) else { return Ok(None) };
-    let found: Option<(i64, Option<DateTime<Utc>>)> =
-        run!(conn, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
-    Ok(found.map(|(grant_id, replaced_at)| (grant_id, replaced_at.is_some())))
+    const SQL: &str = "
+        SELECT k.id, t.grant_id
+        FROM api_keys k
+        LEFT JOIN oauth_tokens t ON t.hash = $2
+        WHERE k.hash = $1";
+    let Some((family, hash)) = Family::of(token).zip(hash(token, Kind::Refresh)) else { return Ok(None) };
+    let family = family.hash();
+    let found: Option<(i64, Option<i64>)> =
+        run!(conn, c => sqlx::query_as(SQL).bind(&family).bind(&hash).fetch_optional(c))?;
+    Ok(found.map(|(grant_id, newest)| (grant_id, newest.is_none())))
 }
 
 /// Finds a refresh token, replaced or not, and locks its user: two requests with one token take turns.
 pub async fn find_and_lock(tx: &mut Tx, token: &str) -> Result<Option<RefreshToken>> {
-    const USER: &str = "
-        SELECT k.user_id
-        FROM oauth_tokens t
-        JOIN api_keys k ON k.id = t.grant_id
-        WHERE t.hash = $1 AND t.kind = 'refresh'";
+    const USER: &str = "SELECT user_id FROM api_keys WHERE hash = $1";
     const SQL: &str = "
-        SELECT t.grant_id, g.client_id, k.scopes, t.expires_at, t.replaced_at
-        FROM oauth_tokens t
-        JOIN oauth_grants g ON g.api_key_id = t.grant_id
-        JOIN api_keys k ON k.id = t.grant_id
-        WHERE t.hash = $1 AND t.kind = 'refresh'";
-    let Some(hash) = hash(token, Kind::Refresh) else { return Ok(None) };
-    let user_id: Option<i64> = run!(tx, c => sqlx::query_scalar(USER).bind(&hash).fetch_optional(c))?;
+        SELECT k.id, g.client_id, k.scopes, g.expires_at, t.grant_id
+        FROM api_keys k
+        JOIN oauth_grants g ON g.api_key_id = k.id
+        LEFT JOIN oauth_tokens t ON t.hash = $2
+        WHERE k.hash = $1";
+    let Some((family, hash)) = Family::of(token).zip(hash(token, Kind::Refresh)) else { return Ok(None) };
+    let family_hash = family.hash();
+    let user_id: Option<i64> = run!(tx, c => sqlx::query_scalar(USER).bind(&family_hash).fetch_optional(c))?;
     let Some(user_id) = user_id else { return Ok(None) };
     users::lock(tx, user_id).await?;
     // Only now, because an earlier request may have replaced the token before the lock was free.
-    type Row = (i64, String, String, DateTime<Utc>, Option<DateTime<Utc>>);
-    let found: Option<Row> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
-    let Some((grant_id, client_id, scopes, expires_at, replaced_at)) = found else { return Ok(None) };
+    type Row = (i64, String, String, DateTime<Utc>, Option<i64>);
+    let found: Option<Row> = run!(tx, c => sqlx::query_as(SQL).bind(&family_hash).bind(&hash).fetch_optional(c))?;
+    let Some((grant_id, client_id, scopes, expires_at, newest)) = found else { return Ok(None) };
     let scopes = parse_scopes(&scopes)?;
-    Ok(Some(RefreshToken { hash, grant_id, client_id, scopes, expires_at, was_replaced: replaced_at.is_some() }))
+    Ok(Some(RefreshToken { hash, family, grant_id, client_id, scopes, expires_at, was_replaced: newest.is_none() }))
 }
 
 /// Replaces a refresh token, which must be locked, valid and not replaced. `fewer`: the scopes of the access token, if
 /// it has fewer than the grant.
 pub async fn refresh(tx: &mut Tx, token: &RefreshToken, fewer: Option<Scopes>) -> Result<Tokens> {
-    let now = tx.now;
-    execute!(tx, "UPDATE oauth_tokens SET replaced_at = $2 WHERE hash = $1", &token.hash, now)?;
+    execute!(tx, "DELETE FROM oauth_tokens WHERE hash = $1", &token.hash)?;
     grants::extend(tx, token.grant_id).await?;
     clients::touch(tx, &token.client_id).await?;
-    issue(tx, token.grant_id, token.scopes.clone(), fewer).await
+    issue(tx, token.grant_id, &token.family, token.scopes.clone(), fewer).await
 }
 
 /// Ends the grant of a code or of a refresh token.
@@ -134,24 +144,41 @@ pub async fn revoke_grant(tx: &mut Tx, grant_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Revokes a token for the application that got it: only an access token, or a refresh token with its grant. Returns
-/// `false` if the token belongs to another application. A token that does not exist counts as revoked.
-pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
-    const SQL: &str = "
-        SELECT t.grant_id, g.client_id, k.user_id
+/// Returns the grant, the application and the user of a token of either kind. `None` if the token does not exist. A refresh
+/// token that was replaced exists as long as its grant.
+async fn owner_of(conn: &mut Conn, token: &str) -> Result<Option<(i64, String, i64)>> {
+    const ACCESS: &str = "
+        SELECT k.id, g.client_id, k.user_id
         FROM oauth_tokens t
         JOIN oauth_grants g ON g.api_key_id = t.grant_id
         JOIN api_keys k ON k.id = t.grant_id
         WHERE t.hash = $1";
-    let access = hash(token, Kind::Access);
-    let is_access = access.is_some();
-    let Some(hash) = access.or_else(|| hash(token, Kind::Refresh)) else { return Ok(true) };
-    let found: Option<(i64, String, i64)> = run!(tx, c => sqlx::query_as(SQL).bind(&hash).fetch_optional(c))?;
-    let Some((grant_id, owner, user_id)) = found else { return Ok(true) };
+    const REFRESH: &str = "
+        SELECT k.id, g.client_id, k.user_id
+        FROM api_keys k
+        JOIN oauth_grants g ON g.api_key_id = k.id
+        WHERE k.hash = $1";
+    let (sql, hash) = match (hash(token, Kind::Access), Family::of(token)) {
+        (Some(hash), _) => (ACCESS, hash),
+        (None, Some(family)) => (REFRESH, family.hash()),
+        (None, None) => return Ok(None),
+    };
+    Ok(run!(conn, c => sqlx::query_as(sql).bind(&hash).fetch_optional(c))?)
+}
+
+/// Returns whether a token of either kind exists, as for [`revoke`].
+pub async fn exists(conn: &mut Conn, token: &str) -> Result<bool> {
+    Ok(owner_of(conn, token).await?.is_some())
+}
+
+/// Revokes a token for the application that got it: only an access token, or a refresh token with its grant. Returns
+/// `false` if the token belongs to another application. A token that does not exist counts as revoked.
+pub async fn revoke(tx: &mut Tx, token: &str, client_id: &str) -> Result<bool> {
+    let Some((grant_id, owner, user_id)) = owner_of(tx, token).await? else { return Ok(true) };
     if owner != client_id {
         return Ok(false);
     }
-    if is_access {
+    if let Some(hash) = hash(token, Kind::Access) {
         execute!(tx, "DELETE FROM oauth_tokens WHERE hash = $1", &hash)?;
     } else {
         // Without the lock, this and a refresh could wait for each other.
