@@ -172,7 +172,15 @@ async fn no_discovery_document_exists(app: TestApp) {
 async fn the_path_can_be_switched_off(t: Tenant<'_>) {
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let replica = t.app.replica_without_mcp().await;
-    for path in ["/mcp", "/mcp/oauth", "/mcp/oauth/token"] {
+    for path in [
+        "/mcp",
+        "/mcp/oauth",
+        "/mcp/oauth/token",
+        "/mcp/oauth/register",
+        "/mcp/oauth/revoke",
+        "/.well-known/oauth-protected-resource/mcp/oauth",
+        "/.well-known/oauth-authorization-server/mcp/oauth",
+    ] {
         let reply = post(t.app, &t.key, &list).to(format!("{replica}{path}")).send().await;
         assert_eq!(reply.status, 404, "{path}: {}", reply.text());
     }
