@@ -183,7 +183,7 @@ async fn only_requested_access_is_offered(t: Tenant<'_>, person: ConsoleUser<'_>
     assert!(!page.has("value=\"drafts\"") && !page.has("value=\"publish\""), "{}", page.text);
     let fields = [("access", "publish"), ("brands", "all"), ("decision", "allow")];
     person.submit_from(&page, PAGE, &fields).await.expect(422, "Choose what the application may do.");
-    let none = person.get(&request(t.app, &client, &[("scope", "inbox:write")])).await;
+    let none = person.get(&request(t.app, &client, &[("scope", "media:write")])).await;
     none.expect(400, "does not offer to applications").expect(400, "Return to client.example");
 }
 

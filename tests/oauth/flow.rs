@@ -55,7 +55,9 @@ async fn clients_find_the_server(app: TestApp) {
     }
     for document in [metadata, server] {
         let all = document["scopes_supported"].as_array().unwrap();
-        assert!(all.contains(&json!("posts:write")) && !all.contains(&json!("webhooks:read")), "{all:?}");
+        assert!(all.contains(&json!("posts:write")) && all.contains(&json!("inbox:read")), "{all:?}");
+        // No user can allow these.
+        assert!(!all.contains(&json!("webhooks:read")) && !all.contains(&json!("inbox:write")), "{all:?}");
     }
     let lacking = crier_oauth::insufficient_scope(&app.api, &[Scope::PostsRead, Scope::PostsWrite]);
     assert!(lacking.starts_with(&challenge) && lacking.contains("error=\"insufficient_scope\""), "{lacking}");

@@ -108,6 +108,7 @@ impl Endpoint {
         };
         if self.credential == Credential::AccessToken
             && let Some(scope) = tools::missing_scope(&message, session.caller())
+            && crier_oauth::is_supported(scope)
         {
             // The client can ask the user for more. It requests exactly these scopes, so those that it has are included.
             let scopes: Vec<Scope> = session.caller().scopes.iter().chain([scope]).collect();

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crier_domain::access::Scope;
+use crier_domain::access::{AgentPreset, Scope};
 use crier_endpoints::app::App;
 use salvo::Router;
 
@@ -62,7 +62,7 @@ pub fn insufficient_scope(app: &App, scopes: &[Scope]) -> String {
     format!("{}, error=\"insufficient_scope\", scope=\"{}\"", challenge(app), scopes.join(" "))
 }
 
-/// Returns whether applications can get a scope. Webhooks send data about all brands to other servers.
-fn is_supported(scope: Scope) -> bool {
-    !matches!(scope, Scope::WebhooksRead | Scope::WebhooksWrite)
+/// Returns whether applications can get a scope: whether a user can choose an access that has it.
+pub fn is_supported(scope: Scope) -> bool {
+    AgentPreset::all_scopes().has(scope)
 }
