@@ -23,6 +23,7 @@ on_one_app!(
     clients_find_the_server,
     documents_for_keys_do_not_exist,
     other_methods_are_rejected,
+    large_forms_are_rejected,
     requests_of_applications_are_checked,
     the_user_can_deny_access,
 );
@@ -92,6 +93,14 @@ async fn other_methods_are_rejected(app: TestApp) {
         ("POST", "/.well-known/oauth-authorization-server/mcp/oauth"),
     ] {
         app.request_at_root(method, &app.url, path).send().await.assert_status(405);
+    }
+}
+
+async fn large_forms_are_rejected(app: TestApp) {
+    for path in [TOKEN, REVOKE] {
+        for size in [17_000, 2 << 20] {
+            assert_error(&send(&app, path, &[("token", "a".repeat(size))].into()).await, "invalid_request");
+        }
     }
 }
 

@@ -38,10 +38,10 @@ pub async fn handle(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 
 /// Returns the registered metadata. `None` if there are too many registrations.
 async fn register(app: &Arc<App>, req: &mut Request) -> Result<Option<Value>> {
-    let raw = body::read(req, app.min_rate).await?;
-    if raw.len() > MAX_BYTES {
-        return Err(invalid_metadata(format!("The metadata is larger than {MAX_BYTES} bytes.")));
-    }
+    let raw = body::read_up_to(req, app.min_rate, MAX_BYTES).await.map_err(|error| match error.code {
+        ErrorCode::PayloadTooLarge => invalid_metadata(error.message),
+        _ => error.into(),
+    })?;
     let metadata = body::parse(req.headers(), &raw, false).map_err(|error| invalid_metadata(error.message))?;
     check_methods(&metadata)?;
     let redirect_uris = redirect_uris(&metadata)?;

@@ -71,10 +71,7 @@ pub async fn read_form(app: &Arc<App>, req: &mut Request) -> Result<Parameters> 
         let description = "Send the header `Content-Type: application/x-www-form-urlencoded`.";
         return Err(OAuthError::invalid_request(description));
     }
-    let body = body::read(req, app.min_rate).await?;
-    if body.len() > MAX_BYTES {
-        return Err(OAuthError::invalid_request(format!("The form is larger than {MAX_BYTES} bytes.")));
-    }
+    let body = body::read_up_to(req, app.min_rate, MAX_BYTES).await?;
     let form = Parameters::parse(&body);
     if form.repeated().is_some() {
         return Err(OAuthError::invalid_request("A field of the form is repeated."));

@@ -15,16 +15,21 @@ pub const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Reads the whole body. Fails as soon as the body is known to be too large, or if it arrives too slowly.
 pub async fn read(req: &mut Request, rate: MinRate) -> Result<Bytes> {
-    let too_large = || ApiError::too_large(MAX_JSON_BYTES);
+    read_up_to(req, rate, MAX_JSON_BYTES).await
+}
+
+/// Like [`read`], with a maximum size in bytes.
+pub async fn read_up_to(req: &mut Request, rate: MinRate, max: usize) -> Result<Bytes> {
+    let too_large = || ApiError::too_large(max);
     let content_length = req.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-    if content_length.is_some_and(|n| n > MAX_JSON_BYTES as u64) {
+    if content_length.is_some_and(|n| n > max as u64) {
         return Err(too_large());
     }
     let mut all = BytesMut::new();
     let mut reader = BodyReader::of(req, rate);
     while let Some(data) = reader.next().await {
         let data = data.map_err(BodyError::into_api_error)?;
-        if all.len() + data.len() > MAX_JSON_BYTES {
+        if all.len() + data.len() > max {
             return Err(too_large());
         }
         all.extend_from_slice(&data);
