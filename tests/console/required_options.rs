@@ -1,7 +1,7 @@
 //! Options that a platform requires, in the composer.
 
 use crier_domain::platform::Platform;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::link_cards::only_options;
 use crate::support::app::{Tenant, TestApp, on_one_app};

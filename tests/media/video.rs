@@ -224,12 +224,10 @@ async fn slow_clients_do_not_keep_others_from_an_index(s: TestStore) {
     let stored = mp4(VideoSpec { index_first: false, data: 200_000, ..VideoSpec::default() });
     let ingested = p.ingest_video(&p.owner(), &stored.clone().into()).await.unwrap();
     let key = p.create_video(&ingested).await.key;
+    let whole = ByteRange::Between(0..stored.len() as u64);
     let mut open = Vec::new();
     for client in 0..CLIENTS {
-        let found = tokio::time::timeout(
-            Duration::from_secs(5),
-            p.library.get_index_first(&key, &ByteRange::Between(0..stored.len() as u64)),
-        );
+        let found = tokio::time::timeout(Duration::from_secs(5), p.library.get_index_first(&key, &whole));
         let found = found.await.unwrap_or_else(|_| panic!("client {client} waits for the others")).unwrap();
         let ObjectLookup::Found(object) = found else { panic!("client {client} finds no file") };
         open.push(object.body);

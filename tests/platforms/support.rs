@@ -20,7 +20,8 @@ use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol}
 use crier_platforms::video::{ByteStream, FileBytes, Video, VideoStep, VideoTransfer, VideoUpload};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
-    Marker, MarkerSeed, OutgoingPost, Published, ReplyKind, ReplyTo, Secrets, UnpublishPost, UploadedImage,
+    Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult, ReplyKind, ReplyTo, Secrets, UnpublishPost,
+    UploadedImage,
 };
 use secrecy::SecretString;
 use serde_json::{Map, Value};
