@@ -98,7 +98,7 @@ pub enum JobsCommand {
     },
 }
 
-/// What narrows a command to some of the jobs.
+/// The filters that limit a command to some of the jobs.
 #[derive(Args, Debug, Clone)]
 pub struct JobFilter {
     /// The kind, from `crier jobs kinds`.

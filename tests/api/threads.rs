@@ -133,7 +133,7 @@ async fn parts_follow_the_rules_of_their_platform(app: TestApp) {
     let reply = t.post(&t.path("/posts"), now(account, json!({ "thread": thread }))).await;
     let error = reply.expect_error(422, "validation_failed");
     let message =
-        format!("Account {account} (Demo), part 3: Bluesky accepts at most 300 characters; this text counts 301.");
+        format!("Account {account} (Demo), part 3: Bluesky accepts at most 300 characters; this text has 301.");
     assert_eq!(error["fields"], json!({ "thread.1.content": [message] }));
     let own = json!([{ "account_id": account, "thread": thread }]);
     let fields = t.post(&t.path("/posts"), now(account, json!({ "overrides": own }))).await.invalid_fields();

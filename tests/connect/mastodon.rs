@@ -275,7 +275,7 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
     assert_eq!((&checked["targets"][0]["length"], &checked["targets"][1]["length"]), (&json!(42), &json!(text.len())));
     assert_eq!(codes(&checked["targets"][0]), ["text_too_long"]);
     let message = checked["targets"][0]["problems"][0]["message"].as_str().unwrap();
-    assert!(message.ends_with("at most 40 characters; this text and its content warning count 42."), "{message}");
+    assert!(message.ends_with("at most 40 characters; this text and its content warning have 42."), "{message}");
     let error = t.post(&t.path("/posts"), body).await.expect_error(422, "validation_failed");
     assert_eq!(error["fields"]["content"], json!([message]));
 

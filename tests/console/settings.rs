@@ -249,7 +249,7 @@ async fn invitations_are_mailed_and_limited(t: Tenant<'_>, person: ConsoleUser<'
     let hash = if t.app.store.is_postgres() { "CAST('h' || n AS bytea)" } else { "CAST('h' || n AS blob)" };
     t.app.copy_newest_row("invitations", 48, &[("email", "email || n"), ("hash", hash)]).await;
     let full = person.submit(&path, &path, &[("email", "new@example.com"), ("role", "editor")]).await;
-    full.expect(422, "50 invitations are open.");
+    full.expect(422, "50 invitations are open, the maximum.");
     invite(&person, &t, "eve@example.com", "editor").await;
 
     // Users and invitations to all brands of the workspace count together.

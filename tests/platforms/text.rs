@@ -63,15 +63,12 @@ fn limit_errors_name_the_platform_and_the_length() {
     let bluesky = check(descriptor(Platform::Bluesky), &"a".repeat(312), 0);
     assert_eq!((bluesky.length, bluesky.limit), (312, Some(300)));
     assert_eq!(bluesky.problems.len(), 1);
-    assert_eq!(bluesky.problems[0].message, "Bluesky accepts at most 300 characters; this text counts 312.");
+    assert_eq!(bluesky.problems[0].message, "Bluesky accepts at most 300 characters; this text has 312.");
     assert!(problems(Platform::Bluesky, &"a".repeat(300), 4).is_empty());
 
     let caption = check(descriptor(Platform::Telegram), &"a".repeat(1025), 1);
     assert_eq!(caption.limit, Some(1024));
-    assert_eq!(
-        caption.problems[0].message,
-        "Telegram accepts at most 1024 characters with media; this text counts 1025."
-    );
+    assert_eq!(caption.problems[0].message, "Telegram accepts at most 1024 characters with media; this text has 1025.");
     assert!(problems(Platform::Telegram, &"a".repeat(4096), 0).is_empty());
     assert_eq!(problems(Platform::Telegram, &"a".repeat(4097), 0), [("content", "text_too_long")]);
 }
@@ -176,7 +173,7 @@ fn a_content_warning_shares_the_limit_of_the_text() {
     assert_eq!(warned(link, link).length as usize, link.len() + 23);
     assert!(warned("", &"a".repeat(500)).problems.is_empty());
     let problem = warned("👍🏽", &"a".repeat(500)).problems.pop().unwrap();
-    let message = "Mastodon accepts at most 500 characters; this text and its content warning count 501.";
+    let message = "Mastodon accepts at most 500 characters; this text and its content warning have 501.";
     assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
 }
 
@@ -200,7 +197,7 @@ fn a_text_and_its_signature_are_counted_like_one_text() {
     let mastodon = descriptor(Platform::Mastodon);
     let signed = measure(mastodon, &"a".repeat(494)).with_signature(measure(mastodon, "\n\n— Ann"));
     let problem = check_measured(mastodon, &signed, MediaCount::NONE).problems.pop().unwrap();
-    let message = "Mastodon accepts at most 500 characters; this text and the account's signature count 501.";
+    let message = "Mastodon accepts at most 500 characters; this text and the account's signature have 501.";
     assert_eq!((problem.code, problem.message.as_str()), ("text_too_long", message));
 }
 

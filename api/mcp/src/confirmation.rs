@@ -167,7 +167,7 @@ fn texts(post: &Value) -> Vec<String> {
     if post["maybe_published"].as_array().is_some_and(|accounts| !accounts.is_empty()) {
         all.push(format!(
             "The post may already be on account {}: the outcome of an earlier attempt is unknown. Check there first. If the \
-             post is there, do not agree, or it is published twice.",
+             post is there, do not agree: it would be published twice.",
             list(&post["maybe_published"])
         ));
     }

@@ -36,7 +36,7 @@ pub fn refusal(target: &Target) -> Option<Failure> {
         parts => parts.iter().any(|part| !part.is_unpublished && part.external_id.is_empty()),
     };
     let message =
-        "The platform did not return the post's id, so Crier cannot delete the post. Delete it on the platform.";
+        "The platform did not return the post's ID, so Crier cannot delete the post. Delete it on the platform.";
     is_unknown.then(|| Failure::with_code(Category::PlatformRejected, "external_id_unknown", message))
 }
 

@@ -582,7 +582,7 @@ fn missing_parts() -> CallError {
 
 /// Returns the error for a post to delete without an id. Its URL could be that of a list of posts.
 fn unknown_id() -> CallError {
-    let message = "The id of the post is unknown, so Crier cannot delete the post. Delete it on the platform.";
+    let message = "The ID of the post is unknown, so Crier cannot delete the post. Delete it on the platform.";
     CallError::Permanent(Failure::with_code(Category::PlatformRejected, "external_id_unknown", message))
 }
 

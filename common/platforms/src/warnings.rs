@@ -34,7 +34,7 @@ fn too_many_hashtags(text: &str) -> Option<(&'static str, String)> {
     let hashtags = count_hashtags(text);
     let message = || {
         format!(
-            "Instagram counts {INSTAGRAM_HASHTAGS} hashtags at most. This text has {hashtags}, so fewer people \
+            "Instagram counts at most {INSTAGRAM_HASHTAGS} hashtags. This text has {hashtags}, so fewer people \
              may see it."
         )
     };

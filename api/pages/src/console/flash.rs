@@ -76,7 +76,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("kind-resumed", "Job kind resumed."),
     ("job-retried", "Retrying the job."),
     ("job-canceled", "Job canceled."),
-    ("jobs-retried", "Retrying the dead jobs. A job that stays below has nothing left to do, or another job does it."),
+    ("jobs-retried", "Retrying the dead jobs. A job that stays listed has nothing left to do, or another job does it."),
     ("jobs-retried-part", "Retrying the first 1,000 dead jobs. Submit the form again to retry the rest."),
     ("report-made", "Report created. Export it, or add a schedule."),
     ("report-renamed", "Report renamed."),

@@ -281,7 +281,7 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
     let open = invitations::list(tx, brand.id, visit.now).await?;
     let is_new = open.iter().all(|one| one.email != email.to_lowercase());
     if is_new && open.len() >= MAX_INVITATIONS {
-        let message = format!("{MAX_INVITATIONS} invitations are open. Cancel one of them first.");
+        let message = format!("{MAX_INVITATIONS} invitations are open, the maximum. Cancel one of them first.");
         return Err(ApiError::field("email", message));
     }
     if is_new && invitations::count_people(tx, brand.workspace_id, visit.now).await? >= MAX_PEOPLE {

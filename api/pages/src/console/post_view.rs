@@ -285,6 +285,6 @@ fn unknown_outcome(account_ids: &[i64], chips: &Chips) -> String {
     let names = account_ids.iter().filter_map(name).collect::<Vec<_>>().join(", ");
     format!(
         "The post may already be on {names}: the connection ended before the outcome was known. Check there first. If \
-         the post is there, do not retry, or it is published twice."
+         the post is there, do not retry: it would be published twice."
     )
 }

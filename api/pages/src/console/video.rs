@@ -53,7 +53,7 @@ pub fn details(video: &VideoProperties) -> Vec<(&'static str, String)> {
     let streaming = if video.index_first {
         "Yes"
     } else {
-        "No. The index is at the end of the file, so players start only when they have all of it."
+        "No. The index is at the end of the file, so players start only after they have loaded all of it."
     };
     vec![
         ("Duration", duration(video.duration_ms)),

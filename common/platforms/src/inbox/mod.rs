@@ -156,7 +156,7 @@ pub(super) fn check_length(platform: Platform, rules: &TextRules, text: &str) ->
     let name = catalogue::descriptor(platform).name;
     let length = text::length(platform, rules, text);
     if let Some(max) = rules.max.filter(|max| length > *max) {
-        return Err(format!("{name} accepts at most {max} characters in a reply; this text counts {length}."));
+        return Err(format!("{name} accepts at most {max} characters in a reply; this text has {length}."));
     }
     match rules.max_bytes.filter(|max| text.len() > *max as usize) {
         Some(max) => Err(format!("{name} accepts at most {max} bytes in a reply; this text has {}.", text.len())),

@@ -278,7 +278,7 @@ impl Containers<'_> {
         if is_id(&created.id) {
             return Ok(created.id);
         }
-        let message = format!("{} returned no container id.", self.access.client.name());
+        let message = format!("{} returned no container ID.", self.access.client.name());
         Err(CallError::Transient(Failure::of(Category::PlatformError, message)).into())
     }
 

@@ -174,10 +174,10 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, media: M
         let with = if has_media && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
         let counts = match (text.has_warning, text.has_signature) {
-            (false, false) => "this text counts",
-            (true, false) => "this text and its content warning count",
-            (false, true) => "this text and the account's signature count",
-            (true, true) => "this text, its content warning and the account's signature count",
+            (false, false) => "this text has",
+            (true, false) => "this text and its content warning have",
+            (false, true) => "this text and the account's signature have",
+            (true, true) => "this text, its content warning and the account's signature have",
         };
         let message = format!("{name} accepts at most {limit} {unit}{with}; {counts} {length}.");
         content("text_too_long", message);

@@ -72,7 +72,7 @@ impl BrandAccounts {
         match found[..] {
             [id] => Ok(id),
             [] => Err(format!("The brand has no account {called}.")),
-            _ => Err(format!("The brand has {} accounts {called}. Use the id of one.", found.len())),
+            _ => Err(format!("The brand has {} accounts {called}. Use the ID of one.", found.len())),
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let id = |name: &str| all.id(&AccountName::Named(name.to_owned()));
         assert_eq!((id("2"), id("bakery"), id(" @Bakery "), id("CAFÉ")), (Ok(2), Ok(1), Ok(1), Ok(2)));
         assert_eq!(id("1"), Ok(1), "an id is preferred to a name");
-        assert_eq!(id("@cafe").unwrap_err(), "The brand has 2 accounts `@cafe`. Use the id of one.");
+        assert_eq!(id("@cafe").unwrap_err(), "The brand has 2 accounts `@cafe`. Use the ID of one.");
         assert_eq!(id("9").unwrap_err(), "The brand has no account `9`.");
     }
 }
