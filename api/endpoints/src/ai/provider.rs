@@ -122,7 +122,7 @@ impl ErrorResponse {
     /// Returns a hint for the operator.
     const fn hint(&self) -> &'static str {
         match self.status.as_u16() {
-            300..=399 => " (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)",
+            300..=399 => " (CRIER_AI_BASE_URL must be the final URL: redirects are not followed)",
             401 | 403 => " (is CRIER_AI_API_KEY right?)",
             404 | 405 => " (are CRIER_AI_BASE_URL and the model's name right?)",
             _ => "",

@@ -134,8 +134,8 @@ pub fn at_base_url(document: &str, base_url: &str) -> String {
 
 const INTRODUCTION: &str = "Publishes posts to social platforms. Requests and responses are JSON. Every request needs an \
     API key. Every write needs an `Idempotency-Key`: if you send the same request again with the same key, you get the \
-    response to the first one. (A response of more than 64 KiB is not stored. It is built again from the current state of \
-    its records, and is 404 if they were deleted.) Unknown fields and query parameters are ignored and listed in the \
+    response to the first one. (A response of more than 64 KiB is not stored. Crier builds it again from the current state \
+    of its records, and returns 404 if they were deleted.) Unknown fields and query parameters are ignored and listed in the \
     `Crier-Ignored-Fields` response header. A name that looks like a typo of a known name returns 422, so that a typo \
     never publishes a post. `x-extension` marks extensions to the specification that this service implements. A client \
     that knows only the specification never needs them. `webhooks` lists the requests that Crier sends to webhook \

@@ -20,7 +20,7 @@ fn operation(event: EventName, components: &mut Components) -> Value {
     let mut operation = json!({
         "operationId": format!("{subject}{}", pascal_case(change)),
         "tags": [TAG],
-        "summary": format!("{} {change}", pascal_case(subject)),
+        "summary": format!("{} {}", pascal_case(subject), change.replace('_', " ")),
         "description": event.description(),
         "security": [],
         "parameters": parameters(components),

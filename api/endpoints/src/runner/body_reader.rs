@@ -67,8 +67,8 @@ impl BodyError {
     pub fn into_api_error(self) -> ApiError {
         let message = match self {
             Self::Slow(rate) => format!(
-                "The body arrived too slowly: at less than {} KiB per second, and more than {} seconds late. Send the \
-                 request again.",
+                "The body arrived too slowly: more than {1} seconds behind the minimum of {0} KiB per second. Send the \
+                 request again over a faster connection.",
                 rate.bytes_per_second >> 10,
                 rate.grace.as_secs()
             ),

@@ -30,7 +30,7 @@ fn provider_errors_have_details_but_never_the_key() {
         (403, r#"{"message": "no", "type": "x"}"#, "it returned 403: no (is CRIER_AI_API_KEY right?)"),
         (404, r#"{"error": "model 'x' not found"}"#, "it returned 404: model 'x' not found (are CRIER_AI_BASE_URL and"),
         (405, r#"{"detail": "Method Not Allowed"}"#, "it returned 405: Method Not Allowed (are CRIER_AI_BASE_URL and"),
-        (308, "", "it returned 308:  (CRIER_AI_BASE_URL must be the address itself: redirects are not followed)"),
+        (308, "", "it returned 308:  (CRIER_AI_BASE_URL must be the final URL: redirects are not followed)"),
         (503, "<html>\nsk-hunter2 is\tbusy</html>", "it returned 503: <html>[REDACTED] isbusy</html>"),
         (200, r#"{"error": {"code": 429, "message": "slow down"}}"#, "it returned 200: slow down"),
     ] {

@@ -78,10 +78,10 @@ pub struct FeedAutoPost {
     /// The result of each new article.
     #[schemars(with = "TextEnum<FeedDestination>", extend("examples" = ["draft"]))]
     pub destination: FeedDestination,
-    /// The words of which an article must contain at least one, if there are any.
+    /// Words or phrases. If there are any, an article must contain at least one of them.
     #[schemars(extend("examples" = [[]]))]
     pub include: Vec<String>,
-    /// The words that an article must not contain.
+    /// Words or phrases that an article must not contain.
     #[schemars(extend("examples" = [[]]))]
     pub exclude: Vec<String>,
     /// The maximum number of posts per day in the brand's time zone.

@@ -55,10 +55,10 @@ pub struct MediaAsset {
     /// The size of the served file, in bytes.
     #[schemars(extend("examples" = [183204]))]
     pub size_bytes: i64,
-    /// The width in pixels. That of a video is as players show it.
+    /// The width, in pixels. For a video, as players show it.
     #[schemars(extend("examples" = [1600]))]
     pub width: i32,
-    /// The height in pixels. That of a video is as players show it.
+    /// The height, in pixels. For a video, as players show it.
     #[schemars(extend("examples" = [1200]))]
     pub height: i32,
     /// The duration of a video, in milliseconds. Null for an image.
@@ -86,8 +86,8 @@ pub struct MediaAsset {
     #[schemars(url)]
     #[schemars(extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"]))]
     pub thumbnail_url: Option<String>,
-    /// The public URL of the cover image of a video, which is its thumbnail. Null for an image, and for a video without a
-    /// cover image: the operator of the server can install the program that creates them.
+    /// The public URL of the cover image of a video, which is its thumbnail. Null for an image, and if the server has not
+    /// created a cover image: its operator can install the program that does this.
     #[schemars(url, extend("examples" = [null], "x-extension" = true))]
     pub cover_url: Option<String>,
     /// The URL from which the file was imported. Null if it was not imported.

@@ -16,9 +16,9 @@ pub fn endpoint() -> Endpoint<(), One<PostImport>> {
         .tag(TAG)
         .summary("Cancel an import of posts")
         .description(
-            "Posts that were created remain, and no others are created. The import is then `failed`, and its file is \
-             deleted. Files of posts that are being downloaded remain in the library. An import that has already ended \
-             does not change. Contributors can cancel dry runs, and imports that they started.",
+            "Posts that were created are kept, and no others are created. The import becomes `failed`, and its file is \
+             deleted. Images and videos that are being downloaded are still added to the library. An import that has \
+             already ended does not change. Contributors can cancel dry runs, and imports that they started.",
         )
         .extension()
         .writes(cancel)

@@ -40,7 +40,7 @@ pub struct ImportPostsRequest {
     /// The order of day, month and year in dates such as `02/03/2026`. ISO 8601 is always accepted.
     #[field(enum_value(), default = DateFormat::Iso, example = "dmy")]
     pub date_format: DateFormat,
-    /// The ids of the accounts of rows that name none, separated by commas.
+    /// The IDs of the accounts for rows that name none, separated by commas.
     #[field(account_ids(), example = "1,2")]
     pub accounts: Option<Vec<i64>>,
 }
@@ -65,7 +65,7 @@ impl Format for AccountIds {
 }
 
 fn parse_ids(value: &Value) -> std::result::Result<Vec<i64>, String> {
-    const INVALID: &str = "Must be ids of accounts, separated by commas.";
+    const INVALID: &str = "Must be IDs of accounts, separated by commas.";
     let text = value.as_str().ok_or(INVALID)?;
     let mut ids = Vec::new();
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -87,11 +87,12 @@ pub fn endpoint() -> Endpoint<ImportPostsRequest, One<PostImport>> {
         .summary("Import posts from a file")
         .description(
             "Crier reads the file after it has sent the response. Poll `GET /brands/{brand}/posts/imports/{import}` until \
-             the status is `completed` or `failed`. By default, the rows are only checked. A row with a time is scheduled, \
-             a row without one becomes a draft, unless its `schedule` is `draft`, `scheduled` or `queue`. A row whose \
-             `external_ref` exists is skipped. The columns are `content`, `scheduled_at` (or `date` and `time`), \
-             `schedule`, `accounts`, `media_urls`, `labels`, `first_comment` and `external_ref`, and those of the files \
-             of Buffer, Hootsuite, Metricool and Publer. A brand imports one file at a time. With `dry_run=false`, the \
+             the status is `completed` or `failed`. By default, the rows are only checked. A row with a time is \
+             scheduled, and a row without one becomes a draft, unless its `schedule` is `draft`, `scheduled` or `queue`. \
+             A row is skipped if a post of the brand already has its `external_ref`. The columns are `content`, \
+             `scheduled_at` (or `date` and `time`), `schedule`, `accounts`, `media_urls`, `labels`, `first_comment` and \
+             `external_ref`. Files for Buffer, Hootsuite, Metricool and Publer are also accepted, with their own \
+             columns. A brand imports one file at a time. With `dry_run=false`, the \
              key also needs the scope `media:write`, because `media_urls` adds files to the library.",
         )
         .extension()

@@ -50,7 +50,7 @@ pub struct PostImport {
     pub timezone: String,
     #[schemars(with = "TextEnum<DateFormat>")]
     pub date_format: DateFormat,
-    /// The ids of the accounts of rows that name none.
+    /// The IDs of the accounts for rows that name none.
     #[schemars(extend("examples" = [[1]]))]
     pub accounts: Vec<i64>,
     /// The number of posts in the file. 0 until the file was read.

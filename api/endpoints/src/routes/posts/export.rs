@@ -88,11 +88,11 @@ pub struct ExportedPost {
     #[schemars(extend("examples" = ["Fresh bread!"]))]
     pub content: String,
     pub scheduled_at: Option<ScheduledTimestamp>,
-    /// Whether the post is a draft, is scheduled, or is in the queue, where an import gives it the next free slot. Null if
-    /// publishing has begun.
+    /// Whether the post is a draft, scheduled, or in the queue. An import schedules a queued post at the next free slot.
+    /// Null if publishing has begun.
     #[schemars(with = "Option<TextEnum<PostSchedule>>")]
     pub schedule: Option<PostSchedule>,
-    /// The ids of the post's accounts.
+    /// The IDs of the post's accounts.
     pub accounts: Vec<i64>,
     /// The URLs of the post's images and videos.
     #[schemars(extend("examples" = [["https://crier.example/media/bread.jpg"]]))]
@@ -116,9 +116,9 @@ pub fn endpoint() -> Endpoint<ExportPosts, File> {
         .tag(TAG)
         .summary("Download posts as a file")
         .description(
-            "The file has the posts that the list returns with the same filters, newest first, and the columns that an \
-             import reads. Threads and the texts for single accounts are not part of it. Texts in CSV that a spreadsheet \
-             program would evaluate as formulas get a leading apostrophe, which an import removes.",
+            "The file contains the posts that the list returns with the same filters, newest first, with the columns \
+             that an import reads. It does not contain threads and overrides. In CSV, a text that a spreadsheet program \
+             would evaluate as a formula begins with an apostrophe, which an import removes.",
         )
         .extension()
         .file_type(PostExportFormat::Csv.media_type(), None)

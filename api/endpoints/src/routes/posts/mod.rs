@@ -177,10 +177,10 @@ pub struct PostFields {
     /// Whether the post takes its time from the brand's queue.
     #[schemars(extend("x-extension" = true, "examples" = [false]))]
     pub queued: bool,
-    /// The id of the recurring post of which this is an occurrence. Otherwise null.
+    /// The ID of the recurring post that created this post. Null if none did.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub recurring_id: Option<i64>,
-    /// The client's own name of an imported post. Otherwise null.
+    /// The client's own name for an imported post. Null for other posts.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub external_ref: Option<String>,
     /// The IDs of the post's accounts, in order.

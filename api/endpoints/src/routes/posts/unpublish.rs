@@ -43,8 +43,8 @@ pub fn endpoint() -> Endpoint<UnpublishPostRequest, One<PostDetail>> {
         .for_publishers()
         .summary("Delete a post from its platforms")
         .description(
-            "Crier deletes the post from each account on which it is published, after the response, and retries this like \
-             publishing. The target is `unpublishing`, and then `unpublished`. If the post cannot be deleted, the target \
+            "After the response, Crier deletes the post from each account on which it is published, with retries as for \
+             publishing. Each target is `unpublishing`, and then `unpublished`. If the post cannot be deleted, the target \
              is `published` again and has an `error`. To find out the result, get the post or listen for \
              `post.unpublished`. The post itself and its status do not change. If Crier cannot delete the post from any of \
              the accounts, the response is 422 `platform_capability_unavailable` with the reasons.",

@@ -34,7 +34,7 @@ pub struct SlotBody {
     /// The time of day, `HH:MM`, in the brand's time zone.
     #[schemars(extend("examples" = ["09:00"]))]
     pub time: String,
-    /// The ids of the accounts that can use the slot. Null for every account.
+    /// The IDs of the accounts that can use the slot. Null for every account.
     #[schemars(extend("examples" = [null]))]
     pub account_ids: Option<Vec<i64>>,
 }
@@ -54,7 +54,7 @@ impl From<Slot> for SlotBody {
 pub struct QueuedPost {
     pub id: i64,
     pub scheduled_at: ScheduledTimestamp,
-    /// The ids of the post's accounts.
+    /// The IDs of the post's accounts.
     pub accounts: Vec<i64>,
 }
 

@@ -16,10 +16,10 @@ use crate::response::{One, Reply};
 /// The new place of a post in the queue.
 #[derive(Clone, Debug, Request)]
 pub struct QueueMove {
-    /// The id of a queued post.
+    /// The ID of a queued post.
     #[field(id(), example = 1)]
     pub post_id: i64,
-    /// The id of the queued post before which it is published. Null moves it to the end.
+    /// The ID of the queued post in front of which it is placed. Null moves it to the end.
     #[field(id())]
     pub before: Option<i64>,
 }

@@ -23,7 +23,7 @@ const DEFAULT_COUNT: i64 = 10;
 /// The slots to list.
 #[derive(Clone, Debug, Default, Request)]
 pub struct ListFreeSlots {
-    /// Only slots that are free for all of these accounts: ids, separated by commas. If omitted, only slots that no post
+    /// Only slots that are free for all of these accounts: IDs, separated by commas. If omitted, only slots that no post
     /// has taken on any account.
     #[field(id_list())]
     pub accounts: Option<Vec<i64>>,

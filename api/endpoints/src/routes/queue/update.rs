@@ -29,7 +29,7 @@ pub struct SlotRequest {
     /// exists. A repeated time is used once.
     #[field(local_time(), example = "09:00")]
     pub time: String,
-    /// The ids of the accounts that can use the slot. Omit it for every account.
+    /// The IDs of the accounts that can use the slot. Omit it for every account.
     #[field(ids(MAX_SLOT_ACCOUNTS))]
     pub account_ids: Option<Vec<i64>>,
 }

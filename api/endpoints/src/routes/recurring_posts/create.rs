@@ -21,10 +21,10 @@ pub fn endpoint() -> Endpoint<CreateRecurringPostRequest, One<RecurringPost>> {
         .adds(Growth::Records)
         .summary("Create a recurring post")
         .description(
-            "A moment later, Crier creates the posts of the next 30 days, and each later post when its time comes \
-             within 30 days. They are ordinary posts with `recurring_id`: each can be changed, moved or deleted, and a \
-             deleted one is not created again. Each counts against `posts_per_month` when it is created, unless it is \
-             a draft. Times are in the brand's time zone. A time skipped by daylight saving time moves to the next \
+            "Crier creates the posts of the next 30 days a moment after the response, and each later post 30 days before \
+             its time. They are ordinary posts with `recurring_id`: each can be changed, moved or deleted, and a deleted \
+             one is not created again. Each counts against `posts_per_month` when it is created, unless it is a draft. \
+             Times are in the brand's time zone. A time skipped by daylight saving time moves to the next \
              existing time. A repeated time is used once. A brand can have at most 50 recurring posts, and a recurring \
              post at most 200 posts in 30 days. `approval` requires the plan feature `approvals`.",
         )

@@ -50,7 +50,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
 pub struct VariationBody {
     #[schemars(extend("examples" = ["Fresh bread from 7 o'clock."]))]
     pub content: String,
-    /// The ids of the images and videos, in order.
+    /// The IDs of the images and videos, in order.
     pub media: Vec<i64>,
 }
 
@@ -62,7 +62,7 @@ pub struct OverrideBody {
     /// The text for this account. Null uses the variation's text.
     #[schemars(extend("examples" = [null]))]
     pub content: Option<String>,
-    /// The ids of the images for this account. Null uses the variation's images.
+    /// The IDs of the images for this account. Null uses the variation's images.
     #[schemars(extend("examples" = [null]))]
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
@@ -82,7 +82,7 @@ pub struct RecurringPost {
     pub name: String,
     /// The texts that the posts use in turn.
     pub variations: Vec<VariationBody>,
-    /// The ids of the posts' accounts, in order.
+    /// The IDs of the posts' accounts, in order.
     pub accounts: Vec<i64>,
     pub overrides: Vec<OverrideBody>,
     #[schemars(extend("examples" = [["menu"]]))]

@@ -27,7 +27,7 @@ const WEEKDAYS: RangeInclusive<i64> = 1..=7;
 pub struct VariationRequest {
     #[field(text(0..=MAX_CONTENT_CHARS), example = "Fresh bread from 7 o'clock.")]
     pub content: Option<String>,
-    /// The ids of the images and videos.
+    /// The IDs of the images and videos.
     #[field(ids(MAX_MEDIA))]
     pub media: Option<Vec<i64>>,
 }
@@ -41,7 +41,7 @@ pub struct CreateRecurringPostRequest {
     /// The texts that the posts use in turn, from 1 to 20.
     #[field(objects(MAX_VARIATIONS), example)]
     pub variations: Vec<VariationRequest>,
-    /// The ids of accounts of the brand. At least one is required unless the posts are drafts.
+    /// The IDs of accounts of the brand. At least one is required unless the posts are drafts.
     #[field(ids(MAX_ACCOUNTS), example = [1])]
     pub accounts: Option<Vec<i64>>,
     #[field(objects(MAX_ACCOUNTS))]
