@@ -61,7 +61,7 @@ fn is_platform_of(accounts: &Value, platform: &Value) -> bool {
 fn planning() -> Vec<Tool> {
     vec![
         Tool::new("list_brands", "List brands", Effect::Read, brands::list::endpoint())
-            .description("Lists the brands that you can use. Most other tools need the id of a brand."),
+            .description("Lists the brands that you can use. Most other tools need the ID of a brand."),
         Tool::new("list_accounts", "List accounts", Effect::Read, accounts::list::endpoint())
             .and_those("platforms", accounts::platforms::endpoint(), is_platform_of)
             .untrusted(ACCOUNT_TEXTS)
@@ -93,13 +93,13 @@ fn writing() -> Vec<Tool> {
                  Publish it with `publish_post` or `schedule_post`.",
             ),
         Tool::new("import_media", "Import an image or video", Effect::Fetch, media::from_url::endpoint()).description(
-            "Imports an image or a video from a public URL to a brand's library. Returns the id of a job; \
+            "Imports an image or a video from a public URL to a brand's library. Returns the ID of a job; \
              `get_media_import` says when the file can be used in a post.",
         ),
         Tool::new("get_media_import", "Get an import of media", Effect::Read, media::job::endpoint())
             // The name of a file is often part of its URL.
             .untrusted(&["data.error", "data.media"])
-            .description("Gets the status of an import that `import_media` started, and the id of the media."),
+            .description("Gets the status of an import that `import_media` started, and the ID of the media."),
     ]
 }
 
