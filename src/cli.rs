@@ -1,4 +1,7 @@
 //! The command line: commands, and every configuration key as a flag.
+//!
+//! **To add a command:** its variant here, its file in `commands/`, and its arm in `commands::dispatch`. The doc comments
+//! of variants and fields are the texts of `--help`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -3,6 +3,8 @@
 //!
 //! A request passes the [`middleware`] (id, span, metrics), salvo's router, and the runner of its endpoint, which makes
 //! the checks common to all endpoints and then calls the endpoint's handler.
+//!
+//! **To add an endpoint, a page or a tool:** see `endpoints/`, `pages/` and `mcp/`. The router here lists only these parts.
 
 use std::sync::Arc;
 

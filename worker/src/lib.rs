@@ -1,4 +1,6 @@
 //! The worker: one apalis worker per job kind, which receives notifications, and the engine that runs the jobs.
+//!
+//! **To add a kind of job:** a file in [`jobs`], which explains what a kind is. The engine needs no change.
 
 use std::sync::Arc;
 use std::time::Duration;

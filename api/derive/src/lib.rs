@@ -1,4 +1,7 @@
-//! `#[derive(Request)]`. The attributes are explained where the trait is, in `crier-api`'s module `request`.
+//! `#[derive(Request)]`: implements the reader, the schema and the example of a request from the attributes of its
+//! fields. The attributes are explained where the trait is, in `api/endpoints/src/request/mod.rs`.
+//!
+//! **To add an attribute:** read it in `field.rs`, use it in the code that is generated, and explain it beside the trait.
 
 mod field;
 

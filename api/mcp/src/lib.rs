@@ -2,7 +2,7 @@
 //! `/mcp/oauth` with the access token of an application that the user connected (`oauth/`).
 //!
 //! Each HTTP request is one message, authenticated and counted like a request to the API; there are no sessions, so any
-//! process answers any request. `tools.rs` lists the tools.
+//! process can respond to any request. `tools.rs` lists the tools, and explains how to add one.
 //!
 //! No OAuth document exists for `/mcp`: clients that find one ignore the API key that the user configured.
 

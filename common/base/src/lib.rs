@@ -1,4 +1,6 @@
 //! Code that every other crate may use, and that is independent of posts, jobs and platforms.
+//!
+//! **To add a module:** a file here, and its line below. Code that only one crate uses belongs in that crate.
 
 pub mod backoff;
 pub mod clock;

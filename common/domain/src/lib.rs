@@ -1,4 +1,7 @@
-//! Types and transitions; no I/O. A status is an enum here and a SQL `CHECK` in the migrations: change both.
+//! The types of posts, accounts, jobs and all other records, and their transitions, without input and output.
+//!
+//! **To add a type:** a file per resource, and its line below. A status is a `text_enum!` here and a `CHECK` in the
+//! schemas: change both. A type that is a row or a column derives that with the feature `sqlx`.
 
 pub mod access;
 pub mod account;

@@ -1,4 +1,7 @@
-//! Writes a validated change in the request's transaction.
+//! Writes a validated change in the request's transaction: `decide` computes what happens to the post and its targets,
+//! without input and output, and [`create`] and [`execute`] write that.
+//!
+//! **To add a way in which a change can end:** its case in `decide`, and what it writes in [`execute`].
 
 use std::collections::{HashMap, HashSet};
 

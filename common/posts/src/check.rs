@@ -1,4 +1,8 @@
-//! Validates the resulting post (422). All problems are reported at once.
+//! Validates the resulting post (422). All problems are reported together.
+//!
+//! A rule of a platform is data in its descriptor, or code in `crier_platforms::text`. A rule of all posts is here.
+//!
+//! **To add a rule of all posts:** a function that adds its problems by field, and its call in [`check_with`].
 
 use std::collections::{HashMap, HashSet};
 

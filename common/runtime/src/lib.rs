@@ -1,6 +1,9 @@
 //! The start and the stop of a process, and its parts: configuration, logs, metrics, store, notifier, platforms.
 //!
 //! A binary only calls [`main`] with its role and a function that runs until [`Process::stop`] is cancelled.
+//!
+//! **To add a part that all roles need:** a field of [`Process`], created where the others are. What only one role needs
+//! belongs in that role.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

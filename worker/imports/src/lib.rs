@@ -8,6 +8,9 @@
 //!
 //! The file comes from outside. Its size, the inflated size of a workbook, the number of rows and columns, the length of
 //! a cell and that of all cells together are limited before anything is stored.
+//!
+//! **To add a format:** a file here that returns a `table::Table`, and its branch in `read_table`. **To add the files
+//! of another tool:** its headings in `columns.rs`, and their row in `docs/planning.md`.
 
 use std::collections::HashMap;
 

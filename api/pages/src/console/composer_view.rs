@@ -1,4 +1,7 @@
-//! The page of the composer.
+//! The page of the composer: what its template shows, from the input of the form and the records of the brand.
+//!
+//! **To add a field:** read it in `composer_input.rs`, add it to [`Composer`] or `ComposerAccount` here, and show it in
+//! `composer.html`.
 
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
