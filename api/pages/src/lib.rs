@@ -83,7 +83,7 @@ fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
         Err(error) => {
             tracing::error!(%error, "failed to render a page");
             res.status_code(StatusCode::INTERNAL_SERVER_ERROR);
-            res.render(Text::Plain("Something went wrong on our side."));
+            res.render(Text::Plain("Something went wrong on our side. If the problem persists, tell the operator."));
         }
     }
     headers(res);

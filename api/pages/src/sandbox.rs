@@ -239,7 +239,7 @@ async fn add_comment(req: &mut Request, depot: &mut Depot, res: &mut Response) {
         }
         Ok(CommentOutcome::NoSuchPost) => no_such_post(res),
         Ok(CommentOutcome::Full) => {
-            notice(res, StatusCode::CONFLICT, "This post has the maximum number of comments.");
+            notice(res, StatusCode::CONFLICT, "This post has the maximum number of comments. Comment on another post.");
         }
         Err(error) => {
             tracing::warn!(%error, "failed to store a sandbox comment");

@@ -106,7 +106,7 @@ fn unit(platform: &Descriptor) -> &'static str {
 
 fn validate_captions(request: &CaptionRequest, object: &Value) -> CheckResult<Vec<String>> {
     let Some(found) = texts(object, "captions") else {
-        return CheckResult::Bad("`captions` is no list of texts.".to_owned());
+        return CheckResult::Bad("`captions` is not a list of texts.".to_owned());
     };
     let platform = request.platform.as_deref();
     let (mut captions, mut seen, mut first_problem) = (Vec::new(), HashSet::new(), None);

@@ -47,7 +47,7 @@ impl TextModel<'_> {
 
 fn validate_hashtags(max: usize, object: &Value) -> CheckResult<Vec<String>> {
     let Some(found) = texts(object, "hashtags") else {
-        return CheckResult::Bad("`hashtags` is no list of texts.".to_owned());
+        return CheckResult::Bad("`hashtags` is not a list of texts.".to_owned());
     };
     let mut seen = HashSet::new();
     let tags = found.into_iter().filter_map(normalize_hashtag).filter(|tag| seen.insert(tag.to_lowercase()));

@@ -123,8 +123,8 @@ impl ErrorResponse {
     const fn hint(&self) -> &'static str {
         match self.status.as_u16() {
             300..=399 => " (CRIER_AI_BASE_URL must be the final URL: redirects are not followed)",
-            401 | 403 => " (is CRIER_AI_API_KEY right?)",
-            404 | 405 => " (are CRIER_AI_BASE_URL and the model's name right?)",
+            401 | 403 => " (check CRIER_AI_API_KEY)",
+            404 | 405 => " (check CRIER_AI_BASE_URL and the name of the model)",
             _ => "",
         }
     }

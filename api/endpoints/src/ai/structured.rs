@@ -80,8 +80,8 @@ impl TextModel<'_> {
 fn parse_and_validate<T>(text: &str, validate: impl Fn(&Value) -> CheckResult<T>) -> CheckResult<T> {
     match serde_json::from_str::<Value>(strip_wrapping(text)) {
         Ok(value) if value.is_object() => validate(&value),
-        Ok(_) => CheckResult::Bad("It is no JSON object.".to_owned()),
-        Err(error) => CheckResult::Bad(format!("It is no JSON ({error}).")),
+        Ok(_) => CheckResult::Bad("It is not a JSON object.".to_owned()),
+        Err(error) => CheckResult::Bad(format!("It is not JSON ({error}).")),
     }
 }
 

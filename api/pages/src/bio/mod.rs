@@ -117,8 +117,7 @@ async fn find(app: &Arc<App>, slug: String) -> Result<Option<Arc<RenderedPage>>>
     // Runs as a separate task, so that the lookup completes even if the visitor disconnects.
     let (task_app, cached) = (app.clone(), stale.clone());
     let refreshed = tokio::spawn(async move { refresh_page(&task_app, &slug, cached).await }).await;
-    let refreshed =
-        refreshed.unwrap_or_else(|error| Err(StoreError::Decode(format!("a look-up did not end: {error}"))));
+    let refreshed = refreshed.unwrap_or_else(|error| Err(StoreError::Decode(format!("a lookup did not end: {error}"))));
     match (refreshed, stale) {
         (Err(error), Some(page)) => {
             tracing::warn!(%error, "serving a stale link-in-bio page");

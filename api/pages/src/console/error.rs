@@ -51,7 +51,8 @@ impl ErrorPage {
         let request_id = status.is_server_error().then(|| visit.request_id.clone());
         let page = Self { shell, text: message(error), action, is_plan, request_id };
         res.status_code(status);
-        res.render(Text::Html(page.render().unwrap_or_else(|_| "Something went wrong on our side.".to_owned())));
+        let failed = "Something went wrong on our side. If the problem persists, tell the operator.";
+        res.render(Text::Html(page.render().unwrap_or_else(|_| failed.to_owned())));
     }
 }
 

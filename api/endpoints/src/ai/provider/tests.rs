@@ -25,9 +25,9 @@ fn provider_errors_have_details_but_never_the_key() {
         (
             401,
             r#"{"error": {"message": "Bad key sk-hunter2"}}"#,
-            "it returned 401: Bad key [REDACTED] (is CRIER_AI_API_KEY right?)",
+            "it returned 401: Bad key [REDACTED] (check CRIER_AI_API_KEY)",
         ),
-        (403, r#"{"message": "no", "type": "x"}"#, "it returned 403: no (is CRIER_AI_API_KEY right?)"),
+        (403, r#"{"message": "no", "type": "x"}"#, "it returned 403: no (check CRIER_AI_API_KEY)"),
         (404, r#"{"error": "model 'x' not found"}"#, "it returned 404: model 'x' not found (are CRIER_AI_BASE_URL and"),
         (405, r#"{"detail": "Method Not Allowed"}"#, "it returned 405: Method Not Allowed (are CRIER_AI_BASE_URL and"),
         (308, "", "it returned 308:  (CRIER_AI_BASE_URL must be the final URL: redirects are not followed)"),

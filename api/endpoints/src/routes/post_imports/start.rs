@@ -16,7 +16,7 @@ pub fn endpoint() -> Endpoint<(), One<PostImport>> {
         .summary("Import the posts of a dry run")
         .description(
             "Imports the rows of a completed dry run that have no errors, without sending the file again. The file is kept \
-             until the brand's next import. Afterwards, the response is 404. The key also needs the scope `media:write`, \
+             until the brand's next import. After that, the response is 404. The key also needs the scope `media:write`, \
              because `media_urls` adds files to the library.",
         )
         .extension()
