@@ -54,7 +54,7 @@ pub struct BulkChange {
     /// `shift`.
     #[field(number(-MAX_SHIFT..=MAX_SHIFT))]
     pub shift_minutes: Option<i64>,
-    /// Required for `label` and `unlabel`.
+    /// The label. Required for `label` and `unlabel`.
     #[field(text(1..=MAX_LABEL))]
     pub label: Option<String>,
 }

@@ -60,11 +60,11 @@ pub struct ExportPosts {
     /// Only posts for this account.
     #[field(id())]
     pub account_id: Option<i64>,
-    /// Only posts whose time is not earlier. The time of a post is `scheduled_at`, or else `published_at`, or else
+    /// Only posts at this time or later. The time of a post is `scheduled_at`, or else `published_at`, or else
     /// `created_at`.
     #[field(time())]
     pub from: Option<DateTime<Utc>>,
-    /// Only posts whose time is earlier.
+    /// Only posts before this time.
     #[field(time())]
     pub to: Option<DateTime<Utc>>,
 }

@@ -59,14 +59,14 @@ pub struct ListPosts {
     /// Only posts for this account.
     #[field(id(), extension)]
     pub account_id: Option<i64>,
-    /// Only posts whose time is not earlier. The time of a post is `scheduled_at`, or else `published_at`, or else
+    /// Only posts at this time or later. The time of a post is `scheduled_at`, or else `published_at`, or else
     /// `created_at`.
     #[field(time(), extension)]
     pub from: Option<DateTime<Utc>>,
-    /// Only posts whose time is earlier.
+    /// Only posts before this time.
     #[field(time(), extension)]
     pub to: Option<DateTime<Utc>>,
-    /// The order. Posts without the time of the order are last.
+    /// The order of the posts. Posts without the time that it uses are last.
     #[field(enum_value(), default = PostSort::Newest, extension)]
     pub sort: Option<PostSort>,
 }

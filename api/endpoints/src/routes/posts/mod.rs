@@ -123,8 +123,8 @@ pub struct TargetBody {
     #[schemars(extend("examples" = [null]))]
     pub media: Option<Vec<i64>>,
     pub options: Map<String, Value>,
-    /// The account's signature, which is appended to the text. It is decided when the post is created or updated. Null
-    /// if the account has none or the text contains it.
+    /// The account's signature, which is appended to the text. Crier decides this when the post is created or updated.
+    /// Null if the account has none or the text contains it.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub signature: Option<String>,
     /// The parts that follow the text on this account. Null uses the post's parts.

@@ -101,7 +101,7 @@ pub struct RecurringPostChange {
     pub labels: PatchField<Vec<String>>,
     #[field(enum_value())]
     pub frequency: PatchField<Frequency>,
-    /// From 1 (Monday) to 7, for a `weekly` rule.
+    /// The weekdays of a `weekly` rule, from 1 (Monday) to 7.
     #[field(weekdays())]
     pub weekdays: PatchField<Vec<i64>>,
     /// The day of the month, for a `monthly` rule.
