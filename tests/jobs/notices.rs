@@ -70,7 +70,7 @@ async fn a_410_response_sends_one_notice(s: TestStore) {
          Endpoint       {id}\nURL            {url}\nReason         the endpoint returned 410 Gone\nFailing since  {at}\nDisabled at    {at}\n\
          Last attempt   the endpoint returned 410\n\n\
          Crier attempts each delivery up to 8 times within a day.\nDeliveries that did not arrive: 2.\n\n\
-         When the endpoint works again, enable it:\n\n  PUT /webhooks/{id}\n  {{\"is_active\": true}}\n\n\
+         When the endpoint works again, activate it in the console under Developers,\nWebhooks, or with the API:\n\n  PUT /webhooks/{id}\n  {{\"is_active\": true}}\n\n\
          Then retry the deliveries that did not arrive:\n\n  POST /webhooks/{id}/recover\n  {{\"since\": \"{since}\"}}\n\n\
          You receive this email because you own the endpoint.",
         id = webhook.id,

@@ -177,7 +177,7 @@ async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: Te
     assert_eq!(account.status, AccountStatus::Expired);
     assert_eq!(account.last_error.as_ref().unwrap().message, "The fake rejects the token.");
     let [mail] = &mails.mails()[..] else { panic!("one mail: {:?}", mails.mails()) };
-    for expected in ["To: ann@example.com", "Sandbox", "The fake rejects the token.", "social-accounts"] {
+    for expected in ["To: ann@example.com", "Sandbox", "The fake rejects the token.", "/accounts/connect/sandbox"] {
         assert!(mail.contains(expected), "{expected}: {mail}");
     }
     let [event] = &w.event_data("account.expired").await[..] else { panic!("one event") };

@@ -10,7 +10,6 @@ use crier_base::secrets::SecretError;
 use crier_domain::account::SocialAccount;
 use crier_domain::catalogue::descriptor;
 use crier_domain::notice::NoticeKind;
-use crier_domain::platform::Mode;
 use crier_domain::webhook::MAX_ATTEMPTS;
 use crier_mail::{Mailer, mailbox, one_line};
 use crier_store::account_tokens::{self, BrandOwner};
@@ -73,29 +72,9 @@ pub async fn webhook_disabled(
     enqueue(tx, found.user_id, &new, trace).await
 }
 
-/// How to reconnect an account, for an email.
-struct Reconnect {
-    advice: &'static str,
-    address: String,
-}
-
-impl Reconnect {
-    fn of(account: &SocialAccount, brand_id: i64, public_url: &str) -> Self {
-        let endpoint = format!("{public_url}/api/public/v1/brands/{brand_id}/social-accounts");
-        match descriptor(account.platform).mode {
-            Mode::Oauth => Self {
-                advice: "To reconnect it, send this request and open the returned URL in a browser:",
-                address: format!("POST {endpoint}/authorize {{\"platform\": \"{}\"}}", account.platform),
-            },
-            Mode::SelfConnectOauth => Self {
-                advice: "To reconnect it, ask the operator of this Crier installation to create a URL with:",
-                address: format!("crier account connect {} --brand {brand_id} --instance URL", account.platform),
-            },
-            Mode::SelfConnect => {
-                Self { advice: "To reconnect it, send its credentials:", address: format!("POST {endpoint}") }
-            }
-        }
-    }
+/// Returns the URL of the page of the console on which a user reconnects an account.
+fn reconnect_url(account: &SocialAccount, brand_id: i64, public_url: &str) -> String {
+    format!("{public_url}/brands/{brand_id}/accounts/connect/{}?account={}", account.platform, account.id)
 }
 
 #[derive(Template)]
@@ -107,8 +86,9 @@ struct AccountExpired {
     brand: String,
     brand_id: i64,
     reason: String,
-    advice: &'static str,
-    address: String,
+    reconnect_url: String,
+    /// The URL of the brand's failed posts.
+    posts_url: String,
 }
 
 #[derive(Template)]
@@ -120,8 +100,7 @@ struct AccountExpiring {
     brand: String,
     brand_id: i64,
     ends_at: String,
-    advice: &'static str,
-    address: String,
+    reconnect_url: String,
 }
 
 /// Notifies the owners by email that the platform rejects the account's credentials.
@@ -134,7 +113,6 @@ pub async fn account_expired(
 ) -> Result<()> {
     let Some(mailer) = mailer else { return Ok(()) };
     for owner in account_tokens::owners(tx, account.id).await? {
-        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
         let platform = descriptor(account.platform).name;
         let text = AccountExpired {
             name: one_line(&owner.user_name),
@@ -143,8 +121,8 @@ pub async fn account_expired(
             brand: one_line(&owner.brand_name),
             brand_id: owner.brand_id,
             reason: account.last_error.as_ref().map(|error| one_line(&error.message)).unwrap_or_default(),
-            advice: reconnect.advice,
-            address: reconnect.address,
+            reconnect_url: reconnect_url(account, owner.brand_id, public_url),
+            posts_url: format!("{public_url}/brands/{}/posts?status=failed", owner.brand_id),
         };
         let subject = format!("Crier can no longer publish to your {platform} account");
         mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
@@ -163,7 +141,6 @@ pub async fn account_expiring(
 ) -> Result<()> {
     let Some(mailer) = mailer else { return Ok(()) };
     for owner in account_tokens::owners(tx, account.id).await? {
-        let reconnect = Reconnect::of(account, owner.brand_id, public_url);
         let platform = descriptor(account.platform).name;
         let text = AccountExpiring {
             name: one_line(&owner.user_name),
@@ -172,8 +149,7 @@ pub async fn account_expiring(
             brand: one_line(&owner.brand_name),
             brand_id: owner.brand_id,
             ends_at: format_time(end),
-            advice: reconnect.advice,
-            address: reconnect.address,
+            reconnect_url: reconnect_url(account, owner.brand_id, public_url),
         };
         let subject = format!("Crier's access to your {platform} account ends on {}", end.format("%Y-%m-%d"));
         mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
