@@ -1,7 +1,7 @@
 //! Prepares the call: checks whether to make it, and stores the state that must be stored before it.
 //!
 //! Runs that begin together share one transaction under the locks of their posts. A run whose call must not be made ends
-//! here, with a reason that its target shows.
+//! here with a `Stop`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
