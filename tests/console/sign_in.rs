@@ -6,7 +6,7 @@ use secrecy::ExposeSecret;
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps, on_sqlite_app};
 use crate::support::client::until;
-use crate::support::console::ConsoleUser;
+use crate::support::console::{ConsoleUser, Page};
 use crate::support::store::TestStore;
 
 on_both_apps!(a_session_lives_while_it_is_used, a_session_ends_with_its_user, only_users_receive_a_link);
@@ -26,6 +26,8 @@ on_sqlite_app!("unlimited" =>
     a_session_is_no_api_key,
     valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected,
     signing_out_ends_the_session,
+    a_form_outlives_its_session,
+    only_forms_of_this_host_outlive_their_session,
 );
 
 async fn post(app: &TestApp, path: &str) -> Reply {
@@ -280,4 +282,51 @@ async fn the_cookie_is_bound_to_the_host_on_https(_: TestApp) {
     let path = link(&app, t.user).await;
     let cookie = post(&app, &path).await.header("set-cookie").expect("a cookie").to_owned();
     assert!(cookie.starts_with("__Host-crier_session=") && cookie.contains("; Secure"), "{cookie}");
+}
+
+async fn a_form_outlives_its_session(t: Tenant<'_>) {
+    let mut person = ConsoleUser::sign_in(&t).await;
+    let (new, origin) = (t.path("/posts/new"), t.app.url.as_str());
+    let mut fields = person.get(&new).await.hidden_fields(&new);
+    fields.extend([("content", "Bread\n& <butter>"), ("schedule_type", "draft")].map(|(a, b)| (a.into(), b.into())));
+    t.app.clock.advance(TimeDelta::days(30));
+    let ended = post_fields(&person, origin, &new, &fields).await;
+    ended.expect(401, "Your session has ended").expect(401, "target=\"_blank\"");
+    assert!(!ended.has("name=\"_csrf\"") && ended.reply.header("location").is_none(), "{}", ended.text);
+    let again = post_fields(&person, origin, &new, &ended.hidden_fields(&new)).await;
+    again.expect(401, "Your session has ended");
+    person = ConsoleUser::sign_in(&t).await;
+    let asked = post_fields(&person, origin, &new, &again.hidden_fields(&new)).await;
+    asked.expect(403, "You are signed in as").expect(403, "Submit form");
+    assert_eq!(t.app.count_rows("posts").await, 0, "the form is not from this session");
+    let saved = post_fields(&person, origin, &new, &asked.hidden_fields(&new)).await;
+    assert_eq!(saved.status, 303, "{}", saved.text);
+    assert_eq!(t.app.count_rows("posts WHERE content = 'Bread\n& <butter>'").await, 1);
+}
+
+async fn post_fields(person: &ConsoleUser<'_>, origin: &str, path: &str, fields: &[(String, String)]) -> Page {
+    let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    person.post_from_origin(origin, path, &fields).await
+}
+
+async fn only_forms_of_this_host_outlive_their_session(t: Tenant<'_>) {
+    let person = ConsoleUser::sign_in(&t).await;
+    let signed_out = ConsoleUser::signed_out(t.app);
+    let (new, origin) = (t.path("/posts/new"), t.app.url.as_str());
+    let fields = [("content", "Forged"), ("_key", "key-of-a-form")];
+    // Otherwise, another site could lead a signed-in user to submit its form.
+    for other in ["https://evil.example", "null"] {
+        let page = signed_out.post_from_origin(other, &new, &fields).await;
+        assert_eq!((page.status, page.reply.header("location")), (303, Some("/sign-in")), "{other}");
+        let page = person.post_from_origin(other, &new, &fields).await;
+        page.expect(403, "You cannot do this");
+        assert!(!page.has("Forged"), "{other}");
+    }
+    let secret = [("credentials.password", "hunter2")];
+    let connect = t.path("/accounts/connect/bluesky");
+    let page = signed_out.post_from_origin(origin, &connect, &secret).await;
+    assert_eq!(page.status, 303, "a password is not kept");
+    let many: Vec<(&str, &str)> = (0..2_001).map(|_| ("a", "")).collect();
+    assert_eq!(signed_out.post_from_origin(origin, &new, &many).await.status, 303);
+    assert_eq!(t.app.count_rows("posts").await, 0);
 }

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_store::sessions;
 use secrecy::ExposeSecret;
 
-use super::app::{Reply, Tenant, TestApp};
+use super::app::{Reply, Request, Tenant, TestApp};
 
 pub struct ConsoleUser<'a> {
     app: &'a TestApp,
@@ -77,6 +77,11 @@ impl<'a> ConsoleUser<'a> {
         Self { app, cookie: cookie.split(';').next().unwrap_or_default().to_owned() }
     }
 
+    /// Returns a visitor without a session.
+    pub fn signed_out(app: &'a TestApp) -> Self {
+        Self { app, cookie: String::new() }
+    }
+
     /// Opens a page, without following redirects.
     pub async fn get(&self, path: &str) -> Page {
         let request = self.app.visit("GET", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
@@ -85,10 +90,18 @@ impl<'a> ConsoleUser<'a> {
 
     /// Posts only these fields, without following redirects.
     pub async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Page {
+        Page::new(path, self.form(path, fields).send().await)
+    }
+
+    /// Like `post`, from a page of this origin, which browsers name.
+    pub async fn post_from_origin(&self, origin: &str, path: &str, fields: &[(&str, &str)]) -> Page {
+        Page::new(path, self.form(path, fields).header("origin", origin).send().await)
+    }
+
+    fn form(&self, path: &str, fields: &[(&str, &str)]) -> Request<'a> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
         let request = self.app.visit("POST", &format!("{}{path}", self.app.url)).header("cookie", &self.cookie);
-        let request = request.raw(body).header("content-type", "application/x-www-form-urlencoded");
-        Page::new(path, request.send().await)
+        request.raw(body).header("content-type", "application/x-www-form-urlencoded")
     }
 
     /// Submits the form with this action of a page, with its hidden fields and these fields, and follows one redirect.

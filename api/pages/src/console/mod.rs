@@ -69,6 +69,7 @@ mod form_write;
 mod home;
 mod inbox;
 mod invitation;
+mod kept_form;
 mod key_form;
 mod keys;
 mod lists;

@@ -25,6 +25,7 @@ use secrecy::SecretString;
 use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
 use super::form::Form;
+use super::kept_form;
 use super::shell::MAX_UNREAD;
 use super::visit::{PageReply, Visit, shown_brand};
 use crate::{is_from_another_site, is_from_own_page, notice};
@@ -126,7 +127,7 @@ impl salvo::Handler for PageRunner {
         depot.insert_typed(RouteLabel(self.route.path));
         let request_id = depot.get_typed::<RequestId>().map(|id| id.0.clone()).unwrap_or_default();
         let Some(token) = cookie::token(&self.app, req.headers()) else {
-            return self.to_sign_in(req, res);
+            return self.to_sign_in(req, res).await;
         };
         let mut visit = match self.visit(req, &token, request_id).await {
             Ok(Some(visit)) => visit,
@@ -140,7 +141,7 @@ impl salvo::Handler for PageRunner {
                     );
                 }
                 cookie::clear(&self.app, res);
-                return self.to_sign_in(req, res);
+                return self.to_sign_in(req, res).await;
             }
             Err(error) => {
                 error.log();
@@ -180,8 +181,15 @@ impl salvo::Handler for PageRunner {
 
 impl PageRunner {
     /// Redirects to the sign-in page. After sign-in, the user returns to this page, or to the page of the submitted
-    /// form.
-    fn to_sign_in(&self, req: &Request, res: &mut Response) {
+    /// form. If the form can be kept, sends the page that keeps it instead.
+    async fn to_sign_in(&self, req: &mut Request, res: &mut Response) {
+        if self.route.method == Method::POST
+            && let Some(page) = kept_form::signed_out(&self.app, req).await
+        {
+            res.status_code(StatusCode::UNAUTHORIZED);
+            res.render(Text::Html(page));
+            return page_headers(res);
+        }
         // Images and requests of the script are not pages to return to.
         let is_page = req.headers().get("sec-fetch-dest").is_none_or(|kind| kind == "document");
         let next = match self.route.method {
@@ -251,14 +259,14 @@ impl PageRunner {
             return Err(ApiError::not_found("page"));
         }
         check_access(self.route.access, visit)?;
-        if self.route.method == Method::POST {
-            self.read_form(req, token, visit).await?;
+        if self.route.method == Method::POST && !self.read_form(req, token, visit).await? {
+            return kept_form_or_error(req, visit);
         }
         self.route.page.call(visit).await
     }
 
-    /// Reads the form, unless it is multipart, and checks that a page of this session sent it.
-    async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<()> {
+    /// Reads the form, unless it is multipart, and returns whether a page of this session sent it.
+    async fn read_form(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<bool> {
         let content_type = req.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_multipart = content_type.starts_with("multipart/form-data");
         // The body of a multipart form is forwarded as a stream, and a token in the URL would be logged. So the headers
@@ -271,12 +279,7 @@ impl PageRunner {
             let has_token = cookie::is_csrf_token(token, visit.form.get("_csrf"));
             has_token && !is_from_another_site(&self.app, req.headers())
         };
-        if !is_own {
-            let message =
-                "This form does not belong to your session. Go back, reload the page, and submit the form again.";
-            return Err(ApiError::new(ErrorCode::InsufficientScope, message));
-        }
-        if is_multipart {
+        if is_own && is_multipart {
             // With the length, the endpoint can reject a file that exceeds the plan before it is received.
             let described = [CONTENT_TYPE, CONTENT_LENGTH];
             let described =
@@ -284,7 +287,7 @@ impl PageRunner {
             let headers = described.collect();
             *visit.multipart.get_mut().unwrap_or_else(PoisonError::into_inner) = Some((headers, req.take_body()));
         }
-        Ok(())
+        Ok(is_own)
     }
 
     /// Returns the IDs in the path without those that do not fit 63 bits.
@@ -292,6 +295,15 @@ impl PageRunner {
         let id = |name: &'static str| Some((name, req.params().get(name)?.parse().ok()?));
         self.route.ids().filter_map(id).collect()
     }
+}
+
+/// Asks whether to submit a form of another session, or rejects it.
+fn kept_form_or_error(req: &Request, visit: &Visit) -> Result<PageReply> {
+    if let Some(page) = kept_form::signed_in(visit, req) {
+        return Ok(PageReply::Html(StatusCode::FORBIDDEN, page));
+    }
+    let message = "This form does not belong to your session. Go back, reload the page, and submit the form again.";
+    Err(ApiError::new(ErrorCode::InsufficientScope, message))
 }
 
 fn check_access(access: Access, visit: &Visit) -> Result<()> {
