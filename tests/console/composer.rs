@@ -205,7 +205,7 @@ async fn a_text_survives_a_full_disk(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let fields = [("content", "As typed"), ("schedule_type", "draft")];
     disk.set_low(true);
     let shown = person.submit(&new, &new, &fields).await;
-    shown.expect(422, "too little free disk space").expect(422, "As typed</textarea>");
+    shown.expect(503, "too little free disk space").expect(503, "As typed</textarea>");
     disk.set_low(false);
     person.submit_from(&shown, &new, &fields).await.expect(200, "Draft saved.");
 }

@@ -81,7 +81,8 @@ impl<'v> PageCall<'v> {
     ) -> Result<Written<R::Value>> {
         let fingerprint = self.fingerprint(endpoint.spec.id);
         let key = WriteKey { key: self.key()?, fingerprint, size: self.visit.form.size() };
-        Box::pin(self.in_process().write(&endpoint, request, key)).await
+        let written = Box::pin(self.in_process().write(&endpoint, request, key)).await;
+        written.inspect_err(|error| self.visit.note(error))
     }
 
     /// Forwards the multipart form of the page.
@@ -91,7 +92,8 @@ impl<'v> PageCall<'v> {
         form.headers_mut().extend(headers);
         form.replace_body(body);
         let key = self.key()?;
-        Box::pin(self.in_process().upload(&endpoint, &mut form, key)).await
+        let written = Box::pin(self.in_process().upload(&endpoint, &mut form, key)).await;
+        written.inspect_err(|error| self.visit.note(error))
     }
 
     /// Gets a file, and returns the response that contains it.

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crier_endpoints::admission;
@@ -239,6 +240,7 @@ impl PageRunner {
             query: Query::parse(req.uri().query().unwrap_or_default()),
             form: Form::default(),
             multipart: Mutex::default(),
+            is_unavailable: AtomicBool::default(),
             headers: req.headers().clone(),
             csrf: cookie::csrf_token(token),
             request_id,

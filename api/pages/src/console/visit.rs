@@ -1,5 +1,6 @@
 //! The request of a signed-in user for a page.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use askama::Template;
@@ -40,6 +41,8 @@ pub struct Visit {
     pub form: Form,
     /// The body of a multipart form, with its `Content-Type` and `Content-Length`, until it is forwarded.
     pub multipart: Mutex<Option<(HeaderMap, ReqBody)>>,
+    /// Whether a write failed because the service is unavailable.
+    pub is_unavailable: AtomicBool,
     /// The headers of the request.
     pub headers: HeaderMap,
     pub csrf: String,
@@ -139,9 +142,17 @@ impl Visit {
         self.page_with(StatusCode::OK, page)
     }
 
+    /// Renders a page. A form that is shown again because the service is unavailable has the status of that error.
     pub fn page_with(&self, status: StatusCode, page: &impl Template) -> Result<PageReply> {
+        let is_unavailable = self.is_unavailable.load(Ordering::Relaxed);
+        let status = if is_unavailable { StatusCode::SERVICE_UNAVAILABLE } else { status };
         let text = page.render().map_err(|error| ApiError::bug(format!("a page could not be rendered: {error}")))?;
         Ok(PageReply::Html(status, text))
+    }
+
+    /// Remembers whether a write failed because the service is unavailable.
+    pub fn note(&self, error: &ApiError) {
+        self.is_unavailable.fetch_or(error.code == ErrorCode::ServiceUnavailable, Ordering::Relaxed);
     }
 
     /// Redirects to a path within the brand, which shows the message with the key `note` ([`flash`]).
