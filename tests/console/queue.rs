@@ -1,5 +1,6 @@
 //! The page of the queue, and the queue in the composer, the calendar and the settings.
 
+use chrono::TimeDelta;
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
@@ -9,6 +10,7 @@ use crate::support::console::ConsoleUser;
 on_one_app!(console "unlimited" =>
     slots_are_painted_added_and_removed,
     errors_in_a_slot_are_shown,
+    slots_of_somebody_else_are_not_overwritten,
     queued_posts_are_moved,
     a_post_is_added_to_the_queue,
     an_edited_post_stays_in_the_queue,
@@ -78,6 +80,26 @@ async fn errors_in_a_slot_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
     noon(&t).await;
     queue(&t, account, "Fresh bread").await;
     person.submit(&path, &path, &[("_action", "save")]).await.expect(422, "1 queued post would have no slot.");
+}
+
+async fn slots_of_somebody_else_are_not_overwritten(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let path = t.path("/queue");
+    let form = [("slots", "1-09:00"), ("_action", "save")];
+    for is_new in [true, false] {
+        let page = person.get(&path).await;
+        t.app.clock.advance(TimeDelta::minutes(1));
+        noon(&t).await;
+        let before = slots(&t).await;
+        // An error of a field does not hide the change.
+        let wrong = person.submit_from(&page, &path, &[("weekday", "1"), ("time", "x"), ("_action", "add")]).await;
+        wrong.expect(422, "id=\"e-time\"");
+        let shown = person.submit_from(&wrong, &path, &form).await;
+        shown.expect(422, "The slots were changed after you opened this page.");
+        shown.expect(422, "aria-label=\"Monday 09:00\" checked>");
+        assert_eq!(slots(&t).await, before, "{is_new}");
+        person.submit_from(&shown, &path, &form).await.expect(200, "Slots saved.");
+        assert_eq!(slots(&t).await, json!([{ "weekday": 1, "time": "09:00", "account_ids": null }]));
+    }
 }
 
 async fn queued_posts_are_moved(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -39,8 +39,8 @@ pub struct Context {
     pub body_size: usize,
     /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
-    /// The version of the post or the conversation in the path, its `updated_at`, that the caller wants to change or reply
-    /// to. `None`: any.
+    /// The version of the post, the conversation or the queue in the path, its `updated_at`, that the caller wants to
+    /// change or reply to. `None`: any.
     pub version: Option<DateTime<Utc>>,
     /// The same for the posts of a request that changes several, by ID. Without an entry: any.
     pub versions: HashMap<i64, DateTime<Utc>>,

@@ -28,21 +28,22 @@ const KEEP_PLACES: TimeDelta = TimeDelta::days(1);
 /// A change that moves queued posts.
 #[derive(Clone, Copy, Debug)]
 pub enum QueueChange<'a> {
-    Slots(&'a [Slot]),
+    Slots {
+        slots: &'a [Slot],
+        /// The time of the last change of the slots that the user saw. `None`: any.
+        seen: Option<DateTime<Utc>>,
+    },
     /// The time zone of the brand, which the transaction has stored.
     TimeZone,
     /// Moves a post before another one, or to the end.
-    Move {
-        post_id: i64,
-        before: Option<i64>,
-    },
+    Move { post_id: i64, before: Option<i64> },
 }
 
 impl QueueChange<'_> {
     /// Returns the field of the request that causes the change.
     const fn field(&self) -> &'static str {
         match self {
-            Self::Slots(_) => "slots",
+            Self::Slots { .. } => "slots",
             Self::TimeZone => "timezone",
             Self::Move { .. } => "post_id",
         }
@@ -52,16 +53,27 @@ impl QueueChange<'_> {
 /// A brand's queue whose row is locked.
 struct LockedQueue {
     slots: Vec<Slot>,
+    updated_at: DateTime<Utc>,
     zone: Tz,
     places: Vec<Place>,
 }
 
 impl LockedQueue {
     async fn lock(tx: &mut Tx, brand_id: i64) -> Result<Self> {
-        let slots = queues::lock(tx, brand_id).await?;
+        let (slots, updated_at) = queues::lock(tx, brand_id).await?;
         // The zone is read after the lock, by a statement of its own, which sees the last change under the lock.
         let zone = zone_of(tx, brand_id).await?;
-        Ok(Self { slots, zone, places: queues::places(tx, brand_id).await? })
+        Ok(Self { slots, updated_at, zone, places: queues::places(tx, brand_id).await? })
+    }
+
+    /// Fails if the slots are no longer those that the user saw. For a brand that never had slots, `seen` is the epoch.
+    fn check_seen(&self, seen: Option<DateTime<Utc>>) -> Result<()> {
+        let is_new = self.slots.is_empty() && seen == Some(DateTime::default());
+        if is_new || seen.is_none_or(|seen| seen == self.updated_at) {
+            return Ok(());
+        }
+        let message = "The slots were changed in the meantime. Check them again before you continue.";
+        Err(PostError::NotEditable(message.into()))
     }
 
     /// Returns whether a post has places on these accounts, and on no others.
@@ -169,7 +181,8 @@ pub async fn change(tx: &mut Tx, brand_id: i64, change: QueueChange<'_>) -> Resu
     let targets = queues::targets(tx, &waiting).await?;
     let mut posts = movable_posts(tx, &queue, &waiting, &targets).await?;
     match change {
-        QueueChange::Slots(slots) => {
+        QueueChange::Slots { slots, seen } => {
+            queue.check_seen(seen)?;
             queues::set_slots(tx, brand_id, slots).await?;
             queue.slots = slots.to_vec();
         }

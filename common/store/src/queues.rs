@@ -28,17 +28,18 @@ pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<(Vec<Slot>, D
     Ok(found.map(|(Json(slots), updated_at)| (slots, updated_at)))
 }
 
-/// Locks the queue of a brand until the end of the transaction, and returns its slots.
-pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<Vec<Slot>> {
+/// Locks the queue of a brand until the end of the transaction, and returns its slots and the time of their last change.
+pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<(Vec<Slot>, DateTime<Utc>)> {
     const SQL: &str = "
         INSERT INTO queues (brand_id, updated_at, slots)
         VALUES ($1, $2, '[]')
         ON CONFLICT (brand_id) DO UPDATE SET slots = queues.slots
-        RETURNING slots";
+        RETURNING slots, updated_at";
     let now = tx.now;
-    let rows: Vec<Json<Vec<Slot>>> = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(now).fetch_all(c))?;
-    let slots = rows.into_iter().next().map(|Json(slots)| slots);
-    slots.ok_or_else(|| StoreError::Decode("a queue was not stored".to_owned()))
+    let rows: Vec<(Json<Vec<Slot>>, DateTime<Utc>)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(now).fetch_all(c))?;
+    let queue = rows.into_iter().next().map(|(Json(slots), updated_at)| (slots, updated_at));
+    queue.ok_or_else(|| StoreError::Decode("a queue was not stored".to_owned()))
 }
 
 /// Stores the slots of a brand whose queue is locked.

@@ -32,7 +32,8 @@ pub struct InProcessCall<'a> {
     pub authenticated: Authenticated,
     /// Those that the endpoint's path contains, by name, and possibly others.
     pub ids: Vec<(&'static str, i64)>,
-    /// The version of the post or the conversation in the path that the user saw. If it has another one, a write fails.
+    /// The version of the post, the conversation or the queue in the path that the user saw. If it has another one, a
+    /// write fails.
     pub version: Option<Timestamp>,
     /// The same for the posts of a request that changes several, by ID. Those without an entry may have any version.
     pub versions: HashMap<i64, Timestamp>,

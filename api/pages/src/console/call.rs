@@ -24,7 +24,7 @@ pub struct PageCall<'v> {
     ids: Vec<(&'static str, i64)>,
     /// Distinguishes several writes of one form.
     part: &'v str,
-    /// The version of the post that the user saw.
+    /// The version of the post or the queue that the user saw.
     version: Option<Timestamp>,
     /// Those of several posts, by ID.
     versions: HashMap<i64, Timestamp>,
@@ -54,7 +54,7 @@ impl<'v> PageCall<'v> {
         Self { part, ..self }
     }
 
-    /// Rejects a write if the post no longer has this version, because somebody has changed it meanwhile.
+    /// Rejects a write if the post or the queue no longer has this version, because somebody has changed it meanwhile.
     pub fn version(self, version: Timestamp) -> Self {
         Self { version: Some(version), ..self }
     }

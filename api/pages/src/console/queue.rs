@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 
 use askama::Template;
-use crier_endpoints::error::{ApiError, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, Result};
+use crier_endpoints::response::Timestamp;
 use crier_endpoints::routes::analytics::{RequestedAccount, best_times as best_times_endpoint};
 use crier_endpoints::routes::queue::move_post::{self, QueueMove};
 use crier_endpoints::routes::queue::{SlotBody, show as show_endpoint, update as update_endpoint};
@@ -30,6 +31,8 @@ use super::visit::{PageReply, Visit, form_errors};
 const MAX_CHOICES: i64 = 100;
 /// The maximum number of slots that the form reads, one more than the API accepts.
 const MAX_READ: usize = 201;
+const CHANGED: &str = "The slots were changed after you opened this page. To see the changes, open the queue in another tab. \
+     If you submit this form again, it replaces them.";
 
 #[derive(Template)]
 #[template(path = "console/queue.html")]
@@ -49,6 +52,8 @@ struct QueuePage {
     pages: Pages,
     /// The post after those of the page. Empty if there is none.
     after: String,
+    /// The version of the slots that the page shows ([`Form::seen`]).
+    seen: String,
 }
 
 /// An hour of the day.
@@ -74,10 +79,11 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
+    render(visit, StatusCode::OK, FieldErrors::default(), None).await
 }
 
-async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+/// `seen`: the version of the slots that the user saw, if the form does not replace the current one.
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, seen: Option<&str>) -> Result<PageReply> {
     let queue = visit.call().read(show_endpoint::endpoint(), ()).await?;
     let best = best(visit).await?;
     let brand = visit.brand()?.0.id;
@@ -105,10 +111,16 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         after: following(&ids, shown.last()).map_or_else(String::new, |id| id.to_string()),
         posts: rows.into_iter().map(|row| QueueRow::new(row, &ids)).collect(),
         pages,
+        seen: seen.map_or_else(|| version(queue.updated_at), str::to_owned),
         errors,
         shell,
     };
     visit.page_with(status, &page)
+}
+
+/// Returns the version of the slots for the form. 0 if the brand never had slots.
+fn version(updated_at: Option<Timestamp>) -> String {
+    updated_at.map_or(0, |at| at.0.timestamp_micros()).to_string()
 }
 
 /// Returns the brand's best times as values of slots. Empty if they are not known, or the plan has no analytics.
@@ -219,13 +231,17 @@ async fn update(visit: &Visit) -> Result<PageReply> {
     }
     let slots: Vec<Value> = slots.iter().map(|value| slot_of(value)).collect();
     let body = Map::from_iter([("slots".to_owned(), Value::from(slots))]);
-    match visit.call().write(update_endpoint::endpoint(), visit.parse(&body)).await {
-        Ok(_) => visit.to("queue", "queue-saved"),
-        Err(error) => {
-            let errors = form_errors(at_fields(error, added))?;
-            render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
-        }
-    }
+    let error = match visit.call().version(form.seen()).write(update_endpoint::endpoint(), visit.parse(&body)).await {
+        Ok(_) => return visit.to("queue", "queue-saved"),
+        Err(error) => error,
+    };
+    let (errors, seen) = match error.code {
+        ErrorCode::PostNotEditable => (FieldErrors::general(CHANGED), None),
+        // The form itself made the last change, with other slots.
+        ErrorCode::IdempotencyKeyReused => (form_errors(error)?, None),
+        _ => (form_errors(at_fields(error, added))?, Some(form.get("seen"))),
+    };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, seen).await
 }
 
 /// Names the problems of the added slot by the fields in which it was entered, because it has no box.
@@ -242,7 +258,7 @@ async fn move_queued(visit: &Visit) -> Result<PageReply> {
     let request = QueueMove { post_id, before: before.parse().ok() };
     match visit.call().write(move_post::endpoint(), request).await {
         Ok(_) => visit.to(&place_of(visit, post_id).await?, "queue-moved"),
-        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
+        Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?, None).await,
     }
 }
 

@@ -68,7 +68,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<QueueUpdate>>) -> 
     let request = parsed.valid()?;
     check_accounts(tx, cx.brand()?.id, &request.slots).await?;
     let slots: Vec<Slot> = request.slots.iter().map(SlotRequest::slot).collect();
-    queue::change(tx, cx.brand()?.id, QueueChange::Slots(&slots)).await?;
+    queue::change(tx, cx.brand()?.id, QueueChange::Slots { slots: &slots, seen: cx.version }).await?;
     Ok(Reply::from(Queue::load(cx, tx).await?))
 }
 
