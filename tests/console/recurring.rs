@@ -187,10 +187,17 @@ async fn an_occurrence_has_a_mark(app: TestApp) {
     app.sql(format!("UPDATE posts SET recurring_id = {id} WHERE id = {post}")).await;
     let person = ConsoleUser::sign_in(&t).await;
     let mark = format!("href=\"{}\"", t.path(&format!("/recurring/{id}")));
-    person.get(&t.path("/posts")).await.expect(200, &mark);
+    let path = t.path(&format!("/posts/{post}"));
+    for page in [&t.path("/posts"), &path] {
+        person.get(page).await.expect(200, &mark);
+    }
+    person.get(&path).await.expect(200, "dir=\"auto\">Menu</a>");
     person.get(&format!("{}?date=2026-06-12", t.path("/calendar"))).await.expect(200, "Recurring</span>");
     t.delete(&t.path(&format!("/recurring-posts/{id}"))).await.expect(204);
     let page = person.get(&t.path("/posts")).await;
     page.expect(200, "Recurring, rule deleted");
+    assert!(!page.has(&mark), "the page of the rule does not exist");
+    let page = person.get(&path).await;
+    page.expect(200, "<dt>Recurring post</dt><dd>Deleted</dd>");
     assert!(!page.has(&mark), "the page of the rule does not exist");
 }

@@ -8,7 +8,7 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
-use crier_store::{Conn, accounts, first_comments, media, posts, targets};
+use crier_store::{Conn, accounts, first_comments, media, posts, recurring_posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
@@ -54,6 +54,10 @@ struct PostPage {
     author: Option<String>,
     /// Links to the posts with the same labels.
     labels: Vec<Link>,
+    /// Whether it is an occurrence of a recurring post.
+    is_recurring: bool,
+    /// That recurring post, unless it was deleted.
+    recurring: Option<Link>,
     /// The reason why the draft was rejected.
     rejection: Option<String>,
     /// The submitted reason.
@@ -142,6 +146,10 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         PostStatus::Draft => posts::reject_reason(&mut conn, brand, post.id).await?,
         _ => None,
     };
+    let rule = match post.recurring_id {
+        Some(id) => recurring_posts::find(&mut conn, brand, id).await?,
+        None => None,
+    };
     drop(conn);
     let metrics = post_metrics::rows(visit, &stored, &chips).await?;
     let is_full = visit.query.get("full") == Some("1");
@@ -183,6 +191,8 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         times: times(visit, post),
         author: post.author_name.clone(),
         labels: label_links(brand, &post.labels),
+        is_recurring: post.recurring_id.is_some(),
+        recurring: rule.map(|rule| Link::new(&rule.name, &shell.page("recurring", rule.id, ""))),
         rejection: rejection.filter(|reason| !reason.is_empty()),
         reason: visit.form.get("reason").to_owned(),
         actions: Actions::of(visit, &stored, has_approvals),
