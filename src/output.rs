@@ -6,7 +6,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 use crier_config::{Config, DEFAULT_DATA_DIR};
 use serde::Serialize;
 use serde_json::Value;
@@ -81,6 +81,11 @@ pub fn print_rows<T: Serialize>(rows: &[T], json: bool) {
         let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         print_line(cells.join("  ").trim_end());
     }
+}
+
+/// Returns a time for output. In a table, it has no fractions of a second.
+pub fn output_time(at: DateTime<Utc>, json: bool) -> DateTime<Utc> {
+    if json { at } else { at.trunc_subsecs(0) }
 }
 
 /// Returns a command as the operator can run it: with the program as it was started, and with the data directory if it is

@@ -12,12 +12,12 @@ use serde::Serialize;
 
 use super::{BRAND_HINT, Context, Result, fail};
 use crate::cli::{AccountCommand, ConnectAccount};
-use crate::output::{print_link, print_rows};
+use crate::output::{output_time, print_link, print_rows};
 
 #[derive(Serialize)]
 struct AccountLine {
     id: i64,
-    workspace: i64,
+    workspace_id: i64,
     platform: Platform,
     name: String,
     external_id: String,
@@ -33,12 +33,12 @@ pub async fn run(cx: &Context, command: AccountCommand) -> Result {
                 .into_iter()
                 .map(|a| AccountLine {
                     id: a.id,
-                    workspace: a.workspace_id,
+                    workspace_id: a.workspace_id,
                     platform: a.platform,
                     name: a.name,
                     external_id: a.external_id,
                     status: a.status,
-                    token_expires_at: a.token_expires_at,
+                    token_expires_at: a.token_expires_at.map(|at| output_time(at, format.json)),
                 })
                 .collect();
             print_rows(&list, format.json);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Context, Result, fail};
 use crate::cli::{JobFilter, JobsCommand};
-use crate::output::{print_json, print_line, print_rows, shortened};
+use crate::output::{output_time, print_json, print_line, print_rows, shortened};
 
 pub(super) mod change;
 
@@ -142,7 +142,8 @@ fn print_details(record: &Value, attempts: &[JobAttempt]) {
     }
     if !attempts.is_empty() {
         print_line("");
-        print_rows(attempts, false);
+        let cut = |one: &JobAttempt| JobAttempt { started_at: output_time(one.started_at, false), ..one.clone() };
+        print_rows(&attempts.iter().map(cut).collect::<Vec<_>>(), false);
     }
 }
 
@@ -191,7 +192,7 @@ async fn kinds(cx: &Context, json: bool) -> Result {
             running: jobs(JobState::Running, false),
             dead: jobs(JobState::Dead, false),
             paused: paused.contains(kind),
-            oldest_ready: of(JobState::Ready, false).map(|s| s.oldest),
+            oldest_ready: of(JobState::Ready, false).map(|s| output_time(s.oldest, json)),
         };
         KindRow { id: *kind, jobs }
     };

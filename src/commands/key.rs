@@ -1,6 +1,6 @@
 //! `crier key create | list | delete`
 
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::{DateTime, Utc};
 use crier_domain::access::{KeyMode, KeyName, MAX_KEYS, Role, Scopes};
 use crier_store::keys::NewKey;
 use crier_store::{keys, users};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{Context, Result, fail};
 use crate::cli::KeyCommand;
-use crate::output::{print_line, print_rows};
+use crate::output::{output_time, print_line, print_rows};
 
 #[derive(Serialize)]
 struct KeyLine {
@@ -50,7 +50,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         }
         KeyCommand::List(format) => {
             let all = keys::list(&mut cx.store.read().await?, None).await?;
-            let time = |at: DateTime<Utc>| if format.json { at } else { at.trunc_subsecs(0) };
+            let time = |at| output_time(at, format.json);
             let every_scope = Scopes::all().to_string();
             let list: Vec<KeyLine> = all
                 .into_iter()

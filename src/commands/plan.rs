@@ -49,8 +49,7 @@ struct UsageRow {
 /// A brand's usage of one operation this month.
 #[derive(Serialize)]
 struct BrandRow {
-    /// Brand id.
-    id: i64,
+    brand_id: i64,
     workspace_id: i64,
     operation: Operation,
     requests: i64,
@@ -115,7 +114,7 @@ async fn brand_rows(
 ) -> std::result::Result<Vec<BrandRow>, StoreError> {
     let used = ai_credits::by_brand(conn, workspace_id, cx.store.now()).await?;
     let row = |one: ai_credits::BrandUse| BrandRow {
-        id: one.brand_id,
+        brand_id: one.brand_id,
         workspace_id,
         operation: one.operation,
         requests: one.requests,

@@ -60,7 +60,7 @@ async fn list(cx: &Context, args: &ListPosts) -> Result {
 #[derive(Serialize)]
 struct TargetLine {
     id: i64,
-    account: i64,
+    account_id: i64,
     platform: String,
     status: String,
     attempts: i32,
@@ -72,7 +72,7 @@ impl TargetLine {
     fn of(target: Target) -> Self {
         Self {
             id: target.id,
-            account: target.account_id,
+            account_id: target.account_id,
             platform: target.platform.to_string(),
             status: target.status.to_string(),
             attempts: target.attempts,

@@ -1,6 +1,6 @@
 //! `crier user add | list | delete | operator`
 
-use chrono::{DateTime, SubsecRound as _, Utc};
+use chrono::{DateTime, Utc};
 use crier_domain::brand::User;
 use crier_store::operators::OperatorChange;
 use crier_store::{Tx, users};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::member::only_owner_message;
 use super::{CommandError, Context, Result, fail};
 use crate::cli::UserCommand;
-use crate::output::{print_line, print_rows};
+use crate::output::{output_time, print_line, print_rows};
 
 mod operator;
 
@@ -28,7 +28,6 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
         UserCommand::Add { email, name, plan, workspace } => add(cx, &email, name, plan, workspace).await,
         UserCommand::List(format) => {
             let users = users::list(&mut cx.store.read().await?).await?;
-            let time = |at: DateTime<Utc>| if format.json { at } else { at.trunc_subsecs(0) };
             let list: Vec<UserLine> = users
                 .into_iter()
                 .map(|u| UserLine {
@@ -37,7 +36,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
                     name: u.name,
                     workspace_id: u.workspace_id,
                     plan: u.plan,
-                    created_at: time(u.created_at),
+                    created_at: output_time(u.created_at, format.json),
                 })
                 .collect();
             print_rows(&list, format.json);

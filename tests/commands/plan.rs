@@ -43,7 +43,7 @@ async fn credits_are_reported_by_workspace_and_by_brand(s: TestStore) {
     assert_eq!(row["ai_brands"].as_array().map(Vec::len), Some(2), "{usage}");
     let brands = crier(&s, &["plan", "usage", "--brands", "--json"]).json();
     assert_eq!(
-        (brands[0]["id"].as_i64(), brands[0]["operation"].as_str()),
+        (brands[0]["brand_id"].as_i64(), brands[0]["operation"].as_str()),
         (Some(w.brand), Some("captions")),
         "{brands}"
     );

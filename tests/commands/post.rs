@@ -20,6 +20,7 @@ async fn failed_posts_are_listed_and_retried() {
 
     let shown = s.try_command(&["post", "show", &failed.to_string(), "--json"], &[]).json();
     assert_eq!(shown["targets"][0]["status"], "failed", "{shown}");
+    assert_eq!(shown["targets"][0]["account_id"], account, "{shown}");
     // JSON contains the text unchanged; text for a terminal contains no control characters.
     assert_eq!(shown["content"], "rejected [fail] \u{200f}\u{1b}[2J");
     assert!(!s.command(&["post", "show", &failed.to_string()]).contains(['\u{200f}', '\u{1b}']));

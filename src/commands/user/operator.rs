@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::super::{CommandError, Context, Result, fail};
 use super::find;
 use crate::cli::OperatorCommand;
-use crate::output::{print_line, print_rows};
+use crate::output::{output_time, print_line, print_rows};
 
 #[derive(Serialize)]
 struct OperatorLine {
@@ -44,7 +44,7 @@ pub async fn run(cx: &Context, command: OperatorCommand) -> Result {
                 id,
                 email,
                 change,
-                created_at,
+                created_at: output_time(created_at, format.json),
             });
             print_rows(&lines.collect::<Vec<_>>(), format.json);
             Ok(())
