@@ -81,6 +81,9 @@ pub enum Command {
     /// Manage users.
     #[command(subcommand)]
     User(UserCommand),
+    /// List brands.
+    #[command(subcommand)]
+    Brand(BrandCommand),
     /// Manage brand members.
     #[command(subcommand)]
     Member(MemberCommand),
@@ -192,11 +195,17 @@ pub enum OperatorCommand {
 }
 
 #[derive(Subcommand, Debug)]
+pub enum BrandCommand {
+    /// List the brands of all workspaces with their IDs.
+    List(Format),
+}
+
+#[derive(Subcommand, Debug)]
 pub enum MemberCommand {
     /// Add a member to a brand, or change the member's role.
     #[command(after_help = "Example:\n  crier member add --brand 1 --user ann@example.com --role admin")]
     Add {
-        /// The brand ID, which the URLs of the console contain.
+        /// The brand ID, from `crier brand list`.
         #[arg(long)]
         brand: i64,
         /// The user's email address.
@@ -208,7 +217,7 @@ pub enum MemberCommand {
     },
     /// Remove a member from a brand.
     Remove {
-        /// The brand ID, which the URLs of the console contain.
+        /// The brand ID, from `crier brand list`.
         #[arg(long)]
         brand: i64,
         /// The user's email address.

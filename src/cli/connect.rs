@@ -25,7 +25,7 @@ pub enum AccountCommand {
 pub struct ConnectAccount {
     /// The platform, such as mastodon; `crier doctor` lists the platforms that can be connected.
     pub platform: Platform,
-    /// The ID of the brand to connect the account to, which the URLs of the console contain.
+    /// The ID of the brand to connect the account to, from `crier brand list`.
     #[arg(long)]
     pub brand: i64,
     /// The URL of the server or shop, for platforms that have many.
@@ -70,7 +70,7 @@ pub struct SetApp {
     /// The ID of the workspace whose brands use the application, from `crier user list`.
     #[arg(long, conflicts_with = "brand")]
     pub workspace: Option<i64>,
-    /// The ID of the brand that uses the application, which the URLs of the console contain.
+    /// The ID of the brand that uses the application, from `crier brand list`.
     #[arg(long)]
     pub brand: Option<i64>,
     /// The client ID from the platform; the secret is read from stdin.

@@ -38,7 +38,7 @@ pub struct ListPosts {
     /// The status: draft, pending_approval, scheduled, publishing, published, partially_published or failed.
     #[arg(long)]
     pub status: Option<PostStatus>,
-    /// The brand ID, which the URLs of the console contain.
+    /// The brand ID, from `crier brand list`.
     #[arg(long)]
     pub brand: Option<i64>,
     /// The maximum number of posts.

@@ -16,6 +16,7 @@ use crate::cli::{Command, Format, WebhooksCommand};
 mod account;
 mod app;
 mod backup;
+mod brand;
 mod doctor;
 mod jobs;
 mod key;
@@ -50,7 +51,7 @@ pub enum CommandError {
 pub type Result = std::result::Result<(), CommandError>;
 
 /// Where to find the ID of a brand, for errors.
-const BRAND_HINT: &str = "the URLs of the console contain the ID of each brand (/brands/ID)";
+const BRAND_HINT: &str = "see `crier brand list`";
 
 pub fn fail<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
     Err(CommandError::Refused(why.into()))
@@ -144,6 +145,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
         Command::Resume(args) => backup::resume(cx, args).await,
         Command::Storage(command) => storage::run(cx, command).await,
         Command::User(command) => user::run(cx, command).await,
+        Command::Brand(command) => brand::run(cx, command).await,
         Command::Member(command) => member::run(cx, command).await,
         Command::Login { user } => login::run(cx, &user).await,
         Command::Key(command) => key::run(cx, command).await,

@@ -1,11 +1,17 @@
 //! `crier user operator` and `crier member`: an installation always has an operator, and a brand always has an owner.
+//! `crier brand list`.
 
 use serde_json::Value;
 
 use crate::support::command::crier;
 use crate::support::store::{TestStore, on_both};
 
-on_both!(the_last_operator_cannot_be_removed, the_last_owner_cannot_be_removed, a_deletion_makes_nobody_an_operator);
+on_both!(
+    the_last_operator_cannot_be_removed,
+    the_last_owner_cannot_be_removed,
+    a_deletion_makes_nobody_an_operator,
+    brands_of_all_workspaces_are_listed,
+);
 
 fn emails(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().map(|row| row["email"].as_str().expect("an address")).collect()
@@ -60,4 +66,16 @@ async fn a_deletion_makes_nobody_an_operator(s: TestStore) {
     crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
     s.sql("DELETE FROM users WHERE email = 'ann@example.com'").await;
     assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), Vec::<&str>::new());
+}
+
+async fn brands_of_all_workspaces_are_listed(s: TestStore) {
+    let (one, other) = (s.create_world().await, s.world_of("bob@example.com").await);
+    let listed = crier(&s, &["brand", "list", "--json"]).json();
+    let ids = |row: &Value| (row["id"].as_i64(), row["workspace_id"].as_i64());
+    let found: Vec<_> = listed.as_array().expect("a list").iter().map(ids).collect();
+    assert_eq!(found, [one, other].map(|w| (Some(w.brand), Some(w.workspace))));
+    let table = crier(&s, &["brand", "list"]);
+    let header = table.expect_stdout().lines().next().unwrap_or_default().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(header, ["ID", "WORKSPACE_ID", "NAME", "TIMEZONE", "CREATED_AT"]);
+    assert!(!table.expect_stdout().contains('.'), "times have no fractions of a second: {table:?}");
 }

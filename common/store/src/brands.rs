@@ -108,6 +108,11 @@ pub async fn count(conn: &mut Conn, workspace_id: i64) -> Result<i64> {
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(workspace_id).fetch_one(c))?)
 }
 
+/// Lists the brands of all workspaces, for the operator's commands.
+pub async fn all(conn: &mut Conn) -> Result<Vec<Brand>> {
+    Ok(run!(conn, c => sqlx::query_as("SELECT * FROM brands ORDER BY id").fetch_all(c))?)
+}
+
 /// Lists the brands that the user is a member of, with the user's roles, newest first.
 pub async fn list(conn: &mut Conn, user_id: i64) -> Result<Vec<Membership>> {
     const SQL: &str = "

@@ -1,0 +1,33 @@
+//! `crier brand list`
+
+use chrono::{DateTime, Utc};
+use crier_domain::brand::Brand;
+use crier_store::brands;
+use serde::Serialize;
+
+use super::{Context, Result};
+use crate::cli::BrandCommand;
+use crate::output::{output_time, print_rows};
+
+#[derive(Serialize)]
+struct BrandLine {
+    id: i64,
+    workspace_id: i64,
+    name: String,
+    timezone: String,
+    created_at: DateTime<Utc>,
+}
+
+pub async fn run(cx: &Context, command: BrandCommand) -> Result {
+    let BrandCommand::List(format) = command;
+    let all = brands::all(&mut cx.store.read().await?).await?;
+    let line = |brand: Brand| BrandLine {
+        id: brand.id,
+        workspace_id: brand.workspace_id,
+        name: brand.name,
+        timezone: brand.timezone,
+        created_at: output_time(brand.created_at, format.json),
+    };
+    print_rows(&all.into_iter().map(line).collect::<Vec<_>>(), format.json);
+    Ok(())
+}
