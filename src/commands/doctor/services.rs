@@ -9,7 +9,7 @@ use crier_config::{Config, Storage as StorageConfig};
 use crier_http::HttpClient;
 use crier_mail::Mailer;
 use crier_media::Storage;
-use crier_runtime::{StartError, storage_marker, trace_export, traces_client};
+use crier_runtime::{storage_marker, trace_export, traces_client};
 use crier_store::{Store, server};
 use redis::RedisError;
 use redis::aio::MultiplexedConnection;
@@ -48,9 +48,9 @@ pub async fn queue(config: &Config) -> Finding {
 pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
     // Before the directory is created: it may be the mount point of a disk that is not mounted.
     if let Some(store) = store
-        && let Err(StartError::Invalid(detail)) = storage_marker::check(config, store).await
+        && let Err(error) = storage_marker::check(config, store).await
     {
-        return Finding::failure("storage", detail, SEE_ERRORS);
+        return Finding::failure("storage", error.explain(&config.database).to_string(), SEE_ERRORS);
     }
     let place = match &config.storage {
         StorageConfig::Directory(dir) => dir.display().to_string(),
