@@ -201,6 +201,15 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     assert!(!Path::new("elsewhere").exists());
     assert_fails(&s, &[("TMPDIR", "/no/such/directory")], "disk", "set TMPDIR to another one");
 
+    // With this, no process starts.
+    let marker = s.files().join("storage.id");
+    let id = std::fs::read(&marker).expect("the marker");
+    std::fs::remove_file(&marker).expect("a file");
+    std::fs::create_dir(&marker).expect("a directory");
+    assert_fails(&s, &[], "storage", "storage.id cannot be accessed; give this user access to the directory");
+    std::fs::remove_dir(&marker).expect("a directory");
+    std::fs::write(&marker, id).expect("the marker");
+
     s.execute("UPDATE workspaces SET plan = 'gone'").await;
     assert_fails(&s, &[], "plans", "plans that workspaces are on: gone");
     s.execute("DELETE FROM _sqlx_migrations").await;
@@ -238,6 +247,13 @@ async fn each_failure_of_a_split_installation_is_found() {
     assert_eq!(facebook["status"], "warning", "{facebook}");
     assert!(facebook["detail"].as_str().is_some_and(|text| text.contains("/connect/callback/facebook")), "{facebook}");
     assert!(!output.out.contains("not-to-be-shown"), "{output:?}");
+    let dir = s.files().with_file_name("elsewhere");
+    let keys = [("CRIER_DATA_DIR", dir.to_str().expect("a path"))];
+    for args in [["doctor", "--json"].as_slice(), &["user", "list"]] {
+        let output = s.try_command_without(args, &keys, &["CRIER_SECRET_KEY"]);
+        assert_ne!(output.status, Some(0), "{output:?}");
+        assert!(!dir.exists(), "a key that is not saved needs no directory");
+    }
 }
 
 #[tokio::test]

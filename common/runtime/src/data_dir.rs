@@ -144,9 +144,9 @@ pub struct NewKey {
     dir: PathBuf,
 }
 
-/// Returns the keys in the data directory, or a new key if the file is missing.
+/// Returns the keys in the data directory, or a new key if the file is missing. Creates nothing.
 pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), StartError> {
-    create_dir(dir, DATA_DIR)?;
+    permissions::warn_if_open(dir, "the directory");
     let path = key_file(dir);
     let what = || format!("the secret key {}", path.display());
     let unreadable = || io_error(format!("{} cannot be read; run this as the user that runs Crier", what()));
@@ -165,11 +165,12 @@ pub fn secret_keys(dir: &Path) -> Result<(Vec<SecretKey>, Option<NewKey>), Start
 }
 
 impl NewKey {
-    /// Writes the file and syncs it to the disk, because nothing may be encrypted with a key that can be lost. The
-    /// draft has a unique name, and is deleted if it cannot become the key file.
+    /// Writes the file and syncs it to the disk, because nothing may be encrypted with a key that can be lost. Creates
+    /// its directory if it is missing. The draft has a unique name, and is deleted if it cannot become the key file.
     pub fn save(self) -> Result<(), StartError> {
         let path = key_file(&self.dir);
         let write = || {
+            permissions::make_dir(&self.dir)?;
             let mut draft = tempfile::Builder::new().prefix(DRAFT_PREFIX).tempfile_in(&self.dir)?;
             writeln!(draft, "{}", self.text.expose_secret())?;
             draft.as_file().sync_all()?;
@@ -194,7 +195,11 @@ const DRAFT_PREFIX: &str = "secret.key.";
 
 /// Deletes drafts of starts that were killed.
 fn remove_drafts(dir: &Path) -> std::io::Result<()> {
-    for entry in fs::read_dir(dir)? {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    for entry in entries {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT_PREFIX)) {
             match fs::remove_file(entry.path()) {
