@@ -326,6 +326,9 @@ async fn only_forms_of_this_host_outlive_their_session(t: Tenant<'_>) {
     let connect = t.path("/accounts/connect/bluesky");
     let page = signed_out.post_from_origin(origin, &connect, &secret).await;
     assert_eq!(page.status, 303, "a password is not kept");
+    let consent = "/mcp/oauth/authorize";
+    assert_eq!(signed_out.post_from_origin(origin, consent, &[("decision", "allow")]).await.status, 303);
+    person.post_from_origin(origin, consent, &[("decision", "allow")]).await.expect(403, "You cannot do this");
     let many: Vec<(&str, &str)> = (0..2_001).map(|_| ("a", "")).collect();
     assert_eq!(signed_out.post_from_origin(origin, &new, &many).await.status, 303);
     assert_eq!(t.app.count_rows("posts").await, 0);

@@ -28,7 +28,7 @@ pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<(Vec<Slot>, D
     Ok(found.map(|(Json(slots), updated_at)| (slots, updated_at)))
 }
 
-/// Locks the queue of a brand until the end of the transaction, and returns its slots and the time of their last change.
+/// Locks the queue of a brand until the end of the transaction. Returns its slots and the time of their last change.
 pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<(Vec<Slot>, DateTime<Utc>)> {
     const SQL: &str = "
         INSERT INTO queues (brand_id, updated_at, slots)

@@ -53,8 +53,8 @@ impl Form {
         self.0.iter().filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value.as_str())))
     }
 
-    /// Returns the version of the post or the slots that the page of the form showed, from the field `seen`. Without the field, it is
-    /// one that none has.
+    /// Returns the version of the post or the slots that the page of the form showed, from the field `seen`. Without the
+    /// field, it is one that none has.
     pub fn seen(&self) -> Timestamp {
         version(self.get("seen"))
     }

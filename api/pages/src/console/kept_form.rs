@@ -1,7 +1,7 @@
 //! The pages that keep the fields of a form whose session has ended, so that a long text is not lost.
 //!
-//! Without a session, the page leads to the sign-in page in another tab, and its button submits the form again. Then the
-//! form has the token of the earlier session, so a second page asks the signed-in user whether to submit it. The fields
+//! Without a session, the page leads to the sign-in page in another tab, and its button submits the form again. The form
+//! then has the token of the earlier session, so a second page asks the signed-in user whether to submit it. The fields
 //! are only in these pages: neither the browser nor the server stores them.
 
 use askama::Template;
@@ -9,7 +9,6 @@ use crier_endpoints::admission;
 use crier_endpoints::app::App;
 use crier_endpoints::runner::body;
 use crier_store::keys::Caller;
-use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use salvo::Request;
 
@@ -33,34 +32,34 @@ struct KeptForm<'a> {
 
 /// Returns the page for a form that was sent without a session. `None` if the form is not kept.
 pub async fn signed_out(app: &App, req: &mut Request) -> Option<String> {
-    if !is_kept(app, req.headers()) || !admission::count_address(app, req).await.allowed {
+    if !is_kept(app, req) || !admission::count_address(app, req).await.allowed {
         return None;
     }
     let form = Form::parse(&body::read(req, app.min_rate).await.ok()?);
-    render(None, &action(req), "", &form)
+    render(None, action(req), "", &form)
 }
 
 /// Returns the page for a form with the token of another session. `None` if the form is not kept.
 pub fn signed_in(visit: &Visit, req: &Request) -> Option<String> {
-    if !is_kept(&visit.app, &visit.headers) {
+    if !is_kept(&visit.app, req) {
         return None;
     }
-    render(Some(&visit.authenticated.caller), &action(req), &visit.csrf, &visit.form)
+    render(Some(&visit.authenticated.caller), action(req), &visit.csrf, &visit.form)
 }
 
-/// Returns whether a page of this host sent the form, and not another site, whose fields nobody here has entered.
-/// Requests of the script and files are not kept.
-fn is_kept(app: &App, headers: &HeaderMap) -> bool {
+/// Returns whether a page of this host sent the form, and not another site, whose fields nobody here has entered. Files,
+/// requests of the script and the consent to an application are not kept: who gives the consent must see what it is for.
+fn is_kept(app: &App, req: &Request) -> bool {
+    let headers = req.headers();
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    content_type.starts_with("application/x-www-form-urlencoded")
+    req.uri().path().starts_with("/brands/")
+        && content_type.starts_with("application/x-www-form-urlencoded")
         && !headers.contains_key("x-requested-with")
         && is_from_own_page(app, headers) == Some(true)
 }
 
-/// Returns the path and query of the request. A path that starts with two slashes would be the URL of another host.
-fn action(req: &Request) -> String {
-    let path = req.uri().path_and_query().map_or("", |path| path.as_str());
-    format!("/{}", path.trim_start_matches('/'))
+fn action(req: &Request) -> &str {
+    req.uri().path_and_query().map_or("", |path| path.as_str())
 }
 
 fn render(user: Option<&Caller>, action: &str, csrf: &str, form: &Form) -> Option<String> {

@@ -31,8 +31,8 @@ use super::visit::{PageReply, Visit, form_errors};
 const MAX_CHOICES: i64 = 100;
 /// The maximum number of slots that the form reads, one more than the API accepts.
 const MAX_READ: usize = 201;
-const CHANGED: &str = "The slots were changed after you opened this page. To see the changes, open the queue in another tab. \
-     If you submit this form again, it replaces them.";
+const CHANGED: &str = "The slots were changed after you opened this page. To see the changes, open the queue in another \
+     tab. If you submit this form again, it replaces them.";
 
 #[derive(Template)]
 #[template(path = "console/queue.html")]
