@@ -18,6 +18,8 @@ worker_on_both!(
     a_rate_limit_on_the_last_attempt_pauses_the_account,
     a_configuration_error_uses_no_attempt,
     a_configuration_error_uses_attempts_after_a_week,
+    a_daily_limit_delays_only_its_post_and_uses_no_attempt,
+    a_daily_limit_uses_attempts_after_a_day_and_a_half,
 );
 
 const HOUR: i64 = 3_600;
@@ -160,5 +162,49 @@ async fn a_configuration_error_uses_attempts_after_a_week(w: TestWorker) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.attempts), (TargetStatus::Failed, 8));
     assert_eq!(ended.error.unwrap().code, "misconfigured");
+    assert_eq!(w.post_status(post).await, PostStatus::Failed);
+}
+
+/// A call that exceeds a daily limit, such as one of videos.
+fn over_daily_limit(w: &TestWorker) -> PublishStep {
+    let failure = Failure::daily_limit("The daily limit of videos is reached.");
+    PublishStep::Reject(CallError::RateLimited { until: Some(w.later(HOUR)), failure })
+}
+
+async fn a_daily_limit_delays_only_its_post_and_uses_no_attempt(w: TestWorker) {
+    let (post, target) = w.publish_one().await;
+    for _ in 0..30 {
+        w.fake.script_publishes([over_daily_limit(&w)]);
+        w.run_jobs().await;
+        let (waiting, job) = (w.target(target).await, w.job_of(target).await);
+        assert_eq!((waiting.status, waiting.attempts, job.attempt), (TargetStatus::Publishing, 0, 0));
+        assert_eq!((waiting.next_attempt_at, job.run_at), (Some(w.later(HOUR)), w.later(HOUR)));
+        assert_eq!(waiting.error.unwrap().code, "daily_limit");
+        w.advance(HOUR / 2);
+        // A post of the same account that is not limited.
+        let (_, other) = w.publish_one().await;
+        w.run_jobs().await;
+        assert_eq!(w.target(other).await.status, TargetStatus::Published);
+        w.advance(HOUR / 2);
+    }
+    assert_eq!((w.attempts(post).await.len(), w.count_rows("paused_lanes").await), (0, 0));
+    w.run_jobs().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts, ended.error), (TargetStatus::Published, 1, None));
+}
+
+async fn a_daily_limit_uses_attempts_after_a_day_and_a_half(w: TestWorker) {
+    let (post, target) = w.publish_one().await;
+    for _ in 0..36 {
+        w.fake.script_publishes([over_daily_limit(&w)]);
+        w.run_jobs().await;
+        assert_eq!(w.target(target).await.attempts, 0);
+        w.advance(HOUR);
+    }
+    w.fake.script_publishes((0..8).map(|_| over_daily_limit(&w)));
+    w.run_until_idle().await;
+    let ended = w.target(target).await;
+    assert_eq!((ended.status, ended.attempts), (TargetStatus::Failed, 8));
+    assert_eq!(ended.error.unwrap().code, "daily_limit");
     assert_eq!(w.post_status(post).await, PostStatus::Failed);
 }

@@ -303,8 +303,10 @@ async fn a_rejected_file_is_permanent() {
 async fn a_limit_of_the_account_delays_the_upload() {
     for (name, pause) in [("DailyLimitExceeded", 60), ("TooManyOpenUploads", 10)] {
         let limited = step_error(LARGE, "startUpload", error(400, name, "later")).await;
-        let CallError::RateLimited { until, .. } = limited else { panic!("{name}: {limited:?}") };
+        let CallError::RateLimited { until, failure } = limited else { panic!("{name}: {limited:?}") };
         assert_eq!(until, Some(now() + TimeDelta::minutes(pause)), "{name}");
+        // The account's posts without videos are not limited.
+        assert_eq!(failure.is_daily_limit(), name == "DailyLimitExceeded");
     }
     let slow = error(429, "RateLimitExceeded", "slow down").insert_header("retry-after", "30");
     let limited = step_error(1_000, "uploadVideo", slow).await;

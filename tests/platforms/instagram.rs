@@ -227,7 +227,7 @@ async fn an_account_without_quota_waits() {
         let limited = s.stage(&mut s.post(&["cat"])).await.unwrap_err();
         let until = Some(now() + TimeDelta::hours(1));
         assert!(matches!(&limited, CallError::RateLimited { until: at, .. } if *at == until), "{limited:?}");
-        assert!(s.server.made().is_empty());
+        assert!(limited.failure().is_daily_limit() && s.server.made().is_empty());
         // A platform that returns no quota does not prevent a post.
         let edge = if s.account.external_id.is_empty() { "" } else { "content_publishing_limit" };
         s.server.set_quota_usage(0);
@@ -256,7 +256,8 @@ async fn errors_are_classified_by_the_subcode() {
             let error = create(code, Some(subcode)).await.unwrap_err();
             assert!(matches!(&error, CallError::Transient(f) if f.category == Category::Media), "{subcode}: {error:?}");
         }
-        assert!(matches!(create(9, Some(2_207_042)).await, Err(CallError::RateLimited { .. })));
+        let limited = create(9, Some(2_207_042)).await.unwrap_err();
+        assert!(matches!(&limited, CallError::RateLimited { until: Some(_), failure } if failure.is_daily_limit()));
         assert!(
             matches!(create(25, Some(2_207_050)).await, Err(CallError::Permanent(f)) if f.category == Category::Account)
         );

@@ -145,7 +145,9 @@ async fn errors_are_classified() {
     assert_eq!(until(publish(rejection(429, "rate_limit_exceeded")).await), TimeDelta::minutes(1));
     for code in ["spam_risk_too_many_posts", "reached_active_user_cap"] {
         // Errors may also have the status 200.
-        assert_eq!(until(publish(rejection(200, code)).await), TimeDelta::hours(6));
+        let limited = publish(rejection(200, code)).await;
+        assert!(limited.failure().is_daily_limit());
+        assert_eq!(until(limited), TimeDelta::hours(6));
     }
     for (code, category) in [
         ("unaudited_client_can_only_post_to_private_accounts", Category::Account),

@@ -142,8 +142,8 @@ async fn errors_are_classified_by_tumblrs_codes() {
     assert!(matches!(&media, CallError::Permanent(f) if f.category == Category::Media), "{media:?}");
     for code in [8004, 8022, 8023] {
         let limited = publish_expecting_error(error(403, Some(code), "The daily limit")).await;
-        let CallError::RateLimited { until, .. } = limited else { panic!("{code}: {limited:?}") };
-        assert_eq!(until, Some(now() + TimeDelta::hours(1)));
+        let CallError::RateLimited { until, failure } = limited else { panic!("{code}: {limited:?}") };
+        assert_eq!((until, failure.is_daily_limit()), (Some(now() + TimeDelta::hours(3)), true));
     }
     assert!(matches!(publish_expecting_error(error(429, None, "")).await, CallError::RateLimited { .. }));
     let passing = publish_expecting_error(error(500, Some(8006), "later")).await;

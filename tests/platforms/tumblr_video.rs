@@ -75,8 +75,8 @@ async fn an_earlier_video_that_is_still_transcoded_delays_the_post() {
 #[tokio::test]
 async fn the_daily_limit_of_videos_delays_the_post() {
     let limited = publish_expecting_error(error(403, Some(8011), "No more videos today")).await;
-    let CallError::RateLimited { until, .. } = limited else { panic!("{limited:?}") };
-    assert_eq!(until, Some(now() + TimeDelta::hours(1)));
+    let CallError::RateLimited { until, failure } = limited else { panic!("{limited:?}") };
+    assert_eq!((until, failure.is_daily_limit()), (Some(now() + TimeDelta::hours(3)), true));
 }
 
 #[tokio::test]

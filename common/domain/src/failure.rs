@@ -32,6 +32,8 @@ impl Category {
 
 /// The code of calls that fail until the operator changes something, regardless of what they send.
 const MISCONFIGURED: &str = "misconfigured";
+/// The code of calls that exceed a limit of the platform that may last a day.
+const DAILY_LIMIT: &str = "daily_limit";
 
 /// A failure, for clients. It never contains a secret, a header or an unmodified body from the platform; text from the
 /// platform is reduced to one line of limited length.
@@ -66,6 +68,16 @@ impl Failure {
     /// Returns whether the operator must change something first.
     pub fn waits_for_operator(&self) -> bool {
         self.code == MISCONFIGURED
+    }
+
+    /// Creates a failure because of a limit of the platform that may last a day.
+    pub fn daily_limit(message: impl Into<String>) -> Self {
+        Self::with_code(Category::RateLimited, DAILY_LIMIT, message)
+    }
+
+    /// Returns whether a limit of the platform that may last a day is reached.
+    pub fn is_daily_limit(&self) -> bool {
+        self.code == DAILY_LIMIT
     }
 
     /// Adds the platform's own code.

@@ -178,6 +178,18 @@ impl PlatformClient {
         CallError::RateLimited { until: Some(self.clock.now() + MISCONFIGURED_PAUSE), failure }
     }
 
+    /// Returns the error for a limit that may last a day, of `what` the account may publish. Only this post waits for the
+    /// pause, because the account's other posts may not be limited.
+    pub(super) fn daily_limit(&self, what: &str, pause: TimeDelta, code: &str) -> CallError {
+        let message = format!(
+            "{}'s daily limit of {what} is reached. Crier retries until the limit ends. If the post fails nevertheless, \
+             publish it again on another day.",
+            self.name()
+        );
+        let failure = Failure::daily_limit(message).from_platform(code);
+        CallError::RateLimited { until: Some(self.clock.now() + pause), failure }
+    }
+
     /// Returns the error for a pause of a number of seconds from now.
     pub fn rate_limited_for(&self, seconds: i64) -> CallError {
         let pause = TimeDelta::try_seconds(seconds.max(0)).unwrap_or(MAX_PAUSE).min(MAX_PAUSE);

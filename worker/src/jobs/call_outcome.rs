@@ -209,6 +209,14 @@ impl CallOutcome {
         matches!(self, Self::Retry { failure, .. } if failure.category == Category::RateLimited)
     }
 
+    /// Returns until when the whole account waits. A daily limit may be that of videos, and delays only its post.
+    fn account_pause(&self) -> Option<DateTime<Utc>> {
+        match self {
+            Self::Retry { at, failure, .. } if self.is_rate_limited() && !failure.is_daily_limit() => *at,
+            _ => None,
+        }
+    }
+
     /// Returns the outcome of the attempt.
     pub fn of_attempt(&self) -> AttemptOutcome {
         match self {
@@ -237,17 +245,14 @@ pub async fn expire_or_pause_account(
     (account_id, version): (i64, Option<i64>),
     trace: Option<&str>,
 ) -> Result<CallOutcome> {
-    match (outcome, version) {
-        (CallOutcome::Expired { failure, .. }, Some(version)) => {
-            let is_current = crier_jobs::accounts::expire(tx, account_id, version, &failure.message, trace).await?;
-            if !is_current && accounts::has_newer(tx, account_id, version).await? {
-                return Ok(outcome.clone().with_new_credentials(action, tx.now));
-            }
+    if let (CallOutcome::Expired { failure, .. }, Some(version)) = (outcome, version) {
+        let is_current = crier_jobs::accounts::expire(tx, account_id, version, &failure.message, trace).await?;
+        if !is_current && accounts::has_newer(tx, account_id, version).await? {
+            return Ok(outcome.clone().with_new_credentials(action, tx.now));
         }
-        (CallOutcome::Retry { at: Some(until), .. }, _) if outcome.is_rate_limited() => {
-            lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), *until).await?;
-        }
-        _ => {}
+    }
+    if let Some(until) = outcome.account_pause() {
+        lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), until).await?;
     }
     Ok(outcome.clone())
 }

@@ -39,10 +39,10 @@ const MAX_JOB_ID: usize = 256;
 /// The maximum that the account's server allows is an hour.
 const TOKEN_LIFETIME: TimeDelta = TimeDelta::minutes(30);
 const POLL_INTERVAL: TimeDelta = TimeDelta::seconds(10);
-/// The pause after the daily limit is reached, in seconds. The service does not state when its day ends.
-const DAILY_LIMIT_PAUSE: i64 = 3_600;
-/// The pause while the account has too many open uploads, in seconds.
-const OPEN_UPLOADS_PAUSE: i64 = 600;
+/// The pause after the daily limit is reached. The service does not state when its day ends.
+const DAILY_LIMIT_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// The pause while the account has too many open uploads.
+const OPEN_UPLOADS_PAUSE: TimeDelta = TimeDelta::minutes(10);
 
 /// The errors of an upload that cannot be continued.
 const UPLOAD_OVER: [&str; 6] =
@@ -300,10 +300,6 @@ impl Bluesky {
     fn service_error(&self, failed: XrpcError) -> CallError {
         let failure = |category, text: &str| Failure::of(category, text).from_platform(&failed.name);
         let rejected = |text: &str| CallError::Permanent(failure(Category::InvalidContent, text));
-        let limited = |seconds: i64| {
-            let until = self.trusted.now() + TimeDelta::seconds(seconds);
-            self.trusted.rate_limited(Some(until), Some(failed.name.as_str()))
-        };
         match failed.name.as_str() {
             "UnsupportedContentType" | "InvalidMimeType" => {
                 rejected("Bluesky does not accept this type of video. Upload an MP4 file.")
@@ -318,8 +314,10 @@ impl Bluesky {
                 "Bluesky does not allow this account to upload videos. Confirm its email address at Bluesky, or ask \
                  Bluesky for the reason.",
             )),
-            "DailyLimitExceeded" => limited(DAILY_LIMIT_PAUSE),
-            "TooManyOpenUploads" => limited(OPEN_UPLOADS_PAUSE),
+            name @ "DailyLimitExceeded" => self.trusted.daily_limit("videos", DAILY_LIMIT_PAUSE, name),
+            name @ "TooManyOpenUploads" => {
+                self.trusted.rate_limited(Some(self.trusted.now() + OPEN_UPLOADS_PAUSE), Some(name))
+            }
             "ServiceOverloaded" => {
                 CallError::Transient(failure(Category::PlatformError, "Bluesky's video service is overloaded."))
             }

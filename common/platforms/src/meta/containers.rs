@@ -332,8 +332,8 @@ impl Containers<'_> {
         };
         match quotas.data.into_iter().next().and_then(full) {
             Some(true) => {
-                let client = self.access.client;
-                Err(client.rate_limited(Some(client.now() + QUOTA_PAUSE), Some("quota")))
+                let what = if is_reply { "replies" } else { "posts" };
+                Err(self.access.client.daily_limit(what, QUOTA_PAUSE, "quota"))
             }
             _ => Ok(()),
         }

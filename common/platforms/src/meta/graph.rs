@@ -1,7 +1,7 @@
 //! Calls to the Graph API and their errors: `{error: {message, code, error_subcode, is_transient, error_user_msg}}`.
 //! The subcode is more precise than the code.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_base::hexadecimal;
 use crier_domain::failure::{Category, Failure};
 use crier_http::{HttpResponse, RequestBuilder};
@@ -14,6 +14,10 @@ use sha2::Sha256;
 
 use crate::CallError;
 use crate::call::{Effect, PlatformClient, retry_at, sanitize_message};
+
+/// The pause after a publishing call was rejected because of a daily limit. Each such call may count against the limits of
+/// the application.
+const DAILY_LIMIT_PAUSE: TimeDelta = TimeDelta::hours(3);
 
 /// A token, and the application's secret, which proves who sends the token.
 pub(crate) struct Access<'a> {
@@ -149,6 +153,7 @@ impl Access<'_> {
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
             Kind::Rate => self.client.rate_limited(retry_at(&response.headers, self.client.now()), Some(&code)),
+            Kind::DailyLimit => self.client.daily_limit("posts", DAILY_LIMIT_PAUSE, &code),
             Kind::Transient => CallError::Transient(failure),
             Kind::ByStatus => self.client.classify_status(effect, response, Some(&code), detail),
         }
@@ -186,12 +191,14 @@ enum Kind {
     /// Nothing was published, and another attempt may succeed.
     Transient,
     Rate,
+    /// The account has published as much as it may within 24 hours.
+    DailyLimit,
     ByStatus,
 }
 
 /// Returns the class of an error, its category, and a phrase for users that says what Facebook does.
 fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
-    use Kind::{ByStatus, Internal, Permanent, Rate, Reauth, Transient};
+    use Kind::{ByStatus, DailyLimit, Internal, Permanent, Rate, Reauth, Transient};
     match (error.code, error.error_subcode) {
         (_, Some(1_366_046)) => (Permanent, Category::Media, "does not accept an image of this post"),
         // The images are uploaded only for this post, so an earlier call published it.
@@ -216,7 +223,7 @@ fn error_class(error: &GraphError) -> (Kind, Category, &'static str) {
                 | 2_207_081,
             ),
         ) => (Permanent, Category::InvalidContent, "does not accept this post"),
-        (_, Some(2_207_042)) => (Rate, Category::RateLimited, "asks to wait"),
+        (_, Some(2_207_042)) => (DailyLimit, Category::RateLimited, "asks to wait"),
         (_, Some(2_207_050)) => (Permanent, Category::Account, "has restricted this account"),
         // "Action blocked": the post may still have been published.
         (_, Some(2_207_001 | 2_207_051)) => (Internal, Category::PlatformError, "failed"),

@@ -92,7 +92,6 @@ impl Tiktok {
             };
             Failure::of(category, message).from_platform(code)
         };
-        let limited = |pause| self.client.rate_limited(Some(self.client.now() + pause), Some(code));
         match code {
             "access_token_invalid" | "access_token_expired" => {
                 CallError::AuthExpired(with(Category::AuthExpired, "rejected the access token"))
@@ -117,9 +116,12 @@ impl Tiktok {
             "privacy_level_option_mismatch" => {
                 CallError::Permanent(with(Category::InvalidContent, "does not allow this visibility for this account"))
             }
-            "rate_limit_exceeded" => limited(MINUTE),
-            "spam_risk_too_many_posts" | "spam_risk_too_many_pending_share" | "reached_active_user_cap" => {
-                limited(CAP_PAUSE)
+            "rate_limit_exceeded" => self.client.rate_limited(Some(self.client.now() + MINUTE), Some(code)),
+            "spam_risk_too_many_posts" | "spam_risk_too_many_pending_share" => {
+                self.client.daily_limit("posts", CAP_PAUSE, code)
+            }
+            "reached_active_user_cap" => {
+                self.client.daily_limit("accounts that publish with one application", CAP_PAUSE, code)
             }
             "spam_risk_user_banned_from_posting" => {
                 CallError::Permanent(with(Category::Account, "does not let this account post"))

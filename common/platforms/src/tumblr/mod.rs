@@ -14,7 +14,7 @@ mod rest;
 mod video;
 
 use async_trait::async_trait;
-use chrono::DateTime;
+use chrono::{DateTime, TimeDelta};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
@@ -40,6 +40,9 @@ use super::{
 const MAX_BLOCK: usize = 4_096;
 /// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 20;
+/// The pause after a daily limit is reached. Tumblr does not state when its day ends, and each attempt may send a whole
+/// video.
+const DAILY_LIMIT_PAUSE: TimeDelta = TimeDelta::hours(3);
 
 pub(super) struct Tumblr {
     client: PlatformClient,
@@ -287,9 +290,9 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> Cal
         (_, Some(8005)) => {
             CallError::Permanent(failure(Category::Media, "does not accept an image or video of this post"))
         }
-        // The daily limit of posts, images or videos is reached. The day is in the server's time zone, so an hour may
-        // be enough.
-        (_, Some(8004 | 8011 | 8022 | 8023)) => client.rate_limited_for(3_600),
+        (_, Some(8004)) => client.daily_limit("images", DAILY_LIMIT_PAUSE, &code),
+        (_, Some(8011)) => client.daily_limit("videos", DAILY_LIMIT_PAUSE, &code),
+        (_, Some(8022 | 8023)) => client.daily_limit("posts", DAILY_LIMIT_PAUSE, &code),
         // The blog's last video is not transcoded yet.
         (_, Some(8010)) => client.rate_limited_for(video::TRANSCODING_PAUSE.num_seconds()),
         // The images or videos did not arrive completely. Nothing was published.

@@ -17,10 +17,6 @@ use super::super::publisher::Ending;
 use super::super::{FinishedRun, RunResult};
 use super::{ACTION, Prepared};
 
-/// The maximum time that a post waits, without using up attempts, for an operator to fix a problem that makes every
-/// call fail.
-const MAX_OPERATOR_WAIT: TimeDelta = TimeDelta::days(7);
-
 /// What happened to the target.
 pub enum PublishRunResult {
     /// It has ended, or waits for its next attempt.
@@ -208,16 +204,16 @@ impl TargetResult {
             outcome = outcome.for_deleted_post();
         }
         // The post was last updated when its publishing began.
-        let operator_wait = outcome.operator_wait().filter(|_| now - post.updated_at < MAX_OPERATOR_WAIT);
+        let free_wait = outcome.free_wait().filter(|(_, max)| now - post.updated_at < *max).map(|(until, _)| until);
         let next = match &outcome {
-            _ if operator_wait.is_some() => operator_wait,
+            _ if free_wait.is_some() => free_wait,
             CallOutcome::Retry { open, .. } => next_attempt(job, &outcome, self.open_until(*open), self.jitter, now),
             _ => None,
         };
         if next.is_none() {
             outcome = outcome.exhausted(ACTION);
         }
-        if operator_wait.is_some() {
+        if free_wait.is_some() {
             // The run does not count as an attempt.
             targets::refund_attempt(tx, self.target.id).await?;
             jobs::refund_attempt(tx, job).await?;
@@ -241,7 +237,7 @@ impl TargetResult {
             post_is_deleted,
             target: &self.target,
             end,
-            attempt: operator_wait.is_none().then_some(attempt),
+            attempt: free_wait.is_none().then_some(attempt),
             trace: job.trace.as_deref(),
         };
         let outcome = match next {

@@ -329,9 +329,9 @@ impl Publisher {
         }
     }
 
-    /// Postpones the run until the time that the platform requests, and pauses the account's lane until then. If that
-    /// time is too late for this upload, the run counts as an attempt, and the next one begins the upload again. Always
-    /// stops.
+    /// Postpones the run until the time that the platform requests, and pauses the account's lane until then, unless only
+    /// this post is limited. If that time is too late for this upload, the run counts as an attempt, and the next one
+    /// begins the upload again. Always stops.
     async fn wait_for_limit<T>(
         &self,
         run: &Run,
@@ -344,7 +344,7 @@ impl Publisher {
         if p.videos_began_at.is_some_and(|began_at| now + pause - began_at > MAX_WAIT) {
             return Err(self.fail(p, CallError::RateLimited { until, failure }));
         }
-        if let Some(until) = until {
+        if let Some(until) = until.filter(|_| !failure.is_daily_limit()) {
             let mut tx = self.store.begin().await?;
             lanes::pause_lane(&mut tx, &Lane::Account(p.subject.account_id).to_string(), until).await?;
             tx.commit().await?;
