@@ -1,8 +1,12 @@
 //! Limits the memory of heavy work (images, reports), and its concurrency to the number of cores.
 //!
 //! A decoded image is up to a hundred times as large as its file, and several uploads arrive at the same time.
+//!
+//! Work that waits for another server while it holds memory gets a part of its workspace's half of the memory, because
+//! a server may be slow and is often chosen by a user.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -15,6 +19,8 @@ const UNIT: u64 = 1 << 20;
 pub struct Budget {
     memory: Arc<Semaphore>,
     units: u32,
+    /// The halves of the workspaces that hold memory or wait for it.
+    workspaces: Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>,
     threads: Arc<Threads>,
 }
 
@@ -54,12 +60,16 @@ impl Drop for Threads {
 
 /// A share of the memory, which is released on drop.
 #[derive(Debug)]
-pub struct MemoryPermit(Option<OwnedSemaphorePermit>);
+pub struct MemoryPermit {
+    memory: Option<OwnedSemaphorePermit>,
+    /// The same share, of the workspace's half.
+    workspace: Option<OwnedSemaphorePermit>,
+}
 
 impl MemoryPermit {
     /// Releases all but `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
-        if let Some(held) = &mut self.0 {
+        for held in [&mut self.memory, &mut self.workspace].into_iter().flatten() {
             let over = held.num_permits().saturating_sub(units(bytes) as usize);
             drop(held.split(over));
         }
@@ -74,7 +84,8 @@ fn units(bytes: u64) -> u32 {
 impl Budget {
     pub fn new(bytes: u64) -> Self {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
-        Self { memory: Arc::new(Semaphore::new(units as usize)), units, threads: Arc::new(Threads::new()) }
+        let memory = Arc::new(Semaphore::new(units as usize));
+        Self { memory, units, workspaces: Arc::default(), threads: Arc::new(Threads::new()) }
     }
 
     /// Waits for memory, in the order of the calls. A request for more than the total gets all of it, and so runs
@@ -82,7 +93,28 @@ impl Budget {
     pub async fn share(&self, bytes: u64) -> MemoryPermit {
         let units = units(bytes).min(self.units);
         // The semaphore is never closed.
-        MemoryPermit(self.memory.clone().acquire_many_owned(units).await.ok())
+        MemoryPermit { memory: self.memory.clone().acquire_many_owned(units).await.ok(), workspace: None }
+    }
+
+    /// Does what [`Budget::share`] does, for work that waits for another server. All such work of a workspace shares half
+    /// of the memory.
+    pub async fn share_of_workspace(&self, workspace_id: i64, bytes: u64) -> MemoryPermit {
+        let half = (self.units / 2).max(1);
+        // First, so that work that waits for its workspace holds no memory.
+        let workspace = self.workspace(workspace_id, half).acquire_many_owned(units(bytes).min(half)).await.ok();
+        MemoryPermit { workspace, ..self.share(bytes).await }
+    }
+
+    /// Returns the half of a workspace. It is dropped with the last permit.
+    fn workspace(&self, workspace_id: i64, half: u32) -> Arc<Semaphore> {
+        let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = workspaces.get(&workspace_id).and_then(Weak::upgrade) {
+            return found;
+        }
+        workspaces.retain(|_, unused| unused.strong_count() > 0);
+        let new = Arc::new(Semaphore::new(half as usize));
+        workspaces.insert(workspace_id, Arc::downgrade(&new));
+        new
     }
 
     /// Runs heavy work when a core is free; returns `None` if it panicked.
@@ -115,5 +147,28 @@ mod tests {
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut others).await.is_err(), "there is room for 5");
         share.shrink_to(4 * UNIT - 1);
         others.await;
+    }
+
+    #[tokio::test]
+    async fn slow_servers_of_a_workspace_hold_at_most_half_of_the_memory() {
+        let budget = Budget::new(10 * UNIT);
+        let mut first = budget.share_of_workspace(1, 4 * UNIT).await;
+        let second = budget.share_of_workspace(1, 4 * UNIT);
+        tokio::pin!(second);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut second).await.is_err(), "its half is used up");
+        // Others do not wait behind it.
+        let other = budget.share_of_workspace(2, 5 * UNIT).await;
+        drop(budget.share(UNIT).await);
+        drop(other);
+        first.shrink_to(UNIT);
+        let second = second.await;
+        drop((first, second));
+        // An image that needs more than half gets all that it needs, alone in its workspace.
+        let large = budget.share_of_workspace(1, 50 * UNIT).await;
+        drop(large);
+        drop(budget.share(10 * UNIT).await);
+        drop(budget.share_of_workspace(3, UNIT).await);
+        drop(budget.share_of_workspace(4, UNIT).await);
+        assert_eq!(budget.workspaces.lock().unwrap().len(), 1, "nothing is kept of workspaces that hold no memory");
     }
 }

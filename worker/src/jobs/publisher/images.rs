@@ -5,7 +5,8 @@
 //! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
 //! One image at a time is in memory, or all images of a post if they are part of the publish call, and the covers of
-//! its videos, always within the library's memory budget. A run acquires all its memory in one step, which prevents
+//! its videos, always within the library's memory budget. The platform may be slow, so a workspace gets at most half of
+//! it, and a run that waits for memory holds no slot. A run acquires all its memory in one step, which prevents
 //! deadlocks.
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::media::{Asset, ImageType};
 use crier_domain::platform::MediaRules;
+use crier_media::budget::MemoryPermit;
 use crier_media::images::FittedImage;
 use crier_media::rendition::{RenditionError, estimate_conversion_bytes, estimate_output_bytes};
 use crier_platforms::text::cut::at_word;
@@ -79,7 +81,7 @@ impl Publisher {
         if p.session.connector.image_transfer() == ImageTransfer::Uploaded {
             self.upload_all(run, p).await?;
         }
-        self.load_all(p).await
+        self.load_all(run, p).await
     }
 
     /// Transfers the images and videos again, also the image of the link card, after the platform reported that the
@@ -112,7 +114,7 @@ impl Publisher {
                 continue;
             }
             let memory = estimate_conversion_bytes(asset_at(p, place), &rules_of(p));
-            let mut permit = self.library.budget().share(memory).await;
+            let mut permit = self.reserve_memory(run, p, memory).await;
             let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
             permit.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
@@ -120,6 +122,12 @@ impl Publisher {
             self.store_uploads(run, p).await?;
         }
         Ok(())
+    }
+
+    /// Waits for memory of the workspace.
+    async fn reserve_memory(&self, run: &Run, p: &PublishCall, bytes: u64) -> MemoryPermit {
+        let memory = self.library.budget().share_of_workspace(p.session.account.workspace_id, bytes);
+        run.wait_without_slot(memory).await
     }
 
     /// Uploads one image.
@@ -186,7 +194,7 @@ impl Publisher {
 
     /// Loads the bytes of all images that are part of the call, and of covers. Their memory permit is held until the
     /// run ends.
-    async fn load_all(&self, p: &mut PublishCall) -> Step<()> {
+    async fn load_all(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         let (rules, images, covers) = (rules_of(p), unloaded_places(p), unloaded_covers(p));
         let covers_of = |part: &usize| p.parts[*part].cover.as_ref();
         let assets: Vec<&Asset> =
@@ -196,7 +204,7 @@ impl Publisher {
         if conversion == 0 {
             return Ok(());
         }
-        let mut permit = self.library.budget().share(output + conversion).await;
+        let mut permit = self.reserve_memory(run, p, output + conversion).await;
         let mut loaded = 0;
         for place in images {
             let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
