@@ -110,6 +110,11 @@ impl Download {
         Ok(Some(chunk))
     }
 
+    /// Returns the size of the body that the server has announced, at most the maximum; 0 if it has announced none.
+    pub fn announced_size(&self) -> u64 {
+        self.response.content_length().unwrap_or_default()
+    }
+
     /// Returns the URL after all redirects.
     pub fn url(&self) -> &Url {
         &self.url

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::*;
+use crate::support::client::until_true;
 use crate::support::images;
 use crate::support::jobs::worker_on_both;
-use crate::support::source::{SourceResponse, cut_off, ok, status};
+use crate::support::source::{SourceResponse, chunked, cut_off, ok, status};
 
 worker_on_both!(
     transient_failures_are_retried,
@@ -14,6 +15,9 @@ worker_on_both!(
     an_unavailable_storage_is_retried,
     a_low_disk_downloads_nothing,
     a_swept_file_is_fetched_again,
+    an_import_reserves_the_announced_space,
+    an_import_without_space_waits_and_uses_no_attempt,
+    an_import_without_space_uses_attempts_after_six_hours,
 );
 
 /// Asserts that the first attempt fails with this code, and the second succeeds.
@@ -124,4 +128,47 @@ async fn a_low_disk_downloads_nothing(w: TestWorker) {
     w.media().disk().set_low(false);
     run_next_attempt(&w, id).await;
     assert_completed_once(&w, id).await;
+}
+
+async fn an_import_reserves_the_announced_space(mut w: TestWorker) {
+    w.set_import_timeout(Duration::from_secs(2));
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 20 << 20);
+    let source = Source::with_responses([SourceResponse::Stall(head.into_bytes())]).await;
+    import_from(&w, &source).await;
+    let spools = w.media().spools();
+    tokio::join!(run(&w), until_true("the space is reserved", || spools.held() == 20 << 20));
+    assert_eq!(spools.held(), 0);
+}
+
+async fn an_import_without_space_waits_and_uses_no_attempt(w: TestWorker) {
+    listen(&w).await;
+    let others = w.media().spools().open(w.world.workspace, 256 << 20).await.expect("all of its half");
+    // Without an announced size, the space is needed when the first bytes arrive.
+    let source = Source::with(chunked(&images::png(64, 64))).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    for _ in 0..6 {
+        assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
+        assert_eq!(job_status(&w, id).await, (JobState::Scheduled, 0));
+        run_next_attempt(&w, id).await;
+    }
+    assert!(emitted_events(&w).await.is_empty());
+    drop(others);
+    run_next_attempt(&w, id).await;
+    assert_completed_once(&w, id).await;
+}
+
+async fn an_import_without_space_uses_attempts_after_six_hours(w: TestWorker) {
+    listen(&w).await;
+    let others = w.media().spools().open(w.world.workspace, 256 << 20).await.expect("all of its half");
+    let source = Source::with(chunked(&images::png(64, 64))).await;
+    let id = import_from(&w, &source).await;
+    w.advance(6 * 3_600);
+    run(&w).await;
+    for attempt in 1..5 {
+        assert_eq!(job_status(&w, id).await, (JobState::Scheduled, attempt));
+        run_next_attempt(&w, id).await;
+    }
+    assert_failed(&w, id, Code::InternalError, 5).await;
+    drop(others);
 }

@@ -49,6 +49,8 @@ pub struct ImportError {
     pub error: MediaError,
     /// Whether a retry may succeed.
     pub is_retryable: bool,
+    /// Whether the import waits for the space that other files use, which uses no attempt.
+    pub waits_for_space: bool,
 }
 
 impl ImportMedia {
@@ -83,7 +85,9 @@ impl Transfer<'_> {
         let download = self.client.download(url, self.accept, self.max_bytes).await;
         let download = download.map_err(|error| self.download_error(error))?;
         let mut running = RunningDownload { download, received: 0, waited: Duration::ZERO };
-        let mut spool = self.spools.open(workspace_id, 0).await.map_err(from_spool_error)?;
+        // Otherwise, several large files that arrive together could all fail, because none of them fits any more.
+        let spool = self.spools.open(workspace_id, running.download.announced_size()).await;
+        let mut spool = spool.map_err(from_spool_error)?;
         let first = self.read_first_bytes(&mut running).await?;
         self.check_type(&first)?;
         let mut next = Some(first);
@@ -139,7 +143,7 @@ impl Transfer<'_> {
 }
 
 fn import_error(code: Code, message: impl Into<String>, is_retryable: bool) -> ImportError {
-    ImportError { error: MediaError::new(code, message), is_retryable }
+    ImportError { error: MediaError::new(code, message), is_retryable, waits_for_space: false }
 }
 
 fn permanent_error(code: Code, message: impl Into<String>) -> ImportError {
@@ -200,7 +204,14 @@ fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
 }
 
 fn from_spool_error(error: SpoolError) -> ImportError {
-    internal(&IngestError::Machine(error.to_string()))
+    match error {
+        SpoolError::Full => {
+            let message = "Crier is receiving too many large files. It imports this file when there is space for it. If the \
+                           import fails nevertheless, start it again later.";
+            ImportError { waits_for_space: true, ..import_error(Code::InternalError, message, true) }
+        }
+        SpoolError::Io(_) => internal(&IngestError::Machine(error.to_string())),
+    }
 }
 
 /// Returns an internal error, without details for the client.

@@ -6,7 +6,7 @@ use chrono::TimeDelta;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::media::{MediaError, MediaErrorCode, MediaJob};
 use crier_media::{self as media, AssetDetails, import};
-use crier_store::{Result, Tx, media_jobs};
+use crier_store::{Result, Tx, jobs, media_jobs};
 
 use super::super::{RunResult, backoff_from_table};
 use super::fetch::{ImportError, ImportedFile};
@@ -14,6 +14,12 @@ use super::fetch::{ImportError, ImportedFile};
 /// The backoff between attempts (contract, section 3, Media job), each ± 20 %.
 const PAUSES: [Duration; 4] =
     [Duration::from_secs(5), Duration::from_secs(30), Duration::from_mins(2), Duration::from_mins(10)];
+
+/// The maximum time that an import waits, without using attempts, for the space that other files use. A video of the default
+/// maximum size may arrive for four and a half hours.
+const MAX_SPACE_WAIT: TimeDelta = TimeDelta::hours(6);
+/// The attempt whose backoff is the pause of an import that waits for space.
+const SPACE_BACKOFF: i32 = 2;
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.
 pub fn pause(attempt: i32, jitter: f64) -> TimeDelta {
@@ -72,7 +78,8 @@ impl ImportRunResult {
             None => {
                 let message = "Storing the file took too long. Crier downloads it again.";
                 let error = MediaError::new(MediaErrorCode::InternalError, message);
-                self.fail(tx, job, import, &ImportError { error, is_retryable: true }).await
+                let failure = ImportError { error, is_retryable: true, waits_for_space: false };
+                self.fail(tx, job, import, &failure).await
             }
         }
     }
@@ -81,6 +88,11 @@ impl ImportRunResult {
     /// internal error the job is dead, so that an operator sees it and can run it again.
     async fn fail(&self, tx: &mut Tx, job: &ClaimedJob, import: &MediaJob, failure: &ImportError) -> Result<Outcome> {
         let (error, message) = (&failure.error, failure.error.message.clone());
+        if failure.waits_for_space && tx.now - import.created_at < MAX_SPACE_WAIT {
+            jobs::refund_attempt(tx, job).await?;
+            import::retry_later(tx, import, error).await?;
+            return Ok(Outcome::RetryAt(tx.now + pause(SPACE_BACKOFF, self.jitter), message));
+        }
         if failure.is_retryable && job.attempt < job.max_attempts {
             import::retry_later(tx, import, error).await?;
             return Ok(Outcome::RetryAt(tx.now + pause(job.attempt, self.jitter), message));
@@ -100,9 +112,9 @@ impl RunResult for ImportRunResult {
                 let filename = media::filename(None, imported.file.kind);
                 ImportOutcome::Imported(ImportedFile { file: imported.file.clone(), filename })
             }
-            ImportOutcome::Failed(ImportError { error, is_retryable }) => {
-                let error = MediaError::new(error.code, "The server's response could not be stored.");
-                ImportOutcome::Failed(ImportError { error, is_retryable: *is_retryable })
+            ImportOutcome::Failed(failure) => {
+                let error = MediaError::new(failure.error.code, "The server's response could not be stored.");
+                ImportOutcome::Failed(ImportError { error, ..failure.clone() })
             }
         };
         Some(Self { import_id: self.import_id, outcome, jitter: self.jitter })
