@@ -24,7 +24,8 @@ use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
 use super::{Conn, Result, Tx};
 
-/// How long a client may take for an upload. Also how long a finished upload can be queried.
+/// How long a client may take for an upload. Also how long Crier may take to create the asset after the last byte, and how
+/// long a finished upload can be queried after that byte.
 pub const LIFETIME: TimeDelta = TimeDelta::hours(24);
 /// How long a request that writes may take for its next piece before another request may continue the upload.
 pub const LEASE: TimeDelta = TimeDelta::seconds(30);
@@ -211,17 +212,18 @@ pub async fn add_piece(tx: &mut Tx, upload_id: i64, writer: &str, key: &str) -> 
     Ok(Some(run!(tx, c => sqlx::query_scalar(SQL).bind(upload_id).bind(key).fetch_one(c))?))
 }
 
-/// Counts a piece that is written, and extends the lease. Returns `false` if `writer` no longer writes to the upload:
-/// then another request continues without this piece.
+/// Counts a piece that is written, and extends the lease; the last piece also extends the time until the upload expires.
+/// Returns `false` if `writer` no longer writes to the upload: then another request continues without this piece.
 pub async fn count_piece(tx: &mut Tx, upload_id: i64, writer: &str, piece_id: i64, bytes: i64) -> Result<bool> {
     const COUNT: &str = "
         UPDATE media_uploads
-        SET received = received + $3, pieces = pieces + 1, writer_until = $4
+        SET received = received + $3, pieces = pieces + 1, writer_until = $4,
+            expires_at = CASE WHEN received + $3 = size_bytes THEN $5 ELSE expires_at END
         WHERE id = $1 AND writer = $2 AND state = 'open'
         RETURNING pieces";
-    let until = tx.now + LEASE;
+    let (until, expires_at) = (tx.now + LEASE, tx.now + LIFETIME);
     let pieces: Option<i32> = run!(tx, c => sqlx::query_scalar(COUNT).bind(upload_id).bind(writer).bind(bytes)
-        .bind(until).fetch_optional(c))?;
+        .bind(until).bind(expires_at).fetch_optional(c))?;
     let Some(pieces) = pieces else { return Ok(false) };
     execute!(tx, "UPDATE media_upload_pieces SET number = $2 WHERE id = $1", piece_id, pieces - 1)?;
     Ok(true)

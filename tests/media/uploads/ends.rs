@@ -221,3 +221,22 @@ async fn a_file_that_is_rejected_after_the_response_tells_why() {
     assert!(error["message"].as_str().unwrap().contains("file type"), "{error}");
     assert_eq!(app.counted_bytes().await, 0);
 }
+
+/// The client was told that all bytes were received, so it does not send them again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_with_all_bytes_does_not_expire_before_its_asset_exists() {
+    let app = TestApp::start_with_asset_wait(TestStore::sqlite().await, Duration::ZERO).await;
+    let t = app.tenant("unlimited").await;
+    let video = video(1_000);
+    let path = create(&t, video.len()).await;
+    let half = MediaConfig::default().video_spool_bytes / 2;
+    let space = app.api.library.video_spools().open(t.workspace, half).await.unwrap();
+    app.advance(DAY_SECONDS - 10);
+    append(&t, &path, 0, &video).await.expect(204);
+    until("the bytes are stored", || async { (offset(&t, &path).await == video.len()).then_some(()) }).await;
+    app.advance(20);
+    sweep(&app).await;
+    drop(space);
+    let id = until("the asset exists", || async { number(&status(&t, &path).await, "crier-media-id") }).await;
+    assert_asset(&t, id, &video).await;
+}
