@@ -33,6 +33,7 @@ worker_on_both!(
     rate_limits_use_no_attempt_while_the_upload_continues,
     a_rate_limit_for_longer_than_a_day_uses_an_attempt,
     a_changed_video_is_handed_over_again,
+    a_video_that_is_changed_during_its_upload_aborts_it,
     an_open_call_keeps_its_upload_until_its_outcome_is_known,
     interruptions_use_no_attempt_while_the_upload_continues,
     interruptions_without_progress_use_attempts,
@@ -296,6 +297,19 @@ async fn a_changed_video_is_handed_over_again(w: TestWorker) {
     let published = w.fake.videos.published();
     let sent = &published.last().unwrap()[0];
     assert_eq!((sent.alt_text.as_deref(), sent.cover.as_ref().unwrap().id), (Some("A bun"), covers[1]));
+}
+
+/// A platform may permit an account only a few open uploads.
+async fn a_video_that_is_changed_during_its_upload_aborts_it(w: TestWorker) {
+    let video = video_to_upload(&w).await;
+    let processing = VideoAct::Return(VideoStep::Pending(upload(1, PART), TimeDelta::hours(1)));
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, processing]);
+    let (post, _) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    assert_eq!(w.fake.videos.aborted(), Vec::<VideoUpload>::new());
+    w.sql(format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}")).await;
+    w.run_until_idle().await;
+    assert_eq!((w.fake.videos.aborted(), w.post_status(post).await), (vec![upload(1, PART)], PostStatus::Published));
 }
 
 /// The platform may be asked about the call by its upload.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crier_domain::media::Asset;
-use crier_platforms::Video;
+use crier_platforms::{Video, VideoUpload};
 use serde_json::{Map, Value, json};
 
 use super::OutgoingPart;
@@ -18,6 +18,8 @@ pub(in crate::jobs) struct VideoSources {
     current: HashMap<i64, Value>,
     /// The videos whose uploads were made from something else.
     outdated: BTreeSet<i64>,
+    /// The uploads that were forgotten before they were finished. The platform may limit the number of open ones.
+    forgotten: Vec<VideoUpload>,
 }
 
 impl VideoSources {
@@ -47,9 +49,17 @@ impl VideoSources {
         let outdated = std::mem::take(&mut self.outdated);
         let videos = parts.iter_mut().flat_map(|part| &mut part.post.videos);
         for video in videos.filter(|video| outdated.contains(&video.id)) {
-            video.uploaded = None;
-            video.upload.clear();
+            let upload = std::mem::take(&mut video.upload);
+            // A video may be in several parts.
+            if video.uploaded.take().is_none() && !upload.is_empty() && !self.forgotten.contains(&upload) {
+                self.forgotten.push(upload);
+            }
         }
         !outdated.is_empty()
+    }
+
+    /// Returns the forgotten uploads, to abort them.
+    pub fn take_forgotten(&mut self) -> Vec<VideoUpload> {
+        std::mem::take(&mut self.forgotten)
     }
 }

@@ -354,13 +354,21 @@ impl Publisher {
     }
 
     /// Forgets the uploads that were made from another file, alt text or cover, so that these videos are handed over
-    /// again. Those of an open call are needed until its outcome is known.
+    /// again. Those of an open call are needed until its outcome is known. Then aborts the unfinished ones, also those
+    /// that were forgotten when the run was prepared.
     async fn forget_outdated(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
-        if !p.video_sources.forget_outdated(&mut p.parts) {
-            return Ok(());
+        let is_outdated = p.video_sources.forget_outdated(&mut p.parts);
+        let forgotten = p.video_sources.take_forgotten();
+        if is_outdated {
+            p.videos_began_at = None;
         }
-        p.videos_began_at = None;
-        self.store_uploads(run, p).await
+        if is_outdated || !forgotten.is_empty() {
+            self.store_uploads(run, p).await?;
+        }
+        for upload in &forgotten {
+            self.abort_upload(run, p, upload).await;
+        }
+        Ok(())
     }
 
     async fn step_once(&self, run: &Run, p: &PublishCall, video: &Video) -> Result<VideoStep, CallError> {
