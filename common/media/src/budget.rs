@@ -2,8 +2,8 @@
 //!
 //! A decoded image is up to a hundred times as large as its file, and several uploads arrive at the same time.
 //!
-//! Work that waits for another server while it holds memory gets a part of its workspace's half of the memory, because
-//! a server may be slow and is often chosen by a user.
+//! Work that waits for another server while it holds memory holds at most half of it, and that of a workspace half of
+//! that: a server may be slow, and a user may choose it. So all other work has the other half, which is soon free.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -19,7 +19,9 @@ const UNIT: u64 = 1 << 20;
 pub struct Budget {
     memory: Arc<Semaphore>,
     units: u32,
-    /// The halves of the workspaces that hold memory or wait for it.
+    /// The half for work that waits for other servers.
+    waiting: Arc<Semaphore>,
+    /// The quarters of the workspaces that hold memory or wait for it.
     workspaces: Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>,
     threads: Arc<Threads>,
 }
@@ -62,14 +64,14 @@ impl Drop for Threads {
 #[derive(Debug)]
 pub struct MemoryPermit {
     memory: Option<OwnedSemaphorePermit>,
-    /// The same share, of the workspace's half.
+    waiting: Option<OwnedSemaphorePermit>,
     workspace: Option<OwnedSemaphorePermit>,
 }
 
 impl MemoryPermit {
     /// Releases all but `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
-        for held in [&mut self.memory, &mut self.workspace].into_iter().flatten() {
+        for held in [&mut self.memory, &mut self.waiting, &mut self.workspace].into_iter().flatten() {
             let over = held.num_permits().saturating_sub(units(bytes) as usize);
             drop(held.split(over));
         }
@@ -81,38 +83,50 @@ fn units(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX)
 }
 
+/// Returns a part of the permits, at least one.
+fn part(units: u32, divisor: u32) -> u32 {
+    (units / divisor).max(1)
+}
+
 impl Budget {
     pub fn new(bytes: u64) -> Self {
         let units = u32::try_from(bytes / UNIT).unwrap_or(u32::MAX).clamp(1, u32::MAX >> 4);
-        let memory = Arc::new(Semaphore::new(units as usize));
-        Self { memory, units, workspaces: Arc::default(), threads: Arc::new(Threads::new()) }
+        Self {
+            memory: Arc::new(Semaphore::new(units as usize)),
+            units,
+            waiting: Arc::new(Semaphore::new(part(units, 2) as usize)),
+            workspaces: Arc::default(),
+            threads: Arc::new(Threads::new()),
+        }
     }
 
     /// Waits for memory, in the order of the calls. A request for more than the total gets all of it, and so runs
     /// alone.
     pub async fn share(&self, bytes: u64) -> MemoryPermit {
         let units = units(bytes).min(self.units);
-        // The semaphore is never closed.
-        MemoryPermit { memory: self.memory.clone().acquire_many_owned(units).await.ok(), workspace: None }
+        // The semaphores are never closed.
+        let memory = self.memory.clone().acquire_many_owned(units).await.ok();
+        MemoryPermit { memory, waiting: None, workspace: None }
     }
 
-    /// Does what [`Budget::share`] does, for work that waits for another server. All such work of a workspace shares half
-    /// of the memory.
-    pub async fn share_of_workspace(&self, workspace_id: i64, bytes: u64) -> MemoryPermit {
-        let half = (self.units / 2).max(1);
-        // First, so that work that waits for its workspace holds no memory.
-        let workspace = self.workspace(workspace_id, half).acquire_many_owned(units(bytes).min(half)).await.ok();
-        MemoryPermit { workspace, ..self.share(bytes).await }
+    /// Waits for memory like [`Budget::share`]. At most `held` bytes of it are held while the work waits for another
+    /// server, which the caller ensures with [`MemoryPermit::shrink_to`].
+    pub async fn share_of_workspace(&self, workspace_id: i64, bytes: u64, held: u64) -> MemoryPermit {
+        let (half, quarter, held) = (part(self.units, 2), part(self.units, 4), units(held));
+        // In this order, so that nothing that waits for its own part keeps others from theirs.
+        let workspace = self.workspace(workspace_id, quarter).acquire_many_owned(held.min(quarter)).await.ok();
+        let waiting = self.waiting.clone().acquire_many_owned(held.min(half)).await.ok();
+        MemoryPermit { waiting, workspace, ..self.share(bytes).await }
     }
 
-    /// Returns the half of a workspace. It is dropped with the last permit.
-    fn workspace(&self, workspace_id: i64, half: u32) -> Arc<Semaphore> {
+    /// Returns the permits of a workspace. They are dropped with the last one in use.
+    fn workspace(&self, workspace_id: i64, all: u32) -> Arc<Semaphore> {
         let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = workspaces.get(&workspace_id).and_then(Weak::upgrade) {
             return found;
         }
         workspaces.retain(|_, unused| unused.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(half as usize));
+        let new = Arc::new(Semaphore::new(all as usize));
         workspaces.insert(workspace_id, Arc::downgrade(&new));
         new
     }
@@ -150,25 +164,28 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn slow_servers_of_a_workspace_hold_at_most_half_of_the_memory() {
-        let budget = Budget::new(10 * UNIT);
-        let mut first = budget.share_of_workspace(1, 4 * UNIT).await;
-        let second = budget.share_of_workspace(1, 4 * UNIT);
+    async fn slow_servers_hold_at_most_half_of_the_memory() {
+        let budget = Budget::new(16 * UNIT);
+        let mut first = budget.share_of_workspace(1, 8 * UNIT, 3 * UNIT).await;
+        first.shrink_to(3 * UNIT);
+        let second = budget.share_of_workspace(1, 2 * UNIT, 2 * UNIT);
         tokio::pin!(second);
-        assert!(tokio::time::timeout(Duration::from_millis(1), &mut second).await.is_err(), "its half is used up");
-        // Others do not wait behind it.
-        let other = budget.share_of_workspace(2, 5 * UNIT).await;
-        drop(budget.share(UNIT).await);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut second).await.is_err(), "its quarter is used up");
+        let other = budget.share_of_workspace(2, 4 * UNIT, 4 * UNIT).await;
+        let third = budget.share_of_workspace(3, 2 * UNIT, 2 * UNIT);
+        tokio::pin!(third);
+        assert!(tokio::time::timeout(Duration::from_millis(1), &mut third).await.is_err(), "the half is used up");
+        // Work that waits for no server has the rest.
+        drop(budget.share(9 * UNIT).await);
         drop(other);
+        third.await;
         first.shrink_to(UNIT);
-        let second = second.await;
-        drop((first, second));
-        // An image that needs more than half gets all that it needs, alone in its workspace.
-        let large = budget.share_of_workspace(1, 50 * UNIT).await;
-        drop(large);
-        drop(budget.share(10 * UNIT).await);
-        drop(budget.share_of_workspace(3, UNIT).await);
-        drop(budget.share_of_workspace(4, UNIT).await);
+        drop((first, second.await));
+        // An image that needs more than that gets all, alone in its workspace.
+        drop(budget.share_of_workspace(1, 50 * UNIT, 50 * UNIT).await);
+        drop(budget.share(16 * UNIT).await);
+        drop(budget.share_of_workspace(4, UNIT, UNIT).await);
+        drop(budget.share_of_workspace(5, UNIT, UNIT).await);
         assert_eq!(budget.workspaces.lock().unwrap().len(), 1, "nothing is kept of workspaces that hold no memory");
     }
 }

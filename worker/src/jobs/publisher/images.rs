@@ -5,8 +5,8 @@
 //! continues where the last one stopped. An upload publishes nothing, so its failure never leaves an unknown outcome.
 //!
 //! One image at a time is in memory, or all images of a post if they are part of the publish call, and the covers of
-//! its videos, always within the library's memory budget. The platform may be slow, so a workspace gets at most half of
-//! it, and a run that waits for memory holds no slot. A run acquires all its memory in one step, which prevents
+//! its videos, always within the library's memory budget. The platform may be slow, so these images use only a part
+//! of it, and a run that waits for memory holds no slot. A run acquires all its memory in one step, which prevents
 //! deadlocks.
 
 use std::time::Duration;
@@ -113,8 +113,9 @@ impl Publisher {
             if image_at(p, place).uploaded.is_some() {
                 continue;
             }
-            let memory = estimate_conversion_bytes(asset_at(p, place), &rules_of(p));
-            let mut permit = self.reserve_memory(run, p, memory).await;
+            let (asset, rules) = (asset_at(p, place), rules_of(p));
+            let (conversion, output) = (estimate_conversion_bytes(asset, &rules), estimate_output_bytes(asset, &rules));
+            let mut permit = self.reserve_memory(run, p, conversion, output).await;
             let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
             permit.shrink_to(image.bytes.len() as u64);
             let name = self.upload(run, p, &image).await?;
@@ -124,9 +125,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Waits for memory of the workspace.
-    async fn reserve_memory(&self, run: &Run, p: &PublishCall, bytes: u64) -> MemoryPermit {
-        let memory = self.library.budget().share_of_workspace(p.session.account.workspace_id, bytes);
+    /// Waits for memory, of which `held` bytes are held until the platform has responded.
+    async fn reserve_memory(&self, run: &Run, p: &PublishCall, bytes: u64, held: u64) -> MemoryPermit {
+        let memory = self.library.budget().share_of_workspace(p.session.account.workspace_id, bytes, held);
         run.wait_without_slot(memory).await
     }
 
@@ -204,7 +205,7 @@ impl Publisher {
         if conversion == 0 {
             return Ok(());
         }
-        let mut permit = self.reserve_memory(run, p, output + conversion).await;
+        let mut permit = self.reserve_memory(run, p, output + conversion, output).await;
         let mut loaded = 0;
         for place in images {
             let image = self.load(p, asset_at(p, place), image_at(p, place)).await?;
