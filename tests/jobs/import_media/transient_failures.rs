@@ -159,6 +159,7 @@ async fn an_import_without_space_waits_and_uses_no_attempt(w: TestWorker) {
 }
 
 async fn an_import_without_space_uses_attempts_after_six_hours(w: TestWorker) {
+    w.leaves_jobs();
     listen(&w).await;
     let others = w.media().spools().open(w.world.workspace, 256 << 20).await.expect("all of its half");
     let source = Source::with(chunked(&images::png(64, 64))).await;
