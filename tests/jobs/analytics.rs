@@ -21,6 +21,7 @@ worker_on_both!(
     metrics_of_the_early_platform_are_collected_immediately,
     account_metrics_are_collected_daily_in_the_brand_s_time_zone,
     a_rate_limit_postpones_the_rest,
+    metrics_that_the_operator_must_enable_delay_no_posts,
     a_transient_failure_is_retried,
     an_expired_token_is_refreshed_once,
     rejected_credentials_expire_the_account,
@@ -160,6 +161,16 @@ async fn a_rate_limit_postpones_the_rest(w: TestWorker) {
     w.fake.set_post_metrics([Some(likes(1))]);
     collect(&w).await;
     assert_eq!(snapshots(&w, post).await.len(), 1, "postponed, not dropped");
+}
+
+async fn metrics_that_the_operator_must_enable_delay_no_posts(w: TestWorker) {
+    publish_post(&w).await;
+    w.clock.advance(TimeDelta::hours(1));
+    let until = w.later(6 * 3_600);
+    let failure = Failure::misconfigured("The API for metrics is not enabled. Enable it.");
+    w.fake.fail_metrics([CallError::RateLimited { until: Some(until), failure }]);
+    collect(&w).await;
+    assert_eq!((account_due_at(&w).await, w.count_rows("paused_lanes").await), (until, 0));
 }
 
 async fn a_transient_failure_is_retried(w: TestWorker) {

@@ -7,6 +7,7 @@ use crier_domain::conversation::{Conversation, ConversationStatus, FetchedMessag
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
+use crier_domain::post::PostStatus;
 use crier_scheduler::tasks;
 use crier_store::conversations::{self, replies};
 use crier_store::{accounts, inbox_syncs};
@@ -30,6 +31,7 @@ worker_on_both!(
     a_failing_stream_does_not_block_the_other,
     a_finished_stream_is_not_fetched_again_with_the_other,
     a_rate_limit_pauses_the_account,
+    a_daily_rate_limit_delays_posts_only_for_a_short_time,
     an_expired_token_is_refreshed_once,
     rejected_credentials_expire_the_account,
     a_sync_requested_during_a_run_causes_another_run,
@@ -282,6 +284,21 @@ async fn a_rate_limit_pauses_the_account(w: TestWorker) {
     w.advance(300);
     sync(&w).await;
     assert_eq!(messages(&w).await, 1);
+}
+
+/// Platforms may limit reading separately.
+async fn a_daily_rate_limit_delays_posts_only_for_a_short_time(w: TestWorker) {
+    start(&w).await;
+    let until = w.later(86_400);
+    w.fake.inbox.fail_fetch(COMMENTS, rate_limited(until));
+    sync(&w).await;
+    assert!(sync_row(&w).await.next_sync_at.unwrap() >= until);
+    let (post, _) = w.publish_one().await;
+    w.run_jobs().await;
+    assert_ne!(w.post_status(post).await, PostStatus::Published);
+    w.advance(15 * 60);
+    w.run_jobs().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
 }
 
 async fn an_expired_token_is_refreshed_once(w: TestWorker) {

@@ -27,6 +27,9 @@ const PAUSES: [Duration; 7] = [
     Duration::from_hours(2),
 ];
 
+/// The maximum time for which a rate limit of a call that only reads pauses the posts of its account.
+const MAX_READ_PAUSE: TimeDelta = TimeDelta::minutes(15);
+
 /// The action of a call, for the texts of errors.
 #[derive(Clone, Copy, Debug)]
 pub enum CallAction {
@@ -255,6 +258,17 @@ pub async fn expire_or_pause_account(
         lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), until).await?;
     }
     Ok(outcome.clone())
+}
+
+/// Pauses the lane of an account after a rate limit of a call that only reads. Platforms may limit reading separately and
+/// per day, and an API that an operator must enable may be one for reading only. So posts wait for a short time, and not
+/// for an operator.
+pub async fn pause_after_read(tx: &mut Tx, account_id: i64, until: DateTime<Utc>, failure: &Failure) -> Result<()> {
+    if failure.waits_for_operator() {
+        return Ok(());
+    }
+    let until = until.min(tx.now + MAX_READ_PAUSE);
+    lanes::pause_lane(tx, &Lane::Account(account_id).to_string(), until).await
 }
 
 /// Returns the backoff after an attempt (from 1), ± 20 %; `jitter` in `[0, 1)`.

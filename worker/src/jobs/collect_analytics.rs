@@ -12,15 +12,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::AccountStatus;
 use crier_domain::analytics::{AccountMetrics, PostMetrics, Tz, day_start, next_collection, zone};
 use crier_domain::failure::Failure;
-use crier_domain::job::{ClaimedJob, Lane, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::plan::Plans;
 use crier_platforms::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use crier_platforms::{CallError, ConnectorRegistry, Marker, Published};
 use crier_store::analytics::{self, CollectedMetrics, DueTarget};
-use crier_store::jobs::lanes;
 use crier_store::{Result, Store, Tx, accounts};
 
 use super::account_session::{AccountSession, RefreshError};
+use super::call_outcome::pause_after_read;
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
 use crate::engine::Run;
 
@@ -337,8 +337,8 @@ impl CollectRunResult {
                 crier_jobs::accounts::expire(tx, self.account_id, self.version, &failure.message, job.trace.as_deref())
                     .await?;
             }
-            Some(CallError::RateLimited { until: Some(until), .. }) => {
-                lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), *until).await?;
+            Some(CallError::RateLimited { until: Some(until), failure }) => {
+                pause_after_read(tx, self.account_id, *until, failure).await?;
             }
             Some(error) => tracing::info!(account = self.account_id, %error, "failed to collect metrics"),
             None => {}

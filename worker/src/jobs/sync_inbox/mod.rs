@@ -21,18 +21,19 @@ use crier_base::backoff;
 use crier_domain::account::AccountStatus;
 use crier_domain::conversation::FetchedMessage;
 use crier_domain::failure::{Category, Failure};
-use crier_domain::job::{ClaimedJob, Lane, Outcome};
+use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::platform::Platform;
 use crier_jobs::{accounts as connected, replies};
 use crier_platforms::inbox::InboxPage;
 use crier_platforms::{CallError, ConnectorRegistry};
 use crier_store::conversations::receive;
 use crier_store::inbox_syncs::{self, InboxSync};
-use crier_store::jobs::{self, engine as rows, lanes};
+use crier_store::jobs::{self, engine as rows};
 use crier_store::{Result, Store, StoreError, Tx, accounts};
 use crier_telemetry::metrics;
 
 use super::account_session::{AccountSession, RefreshError};
+use super::call_outcome::pause_after_read;
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
 use crate::engine::Run;
 
@@ -345,10 +346,10 @@ impl SyncRunResult {
         };
         let (now, failure) = (tx.now, self.error.as_ref().map(CallError::failure));
         let mut next = self.next(sync.failures, now);
-        if let Some(CallError::RateLimited { until, .. }) = &self.error {
+        if let Some(CallError::RateLimited { until, failure }) = &self.error {
             let until = until.unwrap_or(now + LIMIT_PAUSE);
             next = next.map(|next| next.max(until));
-            lanes::pause_lane(tx, &Lane::Account(self.account_id).to_string(), until).await?;
+            pause_after_read(tx, self.account_id, until, failure).await?;
         } else if self.interval.is_some() && (self.has_more || sync.requests != self.requests) {
             jobs::refund_attempt(tx, job).await?;
             // A sync that was requested meanwhile reads all streams.
