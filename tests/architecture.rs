@@ -108,6 +108,7 @@ fn described_crates() -> Vec<PathBuf> {
         "api",
         "api/derive",
         "api/endpoints",
+        "api/mcp",
         "api/oauth",
         "api/pages",
         "scheduler",

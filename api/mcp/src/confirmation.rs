@@ -5,6 +5,7 @@
 //! answer never counts for something else: another post, a text that was changed since, or the same post or reply a
 //! second time. The write compares the version again, because two calls with one answer may run at the same time.
 
+use crier_base::hexadecimal;
 use crier_domain::access::Scope;
 use crier_domain::account::AccountSummary;
 use crier_domain::conversation::MessageDirection;
@@ -18,7 +19,6 @@ use crier_endpoints::routes::posts::{PostDetail, TargetBody};
 use crier_endpoints::routes::{conversations, posts};
 use crier_store::{accounts, media};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use crate::arguments::CallArguments;
 use crate::call::ToolCall;
@@ -75,7 +75,7 @@ impl Question {
         };
         let (caller, fields) = (call.session.caller().key_id, arguments.sorted_fields());
         let hashed = json!([call.listed.tool.name, caller, arguments.ids, fields, subject]).to_string();
-        let code = hex::encode(Sha256::digest(hashed)).chars().take(CODE_LENGTH).collect();
+        let code = hexadecimal::sha256(hashed, CODE_LENGTH / 2);
         Ok(Self { text, code, version: Some(version) })
     }
 }
