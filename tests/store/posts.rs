@@ -7,7 +7,7 @@ use crier_domain::post::{
     AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, StoredScheduleType, TargetOverride,
     TargetStatus, ThreadPart,
 };
-use crier_store::posts::NewPost;
+use crier_store::posts::{LockedPost, NewPost};
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};
 use crier_store::{PageRequest, jobs, posts};
 use serde_json::{Map, Value, json};
@@ -124,11 +124,11 @@ async fn a_deleted_post_is_hidden_from_clients_but_not_workers(s: TestStore) {
     s.write(async |tx| posts::delete(tx, id).await).await;
     assert!(find(&s, w, id).await.is_none());
     assert!(s.write(async |tx| posts::find_for_update(tx, w.brand, id).await).await.is_none());
-    let (post, deleted) = s.write(async |tx| posts::lock(tx, id).await).await.unwrap();
-    assert_eq!((post.id, post.author_name.as_deref(), deleted), (id, Some("Ann"), true));
+    let LockedPost { post, is_deleted } = s.write(async |tx| posts::lock(tx, id).await).await.unwrap();
+    assert_eq!((post.id, post.author_name.as_deref(), is_deleted), (id, Some("Ann"), true));
     assert!(targets::find(&mut s.conn().await, targets[0]).await.unwrap().is_some());
     let (existing, _) = s.post(w, &[1]).await;
-    assert!(!s.write(async |tx| posts::lock(tx, existing).await).await.unwrap().1);
+    assert!(!s.write(async |tx| posts::lock(tx, existing).await).await.unwrap().is_deleted);
 }
 
 async fn a_purge_keeps_posts_with_jobs(s: TestStore) {
@@ -168,7 +168,7 @@ async fn changes_of_a_post_are_serialised(s: TestStore) {
         async move {
             let mut tx = store.begin().await.unwrap();
             let mut post = if n % 2 == 0 {
-                posts::lock(&mut tx, id).await.unwrap().unwrap().0
+                posts::lock(&mut tx, id).await.unwrap().unwrap().post
             } else {
                 posts::find_for_update(&mut tx, w.brand, id).await.unwrap().unwrap()
             };

@@ -3,12 +3,13 @@
 use crier_domain::event::EventName;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::JobKind;
-use crier_domain::post::{AttemptOutcome, Post, PostStatus, Target, TargetStatus};
+use crier_domain::post::{AttemptOutcome, PostStatus, Target, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_jobs::{self as jobs};
+use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, NewAttempt, TargetOutcome};
-use crier_store::{PageRequest, StoreError, Tx, deliveries, events, posts};
+use crier_store::{PageRequest, StoreError, Tx, deliveries, events};
 use serde_json::{Value, json};
 
 use crate::support::store::{TestStore, World, on_both};
@@ -53,12 +54,12 @@ fn rejected_end(target: &Target) -> TargetOutcome {
 
 async fn end_target(
     tx: &mut Tx,
-    (post, deleted): &(Post, bool),
+    locked: &LockedPost,
     target: &Target,
     end: &TargetOutcome,
     trace: Option<&str>,
 ) -> Result<(), StoreError> {
-    let ended = EndedTarget { post, post_is_deleted: *deleted, target, end: end.clone(), attempt: None, trace };
+    let ended = EndedTarget { locked, target, end: end.clone(), attempt: None, trace };
     publishing::end_targets(tx, &[ended]).await
 }
 
@@ -178,7 +179,10 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     let (other, other_ids) = s.post(w, &[1]).await;
     s.write(async |tx| posts::delete(tx, deleted).await).await;
     let locked = s.write(async |tx| posts::lock_each(tx, &[other, waiting, mixed, some, all, deleted]).await).await;
-    assert_eq!(locked.iter().map(|(post, _)| post.id).collect::<Vec<_>>(), [all, some, mixed, waiting, deleted, other]);
+    assert_eq!(
+        locked.iter().map(|locked| locked.post.id).collect::<Vec<_>>(),
+        [all, some, mixed, waiting, deleted, other]
+    );
 
     let waiting_end = |target: &Target| TargetOutcome {
         status: TargetStatus::Publishing,
@@ -202,13 +206,13 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     let ended: Vec<_> = running
         .iter()
         .map(|target| {
-            let (post, post_is_deleted) = locked.iter().find(|(post, _)| post.id == target.post_id).unwrap();
+            let locked = locked.iter().find(|locked| locked.post.id == target.post_id).unwrap();
             let (end, attempt) = match target.id {
                 id if id == mixed_ids[0] => (rejected_end(target), None),
                 id if id == waiting_ids[0] => (waiting_end(target), Some(attempt.clone())),
                 _ => (published_end(&s), None),
             };
-            EndedTarget { post, post_is_deleted: *post_is_deleted, target, end, attempt, trace: None }
+            EndedTarget { locked, target, end, attempt, trace: None }
         })
         .collect();
     s.write(async |tx| publishing::end_targets(tx, &ended).await).await;

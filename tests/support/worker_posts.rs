@@ -164,9 +164,9 @@ impl TestWorker {
 
     pub async fn change_post(&self, post: i64, change: impl FnOnce(&mut Post)) {
         self.write(async |tx| {
-            let (mut found, _) = posts::lock(tx, post).await?.expect("the post is there");
-            change(&mut found);
-            posts::update(tx, &found).await
+            let mut post = posts::lock(tx, post).await?.expect("the post is there").post;
+            change(&mut post);
+            posts::update(tx, &post).await
         })
         .await;
     }

@@ -7,7 +7,8 @@ use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::post::{FirstComment, FirstCommentStatus, Post, Target};
 use crier_store::first_comments::{self, CommentOutcome};
-use crier_store::{Result, Tx, brands, events, jobs, posts, targets};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Tx, brands, events, jobs, targets};
 use serde_json::json;
 
 use crate::unknown_outcome;
@@ -56,7 +57,7 @@ pub async fn end(
 
 /// Fails a comment whose run did not end it, because its job is dead or because the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
-    let Some((post, _)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
+    let Some(LockedPost { post, .. }) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     let pending = first_comments::find_without_json(tx, target_id).await?;
     let Some(comment) = pending.filter(|comment| comment.status == FirstCommentStatus::Pending) else {
         return Ok(());

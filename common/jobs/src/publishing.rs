@@ -7,10 +7,11 @@ use crier_domain::failure::Failure;
 use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::notice::NoticeKind;
 use crier_domain::platform::Platform;
-use crier_domain::post::{FirstComment, Post, PostStatus, Target, TargetStatus};
+use crier_domain::post::{FirstComment, PostStatus, Target, TargetStatus};
 use crier_store::jobs::{self, JobSubject};
+use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, NewAttempt, StoredTarget, TargetOutcome, TargetUpdate};
-use crier_store::{Result, Tx, brands, events, notices, post_media, posts};
+use crier_store::{Result, Tx, brands, events, notices, post_media};
 
 use serde_json::json;
 
@@ -18,9 +19,7 @@ use crate::{comments, unknown_outcome};
 
 /// A target that has ended, or that waits for its next attempt.
 pub struct EndedTarget<'a> {
-    /// From [`posts::lock`] or [`posts::lock_each`]: its row is locked.
-    pub post: &'a Post,
-    pub post_is_deleted: bool,
+    pub locked: &'a LockedPost,
     pub target: &'a Target,
     pub end: TargetOutcome,
     pub attempt: Option<NewAttempt>,
@@ -29,7 +28,7 @@ pub struct EndedTarget<'a> {
 
 impl EndedTarget<'_> {
     fn row(&self) -> TargetUpdate<'_> {
-        let is_open = self.post.status == PostStatus::Publishing && !self.post_is_deleted;
+        let is_open = self.locked.post.status == PostStatus::Publishing && !self.locked.is_deleted;
         TargetUpdate {
             target_id: self.target.id,
             end: &self.end,
@@ -50,12 +49,13 @@ pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
         if stored.has_endpoint && ended.end.status.is_terminal() {
             emit_end(tx, ended).await?;
         }
-        if ended.end.status == TargetStatus::Failed && !ended.post_is_deleted {
-            notices::add(tx, NoticeKind::PostFailed, ended.post.brand_id, ended.post.id).await?;
+        let LockedPost { post, is_deleted } = ended.locked;
+        if ended.end.status == TargetStatus::Failed && !is_deleted {
+            notices::add(tx, NoticeKind::PostFailed, post.brand_id, post.id).await?;
         }
-        if ended.end.status == TargetStatus::Published && !ended.post_is_deleted {
-            let comment = FirstComment::of(ended.post, stored.first_comment.as_ref());
-            comments::begin(tx, ended.post, ended.target, comment, ended.trace).await?;
+        if ended.end.status == TargetStatus::Published && !is_deleted {
+            let comment = FirstComment::of(post, stored.first_comment.as_ref());
+            comments::begin(tx, post, ended.target, comment, ended.trace).await?;
         }
     }
     Ok(())
@@ -63,7 +63,7 @@ pub async fn end_targets(tx: &mut Tx, ended: &[EndedTarget<'_>]) -> Result<()> {
 
 /// Emits the event of a target's end.
 async fn emit_end(tx: &mut Tx, ended: &EndedTarget<'_>) -> Result<()> {
-    let EndedTarget { post, target, end, trace, .. } = ended;
+    let EndedTarget { locked: LockedPost { post, .. }, target, end, trace, .. } = ended;
     let (name, data) = match (end.status, &end.error) {
         (TargetStatus::Published, _) => (
             EventName::PostPublished,
@@ -98,19 +98,19 @@ pub fn failed(target: &Target, failure: Failure) -> TargetOutcome {
 /// Fails a target whose run did not end it, because its job is dead (its process was killed repeatedly, or no attempts
 /// were left) or because the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
-    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
+    let Some(mut locked) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     // Checked under the lock: its run may have ended during the wait.
     let Some(target) = targets::find_without_json(tx, target_id).await?.filter(|t| !t.status.is_terminal()) else {
         return Ok(());
     };
-    if post.status == PostStatus::Scheduled {
-        post.move_to(PostStatus::Publishing)?;
-        posts::update(tx, &post).await?;
+    if locked.post.status == PostStatus::Scheduled {
+        locked.post.move_to(PostStatus::Publishing)?;
+        posts::update(tx, &locked.post).await?;
     }
     // Without a look-up, publishing the post again would repeat a call that may have published it.
     let is_unknown = target.call_started_at.is_some() && !target.platform.has_post_lookup();
     let end = failed(&target, if is_unknown { unknown_outcome("published", "publish it again") } else { failure });
-    let ended = EndedTarget { post: &post, post_is_deleted: deleted, target: &target, end, attempt: None, trace };
+    let ended = EndedTarget { locked: &locked, target: &target, end, attempt: None, trace };
     end_targets(tx, &[ended]).await
 }
 
@@ -155,13 +155,15 @@ pub async fn delete(tx: &mut Tx, post_id: i64) -> Result<()> {
 /// Makes a target pending again, for a retry by the operator: a failed target, or one that could not be failed when its
 /// job became dead. Returns `false` if the target is in another state or was deleted.
 pub async fn retry_failed(tx: &mut Tx, target_id: i64) -> Result<bool> {
-    let Some((mut post, deleted)) = posts::lock_of_target(tx, target_id).await? else { return Ok(false) };
+    let Some(LockedPost { mut post, is_deleted: false }) = posts::lock_of_target(tx, target_id).await? else {
+        return Ok(false);
+    };
     let may_retry = match targets::find(tx, target_id).await?.map(|target| target.status) {
         Some(TargetStatus::Failed) => post.move_to(PostStatus::Publishing).is_ok(),
         Some(TargetStatus::Publishing) => post.status == PostStatus::Publishing,
         _ => false,
     };
-    if deleted || !may_retry {
+    if !may_retry {
         return Ok(false);
     }
     targets::reset(tx, target_id, false).await?;
@@ -190,7 +192,9 @@ pub async fn retry_post(
     outcome_unknown: bool,
     can_reconcile: impl Fn(Platform) -> bool,
 ) -> Result<RetryPostOutcome> {
-    let Some((mut post, false)) = posts::lock(tx, post_id).await? else { return Ok(RetryPostOutcome::NotFound) };
+    let Some(LockedPost { mut post, is_deleted: false }) = posts::lock(tx, post_id).await? else {
+        return Ok(RetryPostOutcome::NotFound);
+    };
     let mut failed = targets::list(tx, post_id).await?;
     failed.retain(Target::is_retried);
     if failed.is_empty() || post.move_to(PostStatus::Publishing).is_err() {

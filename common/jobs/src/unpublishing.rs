@@ -9,8 +9,9 @@ use crier_domain::job::{JobKind, Lane, NewJob};
 use crier_domain::post::{Post, Target, TargetStatus};
 use crier_store::analytics::{self, CollectedMetrics};
 use crier_store::jobs::{self, JobSubject};
+use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, unpublishing as rows};
-use crier_store::{Result, Tx, events, posts};
+use crier_store::{Result, Tx, events};
 use serde_json::json;
 
 /// The state of a target after a run.
@@ -83,7 +84,7 @@ pub async fn end(
 
 /// Ends a target whose run did not end it, because its job is dead or the operator cancelled the job.
 pub async fn fail(tx: &mut Tx, target_id: i64, failure: Failure, trace: Option<&str>) -> Result<()> {
-    let Some((post, _)) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
+    let Some(LockedPost { post, .. }) = posts::lock_of_target(tx, target_id).await? else { return Ok(()) };
     let Some(target) = targets::find_without_json(tx, target_id).await? else { return Ok(()) };
     end(tx, &post, &target, &UnpublishOutcome::Failed(failure), trace).await
 }

@@ -30,7 +30,7 @@ const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 /// Selects posts, and whether each of them is deleted.
 const SELECT: &str = sql!(
     "
-    SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS deleted
+    SELECT {COLUMNS}, p.deleted_at IS NOT NULL AS is_deleted
     {FROM}",
     COLUMNS,
     FROM
@@ -194,15 +194,23 @@ pub async fn find_any(conn: &mut Conn, post_id: i64) -> Result<Option<Post>> {
     Ok(run!(conn, c => sqlx::query_as(sql).bind(post_id).fetch_optional(c))?)
 }
 
+/// A post that a worker has locked.
+#[derive(Clone, Debug, sqlx_macros::FromRow)]
+pub struct LockedPost {
+    #[sqlx(flatten)]
+    pub post: Post,
+    pub is_deleted: bool,
+}
+
 /// Locks a post by its id only, for the worker. Also finds a post that was deleted while one of its targets was being
-/// published. Returns the post and whether it is deleted.
-pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<(Post, bool)>> {
+/// published.
+pub async fn lock(tx: &mut Tx, post_id: i64) -> Result<Option<LockedPost>> {
     let sql = locking_sql!(tx, "{SELECT} WHERE p.id = $1 {LOCK}", "FOR UPDATE OF p", SELECT);
     lock_one(tx, sql, post_id).await
 }
 
 /// Locks the post of a target.
-pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post, bool)>> {
+pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<LockedPost>> {
     let sql = locking_sql!(
         tx,
         "{SELECT} WHERE p.id = (SELECT post_id FROM post_targets WHERE id = $1) {LOCK}",
@@ -212,14 +220,13 @@ pub async fn lock_of_target(tx: &mut Tx, target_id: i64) -> Result<Option<(Post,
     lock_one(tx, sql, target_id).await
 }
 
-async fn lock_one(tx: &mut Tx, sql: &'static str, id: i64) -> Result<Option<(Post, bool)>> {
-    let row: Option<LockedPost> = run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?;
-    Ok(row.map(|row| (row.post, row.deleted)))
+async fn lock_one(tx: &mut Tx, sql: &'static str, id: i64) -> Result<Option<LockedPost>> {
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?)
 }
 
 /// Locks the posts of several targets, in id order, like [`lock`]. If `wait` is false, omits posts that another
 /// transaction has locked.
-pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<(Post, bool)>> {
+pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Result<Vec<LockedPost>> {
     let sql = if wait {
         list_sql!(
             tx,
@@ -241,22 +248,14 @@ pub async fn lock_of_targets(tx: &mut Tx, target_ids: &[i64], wait: bool) -> Res
 }
 
 /// Locks several posts, in id order, like [`lock`].
-pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<(Post, bool)>> {
+pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<LockedPost>> {
     let sql = list_sql!(tx, "{SELECT} WHERE p.id", "ORDER BY p.id {LOCK}", "FOR UPDATE OF p", SELECT);
     lock_all(tx, sql, post_ids).await
 }
 
-async fn lock_all(tx: &mut Tx, sql: &'static str, ids: &[i64]) -> Result<Vec<(Post, bool)>> {
+async fn lock_all(tx: &mut Tx, sql: &'static str, ids: &[i64]) -> Result<Vec<LockedPost>> {
     let ids = id_list(ids);
-    let rows: Vec<LockedPost> = run!(tx, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?;
-    Ok(rows.into_iter().map(|row| (row.post, row.deleted)).collect())
-}
-
-#[derive(sqlx_macros::FromRow)]
-struct LockedPost {
-    #[sqlx(flatten)]
-    post: Post,
-    deleted: bool,
+    Ok(run!(tx, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
 }
 
 pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {

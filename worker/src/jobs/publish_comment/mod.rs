@@ -14,7 +14,8 @@ use crier_domain::job::Outcome;
 use crier_domain::post::{FirstCommentStatus, Post, PublishedPart, StoredFirstComment, Target, TargetStatus};
 use crier_platforms::{MarkerSeed, OutgoingPost, ReplyKind, ReplyTo};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Tx, accounts, first_comments, posts, targets};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Tx, accounts, first_comments, targets};
 
 use self::run_result::CommentRunResult;
 use super::account_session::{AccountSession, disconnected, expired};
@@ -76,7 +77,7 @@ impl PublishComment {
     async fn prepare(&self, run: &Run) -> Step<Prepared> {
         let target_id = run.job.subject_id;
         let mut tx = self.publisher.store.begin().await?;
-        let Some((post, false)) = posts::lock_of_target(&mut tx, target_id).await? else {
+        let Some(LockedPost { post, is_deleted: false }) = posts::lock_of_target(&mut tx, target_id).await? else {
             return Err(RunError::cancelled("the post was deleted").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {

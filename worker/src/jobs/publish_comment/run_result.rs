@@ -5,7 +5,8 @@ use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::{AttemptOutcome, FirstCommentStatus, Target};
 use crier_jobs::comments;
 use crier_store::first_comments::CommentOutcome;
-use crier_store::{Result, Tx, jobs, posts};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Tx, jobs};
 use crier_telemetry::metrics;
 
 use super::super::RunResult;
@@ -71,7 +72,7 @@ impl EndedComment {
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         // Always lock the posts before their targets; the fixed order prevents deadlocks.
-        let Some((post, _)) = posts::lock_of_target(tx, self.target.id).await? else {
+        let Some(LockedPost { post, .. }) = posts::lock_of_target(tx, self.target.id).await? else {
             return Ok(Outcome::Cancelled("the post no longer exists".into()));
         };
         let account = (self.target.account_id, self.credentials_version);

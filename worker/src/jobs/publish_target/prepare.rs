@@ -16,8 +16,9 @@ use crier_domain::post::{Post, PostStatus, Target};
 use crier_platforms::link_card::CardRequest;
 use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, Published, Video};
 use crier_store::jobs::holds;
+use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, RunTarget, StartingCall};
-use crier_store::{Batcher, StoreError, Tx, accounts, media, post_media, posts};
+use crier_store::{Batcher, StoreError, Tx, accounts, media, post_media};
 use secrecy::SecretString;
 use serde_json::{Map, Value};
 
@@ -148,13 +149,13 @@ impl Preparation {
     ) -> Result<Vec<Option<Step<Ready>>>, StoreError> {
         let subjects: Vec<i64> = runs.iter().map(|run| run.job.subject_id).collect();
         let posts = posts::lock_of_targets(tx, &subjects, wait).await?;
-        let mut posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
+        let mut posts: HashMap<i64, LockedPost> = posts.into_iter().map(|locked| (locked.post.id, locked)).collect();
         // Under the posts' locks: read the current targets, and check that this worker still holds the leases.
         let post_ids: Vec<i64> = posts.keys().copied().collect();
         let jobs: Vec<&ClaimedJob> = runs.iter().map(|run| &run.job).collect();
         let targets = targets::find_held(tx, &jobs, &post_ids).await?;
         let pairs: BTreeSet<_> =
-            targets.iter().map(|t| (posts[&t.target.post_id].0.brand_id, t.target.account_id)).collect();
+            targets.iter().map(|t| (posts[&t.target.post_id].post.brand_id, t.target.account_id)).collect();
         let pairs: Vec<_> = pairs.into_iter().collect();
         let accounts = accounts::of_brands_with_secrets(tx, self.publisher.store.cipher(), &pairs).await?;
         let mut targets: HashMap<_, _> = targets.into_iter().map(|t| ((t.job_id, t.fence), t)).collect();
@@ -171,9 +172,9 @@ impl Preparation {
                 steps[index] = wait.then(|| skip("the post no longer exists"));
                 continue;
             };
-            let Some((post, deleted)) = posts.get_mut(&found.target.post_id) else { continue };
-            let account = accounts.get(&(post.brand_id, found.target.account_id)).cloned();
-            let step = self.prepare_one(tx, job, (post, *deleted), found, account, &mut starts).await;
+            let Some(locked) = posts.get_mut(&found.target.post_id) else { continue };
+            let account = accounts.get(&(locked.post.brand_id, found.target.account_id)).cloned();
+            let step = self.prepare_one(tx, job, locked, found, account, &mut starts).await;
             steps[index] = match step {
                 Err(Stop::Failed(RunError::Database(error))) => return Err(error),
                 step => Some(step),
@@ -187,7 +188,7 @@ impl Preparation {
         &self,
         tx: &mut Tx,
         job: &ClaimedJob,
-        (post, deleted): (&mut Post, bool),
+        LockedPost { post, is_deleted }: &mut LockedPost,
         found: RunTarget,
         account: Option<(SocialAccount, SecretString)>,
         starts: &mut Starts,
@@ -196,8 +197,8 @@ impl Preparation {
         let has_open_call = target.call_started_at.is_some();
         // If an earlier run may have published the post, it is reconciled nevertheless, because its event is missing. If
         // one has begun to hand videos over, their uploads are aborted.
-        let aborts = deleted && !has_open_call && post_media::has_video_uploads(tx, target.id).await?;
-        if deleted && !has_open_call && !aborts {
+        let aborts = *is_deleted && !has_open_call && post_media::has_video_uploads(tx, target.id).await?;
+        if *is_deleted && !has_open_call && !aborts {
             return skip("the post was deleted");
         }
         target.attempts += 1;
@@ -205,7 +206,7 @@ impl Preparation {
             post.move_to(PostStatus::Publishing).map_err(StoreError::from)?;
             starts.posts.push(post.id);
         }
-        let missed = self.check_missed(tx, job, deleted).await?;
+        let missed = self.check_missed(tx, job, *is_deleted).await?;
         let access = self.check_account(account);
         let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
         let texts = next_texts(post, &target, at_once);

@@ -8,8 +8,8 @@ use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::{AttemptOutcome, Post, PostStatus, PublishedPart, Target, TargetStatus};
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_platforms::Published;
-use crier_store::jobs;
-use crier_store::{Result, Tx, posts, targets};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Tx, jobs, targets};
 use crier_telemetry::metrics;
 
 use super::super::call_outcome::{CallOutcome, expire_or_pause_account, next_attempt};
@@ -131,7 +131,9 @@ pub(super) async fn write_all(tx: &mut Tx, runs: &[FinishedRun<'_, PublishRunRes
 /// because this one has not ended, so this checks again under the post's lock.
 async fn end_skipped(tx: &mut Tx, job: &ClaimedJob, why: &str) -> Result<Outcome> {
     let cancelled = Outcome::Cancelled(why.to_owned());
-    let Some((post, false)) = posts::lock_of_target(tx, job.subject_id).await? else { return Ok(cancelled) };
+    let Some(LockedPost { post, is_deleted: false }) = posts::lock_of_target(tx, job.subject_id).await? else {
+        return Ok(cancelled);
+    };
     let Some(target) = targets::find(tx, job.subject_id).await? else { return Ok(cancelled) };
     let at = match post.status {
         PostStatus::Scheduled => post.scheduled_at,
@@ -152,14 +154,14 @@ async fn write_ended(tx: &mut Tx, results: &[(&ClaimedJob, &TargetResult)]) -> R
     // Always lock the posts before their targets; the fixed order prevents deadlocks.
     let post_ids: BTreeSet<i64> = results.iter().map(|(_, result)| result.target.post_id).collect();
     let posts = posts::lock_each(tx, &Vec::from_iter(post_ids)).await?;
-    let posts: HashMap<i64, (Post, bool)> = posts.into_iter().map(|post| (post.0.id, post)).collect();
+    let posts: HashMap<i64, LockedPost> = posts.into_iter().map(|locked| (locked.post.id, locked)).collect();
     let (mut outcomes, mut ended) = (Vec::with_capacity(results.len()), Vec::with_capacity(results.len()));
     for (job, result) in results {
-        let Some((post, is_deleted)) = posts.get(&result.target.post_id) else {
+        let Some(locked) = posts.get(&result.target.post_id) else {
             outcomes.push(Outcome::Cancelled("the post no longer exists".into()));
             continue;
         };
-        let (outcome, target) = result.decide(tx, post, *is_deleted, job).await?;
+        let (outcome, target) = result.decide(tx, locked, job).await?;
         outcomes.push(outcome);
         ended.push(target);
     }
@@ -189,22 +191,21 @@ impl TargetResult {
         }
     }
 
-    /// Returns the outcome of the job, and the values to store for the target. The post is locked.
+    /// Returns the outcome of the job, and the values to store for the target.
     async fn decide<'a>(
         &'a self,
         tx: &mut Tx,
-        post: &'a Post,
-        post_is_deleted: bool,
+        locked: &'a LockedPost,
         job: &'a ClaimedJob,
     ) -> Result<(Outcome, EndedTarget<'a>)> {
         let now = tx.now;
         let account = (self.target.account_id, self.credentials_version);
         let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), account, job.trace.as_deref()).await?;
-        if post_is_deleted {
+        if locked.is_deleted {
             outcome = outcome.for_deleted_post();
         }
         // The post was last updated when its publishing began.
-        let free_wait = outcome.free_wait().filter(|(_, max)| now - post.updated_at < *max).map(|(until, _)| until);
+        let free_wait = outcome.free_wait().filter(|(_, max)| now - locked.post.updated_at < *max).map(|(until, _)| until);
         let next = match &outcome {
             _ if free_wait.is_some() => free_wait,
             CallOutcome::Retry { open, .. } => next_attempt(job, &outcome, self.open_until(*open), self.jitter, now),
@@ -226,15 +227,14 @@ impl TargetResult {
             status_code: error.as_ref().and_then(|e| e.platform_code.as_ref()?.parse().ok()),
             error: error.clone(),
         };
-        let end = self.target_end(post, &outcome, error.clone(), next, now);
+        let end = self.target_end(&locked.post, &outcome, error.clone(), next, now);
         let continues = end.published_parts.is_some() && !end.status.is_terminal();
         if continues {
             // Each part has its own attempts.
             jobs::reset_attempts(tx, job).await?;
         }
         let ended = EndedTarget {
-            post,
-            post_is_deleted,
+            locked,
             target: &self.target,
             end,
             attempt: free_wait.is_none().then_some(attempt),

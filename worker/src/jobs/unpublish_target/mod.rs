@@ -21,7 +21,8 @@ use crier_domain::post::{FirstCommentStatus, Post, StoredFirstComment, Target, T
 use crier_jobs::unpublishing;
 use crier_platforms::{CallError, ConnectorRegistry, UnpublishPost};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store, Tx, accounts, first_comments, posts, targets};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Store, Tx, accounts, first_comments, targets};
 
 use self::run_result::UnpublishRunResult;
 use super::account_session::{AccountSession, RefreshError, disconnected, expired, unknown_to_transient};
@@ -84,7 +85,7 @@ impl UnpublishTarget {
     async fn prepare(&self, run: &Run) -> Step<(Prepared, Vec<Deletion>)> {
         let id = run.job.subject_id;
         let mut tx = self.store.begin().await?;
-        let Some((post, _)) = posts::lock_of_target(&mut tx, id).await? else {
+        let Some(LockedPost { post, .. }) = posts::lock_of_target(&mut tx, id).await? else {
             return Err(RunError::cancelled("the post no longer exists").into());
         };
         if !rows::still_held(&mut tx, &run.job).await? {

@@ -4,7 +4,8 @@ use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::post::Target;
 use crier_jobs::unpublishing::{self, UnpublishOutcome};
-use crier_store::{Result, Tx, posts};
+use crier_store::posts::{self, LockedPost};
+use crier_store::{Result, Tx};
 use crier_telemetry::metrics;
 
 use super::super::RunResult;
@@ -36,7 +37,7 @@ impl UnpublishRunResult {
 
     pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
-        let Some((post, _)) = posts::lock_of_target(tx, self.target.id).await? else {
+        let Some(LockedPost { post, .. }) = posts::lock_of_target(tx, self.target.id).await? else {
             return Ok(Outcome::Cancelled("the post no longer exists".into()));
         };
         let account = (self.target.account_id, self.credentials_version);
