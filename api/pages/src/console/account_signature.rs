@@ -31,13 +31,9 @@ struct AccountSignature {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/accounts/{account}/signature", show).access(Access::Publisher),
+        PageRoute::form("/brands/{brand}/accounts/{account}/signature", render).access(Access::Publisher),
         PageRoute::post("/brands/{brand}/accounts/{account}/signature", update).access(Access::Publisher),
     ]
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

@@ -53,7 +53,7 @@ struct ItemRow {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/plans/{plan}", show),
+        PageRoute::form("/brands/{brand}/plans/{plan}", render),
         PageRoute::post("/brands/{brand}/plans/{plan}/items", add_item),
     ]
 }
@@ -71,10 +71,6 @@ pub async fn post_statuses(
 pub fn status(item: &PlanItem, posts: &HashMap<i64, PostStatus>) -> Badge {
     let post = item.post_id.and_then(|id| posts.get(&id));
     post.map_or_else(|| Badge::new(Tone::Plain, "Planned"), |status| Badge::post(status.as_str()))
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

@@ -109,14 +109,10 @@ struct MessageRow {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/inbox/{conversation}", show),
+        PageRoute::form("/brands/{brand}/inbox/{conversation}", render),
         PageRoute::post("/brands/{brand}/inbox/{conversation}/reply", reply),
         PageRoute::post("/brands/{brand}/inbox/{conversation}/edit", edit),
     ]
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<PageReply> {

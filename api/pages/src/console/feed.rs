@@ -47,15 +47,11 @@ struct ArticleRow {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/feeds/{feed}", show),
+        PageRoute::form("/brands/{brand}/feeds/{feed}", render),
         PageRoute::post("/brands/{brand}/feeds/{feed}", update),
         PageRoute::post("/brands/{brand}/feeds/{feed}/delete", delete),
         PageRoute::post("/brands/{brand}/feeds/{feed}/articles/{article}/draft", draft),
     ]
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

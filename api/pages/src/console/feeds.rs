@@ -75,11 +75,7 @@ pub const fn kind(kind: FeedType) -> &'static str {
 }
 
 pub fn routes() -> Vec<PageRoute> {
-    vec![PageRoute::get("/brands/{brand}/feeds", list), PageRoute::post("/brands/{brand}/feeds", create)]
-}
-
-async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
+    vec![PageRoute::form("/brands/{brand}/feeds", render), PageRoute::post("/brands/{brand}/feeds", create)]
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

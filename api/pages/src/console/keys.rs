@@ -83,14 +83,10 @@ impl Keys {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/developers", list),
+        PageRoute::form("/brands/{brand}/developers", render),
         PageRoute::post("/brands/{brand}/developers/keys", create),
         PageRoute::post("/brands/{brand}/developers/keys/{key}/revoke", revoke),
     ]
-}
-
-async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

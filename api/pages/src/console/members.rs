@@ -91,7 +91,7 @@ impl Members {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/settings/members", list),
+        PageRoute::form("/brands/{brand}/settings/members", render),
         PageRoute::post("/brands/{brand}/settings/members", add).access(Access::Manager),
         PageRoute::post("/brands/{brand}/settings/invitations/{invitation}/cancel", cancel).access(Access::Manager),
         PageRoute::post("/brands/{brand}/settings/members/{member}/role", change).access(Access::Manager),
@@ -107,10 +107,6 @@ pub fn choices(visit: &Visit, members: &[users::Member], none: &str, chosen: &st
     let all = first.into_iter().chain(others).take(MAX_CHOICES);
     let all = all.map(|member| Choice::new(&member.id.to_string(), &member.name, is_chosen(member)));
     [Choice::new("", none, chosen.is_empty())].into_iter().chain(all).collect()
-}
-
-async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

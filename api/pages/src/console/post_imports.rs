@@ -85,13 +85,9 @@ fn badge(status: PostImportStatus, is_dry_run: bool) -> Badge {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/posts/imports", list),
+        PageRoute::form("/brands/{brand}/posts/imports", render),
         PageRoute::post("/brands/{brand}/posts/imports", upload),
     ]
-}
-
-async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

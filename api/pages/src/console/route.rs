@@ -27,6 +27,7 @@ use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
 use super::form::Form;
 use super::kept_form;
+use super::shared::FieldErrors;
 use super::shell::MAX_UNREAD;
 use super::visit::{PageReply, Visit, shown_brand};
 use crate::{is_from_another_site, is_from_own_page, notice};
@@ -64,6 +65,20 @@ where
     }
 }
 
+/// A page with a form: `async fn(&Visit, StatusCode, FieldErrors) -> Result<PageReply>`. Its route shows it without
+/// errors.
+pub struct FormPage<F>(F);
+
+impl<'a, F, Fut> Page<'a> for FormPage<F>
+where
+    F: Fn(&'a Visit, StatusCode, FieldErrors) -> Fut + Send + Sync,
+    Fut: Future<Output = Result<PageReply>> + Send + 'a,
+{
+    fn call(&self, visit: &'a Visit) -> PageFuture<'a> {
+        Box::pin((self.0)(visit, StatusCode::OK, FieldErrors::default()))
+    }
+}
+
 #[derive(Clone)]
 pub struct PageRoute {
     method: Method,
@@ -76,6 +91,13 @@ pub struct PageRoute {
 impl PageRoute {
     pub fn get(path: &'static str, page: impl for<'a> Page<'a> + 'static) -> Self {
         Self { method: Method::GET, path, access: Access::Member, page: Arc::new(page) }
+    }
+
+    pub fn form<F: 'static>(path: &'static str, page: F) -> Self
+    where
+        FormPage<F>: for<'a> Page<'a>,
+    {
+        Self::get(path, FormPage(page))
     }
 
     pub fn post(path: &'static str, page: impl for<'a> Page<'a> + 'static) -> Self {

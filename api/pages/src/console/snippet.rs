@@ -26,7 +26,7 @@ struct SnippetPage {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/snippets/{snippet}", show),
+        PageRoute::form("/brands/{brand}/snippets/{snippet}", render),
         PageRoute::post("/brands/{brand}/snippets/{snippet}", update),
         PageRoute::post("/brands/{brand}/snippets/{snippet}/delete", delete),
         PageRoute::get("/brands/{brand}/snippets/{snippet}/text", text),
@@ -38,10 +38,6 @@ async fn find(visit: &Visit) -> Result<Snippet> {
     let id = visit.id("snippet");
     let all = visit.call().read(snippets::list::endpoint(), ()).await?;
     all.into_iter().find(|snippet| Some(snippet.id) == id).ok_or_else(|| ApiError::not_found("snippet"))
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

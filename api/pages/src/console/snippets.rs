@@ -38,7 +38,7 @@ struct SnippetRow {
 }
 
 pub fn routes() -> Vec<PageRoute> {
-    vec![PageRoute::get("/brands/{brand}/snippets", list), PageRoute::post("/brands/{brand}/snippets", create)]
+    vec![PageRoute::form("/brands/{brand}/snippets", render), PageRoute::post("/brands/{brand}/snippets", create)]
 }
 
 const fn kind_label(kind: SnippetKind) -> &'static str {
@@ -53,10 +53,6 @@ const fn kind_label(kind: SnippetKind) -> &'static str {
 pub fn kinds(chosen: &str) -> Vec<Choice> {
     let choice = |kind: &SnippetKind| Choice::new(kind.as_str(), kind_label(*kind), kind.as_str() == chosen);
     SnippetKind::ALL.iter().map(choice).collect()
-}
-
-async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {

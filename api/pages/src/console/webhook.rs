@@ -95,7 +95,7 @@ struct AttemptRow {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::get("/brands/{brand}/developers/webhooks/{webhook}", show),
+        PageRoute::form("/brands/{brand}/developers/webhooks/{webhook}", render),
         PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/test", test),
         PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/pause", pause),
         PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/activate", activate),
@@ -104,10 +104,6 @@ pub fn routes() -> Vec<PageRoute> {
         PageRoute::get("/brands/{brand}/developers/webhooks/{webhook}/deliveries/{delivery}", show_delivery),
         PageRoute::post("/brands/{brand}/developers/webhooks/{webhook}/deliveries/{delivery}/retry", retry),
     ]
-}
-
-async fn show(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default()).await
 }
 
 async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
