@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crier_store::{Result, feeds};
 
+use super::in_batches;
 use crate::Scheduler;
 
 const BATCH: i64 = 100;
@@ -19,13 +20,6 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     if s.library.disk().is_low() {
         return Ok(None);
     }
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
-        let enqueued = feeds::enqueue_due(&mut tx, BATCH, &s.plans).await?;
-        tx.commit().await?;
-        if enqueued < BATCH.unsigned_abs() as usize {
-            break;
-        }
-    }
+    in_batches!(s, tx => feeds::enqueue_due(&mut tx, BATCH, &s.plans).await?);
     Ok(None)
 }

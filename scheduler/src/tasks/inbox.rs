@@ -7,31 +7,17 @@ use std::time::Duration;
 
 use crier_store::{Result, conversations, inbox_syncs};
 
+use super::in_batches;
 use crate::Scheduler;
 
 const BATCH: i64 = 100;
 const BATCHES: usize = 20;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let full = BATCH.unsigned_abs();
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
-        let ended = conversations::end_snoozes(&mut tx, BATCH).await?;
-        tx.commit().await?;
-        if ended < full {
-            break;
-        }
-    }
+    in_batches!(s, tx => conversations::end_snoozes(&mut tx, BATCH).await?);
     if s.library.disk().is_low() {
         return Ok(None);
     }
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
-        let due = inbox_syncs::enqueue_due(&mut tx, BATCH, &s.plans).await?;
-        tx.commit().await?;
-        if (due as u64) < full {
-            break;
-        }
-    }
+    in_batches!(s, tx => inbox_syncs::enqueue_due(&mut tx, BATCH, &s.plans).await?);
     Ok(None)
 }

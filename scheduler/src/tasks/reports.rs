@@ -16,6 +16,7 @@ use crier_store::report_deliveries::{self, NewDelivery};
 use crier_store::report_schedules::{self, DueRow, DueSchedule};
 use crier_store::{Result, Tx};
 
+use super::in_batches;
 use crate::Scheduler;
 
 const BATCH: i64 = 50;
@@ -26,26 +27,14 @@ const MAX_MISSED: usize = 1_000;
 const UNREADABLE_PAUSE: TimeDelta = TimeDelta::days(1);
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let batch = BATCH.unsigned_abs() as usize;
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
+    in_batches!(s, tx => {
         let due = report_schedules::due(&mut tx, BATCH).await?;
         for row in &due {
             fire(s, &mut tx, row).await?;
         }
-        tx.commit().await?;
-        if due.len() < batch {
-            break;
-        }
-    }
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
-        let expired = report_deliveries::expire_files(&mut tx, BATCH).await?;
-        tx.commit().await?;
-        if expired < BATCH.unsigned_abs() {
-            break;
-        }
-    }
+        due.len()
+    });
+    in_batches!(s, tx => report_deliveries::expire_files(&mut tx, BATCH).await?);
     Ok(None)
 }
 

@@ -6,19 +6,13 @@ use std::time::Duration;
 
 use crier_store::{Result, account_tokens};
 
+use super::in_batches;
 use crate::Scheduler;
 
 const BATCH: i64 = 100;
 const BATCHES: usize = 10;
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    for _ in 0..BATCHES {
-        let mut tx = s.store.begin().await?;
-        let enqueued = account_tokens::enqueue_due(&mut tx, BATCH).await?;
-        tx.commit().await?;
-        if enqueued < BATCH.unsigned_abs() as usize {
-            break;
-        }
-    }
+    in_batches!(s, tx => account_tokens::enqueue_due(&mut tx, BATCH).await?);
     Ok(None)
 }
