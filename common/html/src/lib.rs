@@ -19,7 +19,7 @@ mod tokens;
 
 pub use decode::decode;
 pub use metadata::PageMetadata;
-pub use stray::escape_stray_tags;
+pub use stray::{end_of_tag, escape_stray_tags};
 pub use tokens::{Attributes, HtmlToken, walk};
 
 /// Maximum length of a stored URL.

@@ -90,13 +90,14 @@ fn formatting_tag(rest: &str) -> Option<(FormattingTag, usize)> {
         (None, Some(_)) if !is_end => FormattingTag::Void,
         _ => return None,
     };
-    Some((tag, rest.len() - after.len() + end_of_tag(after)?))
+    Some((tag, rest.len() - after.len() + end_of_tag(after, MAX_TAG)?))
 }
 
-/// Returns the length of the rest of a tag, including its `>`.
-fn end_of_tag(rest: &str) -> Option<usize> {
+/// Returns the length of the rest of a tag, including its `>`. `None` if it is longer than `max` bytes, or if the `<`
+/// before it is text, as in `a<b</title>`.
+pub fn end_of_tag(rest: &str, max: usize) -> Option<usize> {
     let mut quote = None;
-    for (at, byte) in rest.bytes().enumerate().take(MAX_TAG) {
+    for (at, byte) in rest.bytes().enumerate().take(max) {
         match (quote, byte) {
             (None, b'>') => return Some(at + 1),
             (None, b'<') => return None,
@@ -172,6 +173,22 @@ mod tests {
             let shown = pieces.iter().filter(|(_, name)| !matches!(*name, "script" | "style"));
             let plain: String = shown.map(|(text, _)| words(text)).collect();
             prop_assert_eq!(title(&html, 500).unwrap_or_default().replace(' ', ""), plain);
+        }
+
+        #[test]
+        fn a_tag_ends_after_its_attributes(
+            attributes in "(b( [a-z]{1,3}( ?= ?(\"[<>'=é]{0,3}\"|'[<>\"=é]{0,3}'))?){0,4})", after in "[<>a='\"]{0,4}"
+        ) {
+            let (tag, length) = (format!("{attributes}>{after}"), attributes.len() + 1);
+            prop_assert_eq!(end_of_tag(&tag, length), Some(length));
+            prop_assert_eq!(end_of_tag(&tag, length - 1), None);
+        }
+
+        #[test]
+        fn a_tag_ends_with_the_sign_that_closes_it(text in "[a<>='\"é ]{0,20}", max in 0..25_usize) {
+            if let Some(length) = end_of_tag(&text, max) {
+                prop_assert!(length <= max && text[..length].ends_with('>'));
+            }
         }
 
         #[test]

@@ -18,7 +18,7 @@
 
 use std::borrow::Cow;
 
-use crier_html::MAX_URL;
+use crier_html::{MAX_URL, end_of_tag};
 use encoding_rs::WINDOWS_1252;
 use url::Url;
 
@@ -168,7 +168,7 @@ impl<'a> Repairer<'a> {
     /// and the rest of the document is dropped.
     fn begin(&mut self, rest: &'a str) -> Result<bool, FeedError> {
         if self.is_in_text() {
-            let end = markup_end(rest).unwrap_or(1);
+            let end = 1 + end_of_tag(&rest[1..], MAX_TAG_BYTES - 1).unwrap_or(0);
             self.push_escaped(&rest[..end]);
             self.at += end;
             return Ok(false);
@@ -359,22 +359,6 @@ fn tag_end(rest: &str) -> Result<usize, FeedError> {
     }
     let why = if rest.len() < MAX_TAG_BYTES { "it ends within a tag" } else { "it has a tag of more than 16 KiB" };
     Err(FeedError::Broken(why.to_owned()))
-}
-
-/// Returns the length of a tag in a text; `None` if its `<` is text, as in `a<b</title>`.
-fn markup_end(rest: &str) -> Option<usize> {
-    let mut quote = None;
-    for (at, byte) in rest.bytes().enumerate().take(MAX_TAG_BYTES).skip(1) {
-        match (quote, byte) {
-            (None, b'>') => return Some(at + 1),
-            (None, b'<') => return None,
-            // Other quotes are apostrophes.
-            (None, b'"' | b'\'') if rest[..at].trim_end().ends_with('=') => quote = Some(byte),
-            (Some(open), _) if open == byte => quote = None,
-            _ => {}
-        }
-    }
-    None
 }
 
 /// Returns the length of a DOCTYPE with its internal subset.
