@@ -85,13 +85,14 @@ pub enum Engine<'c> {
     Sqlite(SqliteExecutor<'c>),
 }
 
-/// Runs one query text on the connection's engine: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`.
+/// Runs one query text on the connection's engine: `run!(conn, c => sqlx::query(SQL).bind(x).execute(c))`. A third
+/// argument converts results whose types differ between the engines.
 macro_rules! run {
-    ($conn:expr, $c:ident => $query:expr) => {{
+    ($conn:expr, $c:ident => $query:expr $(, $convert:expr)?) => {{
         let conn: &mut $crate::db::Conn = $conn;
         let result = match conn.engine() {
-            $crate::db::Engine::Pg($c) => $query.await,
-            $crate::db::Engine::Sqlite($c) => $query.await,
+            $crate::db::Engine::Pg($c) => $query.await$(.map($convert))?,
+            $crate::db::Engine::Sqlite($c) => $query.await$(.map($convert))?,
         };
         conn.end_statement(result.as_ref().err());
         result
@@ -99,15 +100,9 @@ macro_rules! run {
 }
 /// Runs `INSERT`, `UPDATE` or `DELETE` and returns the number of rows.
 macro_rules! execute {
-    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {{
-        let conn: &mut $crate::db::Conn = $conn;
-        let result = match conn.engine() {
-            $crate::db::Engine::Pg(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
-            $crate::db::Engine::Sqlite(c) => sqlx::query($sql)$(.bind($bind))*.execute(c).await.map(|r| r.rows_affected()),
-        };
-        conn.end_statement(result.as_ref().err());
-        result
-    }};
+    ($conn:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
+        $crate::db::run!($conn, c => sqlx::query($sql)$(.bind($bind))*.execute(c), |done| done.rows_affected())
+    };
 }
 pub(crate) use {execute, run};
 
