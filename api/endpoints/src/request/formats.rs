@@ -5,17 +5,21 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use chrono::{DateTime, Datelike, NaiveDate, Utc};
 use crier_base::UnknownWord;
-use crier_domain::recurrence::parse_time;
 use crier_mail::is_address;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use unicode_normalization::{UnicodeNormalization, is_nfc};
 
-use super::{Format, Request};
-use crate::fields::{Fields, PatchField, time as times, unknown_word};
+use super::Format;
+use crate::fields::{Fields, PatchField, unknown_word};
 use crate::openapi::schema::TextEnum;
+
+mod objects;
+mod times;
+
+pub use objects::{Object, ObjectMap, Objects, map, object, objects};
+pub use times::{Date, LocalTime, Time, Timezone, date, local_time, time, timezone};
 
 pub const MAX_URL_CHARS: usize = 2048;
 /// The maximum number of enum values in a list, including duplicates.
@@ -23,8 +27,6 @@ const MAX_ENUM_VALUES: usize = 100;
 /// The maximum number of characters in the canonical decomposition of a character: a text with more than this many
 /// times the allowed characters is too long after any normalization.
 const MAX_DECOMPOSITION: usize = 4;
-/// The maximum length of a text that is parsed as a time, in bytes.
-const MAX_TIME_LENGTH: usize = 100;
 const INVALID_ID: &str = "Must be an ID: a positive integer.";
 
 /// A text, normalized to NFC. `length` is in characters.
@@ -292,100 +294,6 @@ impl Format for UncheckedUrl {
     }
 }
 
-/// The name of an IANA time zone.
-pub fn timezone() -> Timezone {
-    Timezone
-}
-
-pub struct Timezone;
-
-impl Format for Timezone {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        fields.read(name, |value| {
-            let zone = value.as_str().and_then(|text| text.parse::<chrono_tz::Tz>().ok());
-            zone.map(|zone| zone.name().to_owned())
-                .ok_or_else(|| "Must be a time zone name such as Europe/Berlin.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string" })
-    }
-}
-
-/// A time. Without an offset, it is in the time zone of the brand.
-pub fn time() -> Time {
-    Time
-}
-
-pub struct Time;
-
-impl Format for Time {
-    type Value = DateTime<Utc>;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<DateTime<Utc>> {
-        fields.read(name, |value| {
-            let zone = fields.context().zone.parse().unwrap_or(chrono_tz::UTC);
-            let text = value.as_str().filter(|text| text.len() <= MAX_TIME_LENGTH);
-            let found = text.and_then(|text| times::parse(text, zone));
-            found.ok_or_else(|| "Must be a time such as 2026-05-01T09:30:00Z or 2026-05-01T09:30:00+02:00.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date-time" })
-    }
-}
-
-/// A date.
-pub fn date() -> Date {
-    Date
-}
-
-pub struct Date;
-
-impl Format for Date {
-    type Value = NaiveDate;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<NaiveDate> {
-        fields.read(name, |value| {
-            let text = value.as_str().filter(|text| text.len() == 10);
-            let date = text.and_then(|text| NaiveDate::parse_from_str(text, "%Y-%m-%d").ok());
-            // Years that ISO 8601 writes with four digits.
-            let fits = date.filter(|date| (1..=9999).contains(&date.year()));
-            fits.ok_or_else(|| "Must be a date such as 2026-05-01.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "format": "date" })
-    }
-}
-
-/// A local time, as `HH:MM`.
-pub fn local_time() -> LocalTime {
-    LocalTime
-}
-
-pub struct LocalTime;
-
-impl Format for LocalTime {
-    type Value = String;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<String> {
-        fields.read(name, |value| {
-            let time = value.as_str().filter(|text| parse_time(text).is_some());
-            time.map(str::to_owned).ok_or_else(|| "Must be a time such as 09:30.".to_owned())
-        })
-    }
-
-    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
-    }
-}
-
 /// At most `max` texts, trimmed. `length` is in characters. Duplicates are dropped.
 pub fn texts(max: usize, length: RangeInclusive<usize>) -> Texts {
     Texts { max, length }
@@ -447,91 +355,6 @@ impl Format for EmailAddresses {
 
     fn schema(&self, _: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "array", "items": { "type": "string", "format": "email" }, "maxItems": self.0 })
-    }
-}
-
-/// An object whose fields the endpoint checks itself. `T` describes them.
-pub fn map<T>() -> ObjectMap<T> {
-    ObjectMap(PhantomData)
-}
-
-pub struct ObjectMap<T>(PhantomData<T>);
-
-impl<T: From<Map<String, Value>> + JsonSchema> Format for ObjectMap<T> {
-    type Value = T;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<T> {
-        fields.object(name).map(|object| object.clone().into())
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
-}
-
-/// An object with the fields of `T`.
-pub fn object<T>() -> Object<T> {
-    Object(PhantomData)
-}
-
-pub struct Object<T>(PhantomData<T>);
-
-impl<T: Request> Format for Object<T> {
-    type Value = T;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<T> {
-        match fields.object(name) {
-            PatchField::Omitted => PatchField::Omitted,
-            PatchField::Null => PatchField::Null,
-            PatchField::Value(object) => {
-                T::read(&fields.within(name, object)).map_or(PatchField::Omitted, PatchField::Value)
-            }
-        }
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        generator.subschema_for::<T>()
-    }
-
-    fn example(&self) -> Value {
-        T::example().into()
-    }
-}
-
-/// At most `max` objects with the fields of `T`, in order. One that lacks a required field is omitted: a type whose
-/// position matters to later checks makes its fields `Option`s that are `required`.
-pub fn objects<T>(max: usize) -> Objects<T> {
-    Objects { max, of: PhantomData }
-}
-
-pub struct Objects<T> {
-    max: usize,
-    of: PhantomData<T>,
-}
-
-impl<T: Request> Format for Objects<T> {
-    type Value = Vec<T>;
-
-    fn read(&self, fields: &Fields<'_>, name: &str) -> PatchField<Vec<T>> {
-        fields.list(name, self.max, "objects").map(|list| {
-            let each = fields.each(list).filter_map(|(i, value)| match value.as_object() {
-                Some(object) => T::read(&fields.within(&format!("{name}.{i}"), object)),
-                None => {
-                    fields.problem(&format!("{name}.{i}"), "Must be an object.");
-                    None
-                }
-            });
-            each.collect()
-        })
-    }
-
-    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
-        let items = generator.subschema_for::<T>();
-        json_schema!({ "type": "array", "items": items, "maxItems": self.max })
-    }
-
-    fn example(&self) -> Value {
-        vec![Value::from(T::example())].into()
     }
 }
 

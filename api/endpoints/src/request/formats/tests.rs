@@ -1,8 +1,10 @@
+use chrono::DateTime;
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 use crate::fields::{MAX_PROBLEMS, Problems, ReadContext, steps};
+use crate::request::Request;
 
 fn context() -> ReadContext<'static> {
     ReadContext::new("Europe/Berlin", DateTime::UNIX_EPOCH)
