@@ -14,7 +14,8 @@ use crier_store::{accounts, media};
 use serde_json::Map;
 use url::Url;
 
-use super::composer_input::{AccountOverride, ComposerInput};
+use super::composer_input::ComposerInput;
+use super::composer_override::AccountOverride;
 use super::post_rows::image;
 use super::visit::{PageReply, Visit};
 

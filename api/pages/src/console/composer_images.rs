@@ -7,7 +7,8 @@ use crier_platforms::link_card;
 use crier_store::{Conn, media};
 use serde_json::Value;
 
-use super::composer_input::{AccountOverride, ComposerInput, Stored};
+use super::composer_input::{ComposerInput, Stored};
+use super::composer_override::AccountOverride;
 use super::post_options::is_image;
 use super::post_rows::image;
 use super::shared::{Choice, Image};

@@ -53,6 +53,7 @@ mod composer_card;
 mod composer_check;
 mod composer_images;
 mod composer_input;
+mod composer_override;
 mod composer_thread;
 mod composer_thread_fields;
 mod composer_view;
