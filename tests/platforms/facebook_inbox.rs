@@ -249,8 +249,8 @@ async fn a_message_is_replied_to_within_a_day(t: Test) {
     let inbox = facebook.inbox().unwrap();
     let thread = ReplyThread::from(&t.only().await);
     let at = |hours| thread.last_inbound_at.unwrap() + TimeDelta::hours(hours);
-    assert_eq!(inbox.refusal(&thread, at(23)), None);
-    assert!(inbox.refusal(&thread, at(24)).unwrap().contains("24 hours"));
+    assert_eq!(inbox.rejection(&thread, at(23)), None);
+    assert!(inbox.rejection(&thread, at(24)).unwrap().contains("24 hours"));
     assert!(inbox.check_text(&thread, &"x".repeat(2_001)).unwrap_err().contains("2000"));
     assert!(inbox.check_text(&thread, &"x".repeat(2_000)).is_ok());
     // Facebook may decide otherwise.

@@ -193,10 +193,10 @@ async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {
     let instagram = connector(Platform::Instagram, &t.api.base());
     for found in t.conversations().await {
         let thread = ReplyThread::from(&found);
-        let refusal = instagram.inbox().unwrap().refusal(&thread, t.w.now());
-        assert_eq!(refusal.is_some(), found.kind.as_str() == "dm");
+        let rejection = instagram.inbox().unwrap().rejection(&thread, t.w.now());
+        assert_eq!(rejection.is_some(), found.kind.as_str() == "dm");
         let result = t.reply_result(found.id, "At seven & <b>").await;
-        assert!(result.starts_with(if refusal.is_some() { "failed" } else { "sent" }), "{result}");
+        assert!(result.starts_with(if rejection.is_some() { "failed" } else { "sent" }), "{result}");
     }
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/messages").len()), (5, 0), "a reply is the message that is read later");

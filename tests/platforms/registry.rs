@@ -82,7 +82,7 @@ fn inboxes_match_the_catalogue() {
                 context: Map::new(),
             };
             let is_read = capabilities.inbox.contains(&kind);
-            let accepts_replies = is_read && inbox.refusal(&thread, now()).is_none();
+            let accepts_replies = is_read && inbox.rejection(&thread, now()).is_none();
             assert_eq!(capabilities.replies.contains(&kind), accepts_replies, "{platform} {kind}");
         }
     }

@@ -173,7 +173,7 @@ async fn a_mention_is_replied_to_in_its_conversation(s: TestStore) {
     let x = connector(Platform::Twitter, &t.api.base());
     let (inbox, thread) = (x.inbox().unwrap(), ReplyThread::from(&t.only().await));
     assert!(inbox.check_text(&thread, &"x".repeat(281)).unwrap_err().contains("280"));
-    assert!(inbox.refusal(&thread, t.w.now()).is_none() && inbox.check_text(&thread, "Yes.").is_ok());
+    assert!(inbox.rejection(&thread, t.w.now()).is_none() && inbox.check_text(&thread, "Yes.").is_ok());
 }
 
 async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(s: TestStore) {

@@ -283,8 +283,8 @@ async fn reviews_arrive_and_cannot_be_replied_to(s: TestStore) {
     );
     assert!(!t.api.asked("reviews")[0].url.query().unwrap().contains("email"));
     let woocommerce = connector(Platform::Woocommerce, "");
-    let refusal = woocommerce.inbox().unwrap().refusal(&ReplyThread::from(&found), t.w.now());
-    assert!(refusal.unwrap().contains("Reply in the store"));
+    let rejection = woocommerce.inbox().unwrap().rejection(&ReplyThread::from(&found), t.w.now());
+    assert!(rejection.unwrap().contains("Reply in the store"));
 }
 
 /// Returns the threads whose message was deleted.

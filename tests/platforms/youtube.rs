@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::catalogue::descriptor;
 use crier_domain::failure::Category;
 use crier_domain::platform::{AccountKind, Platform};
-use crier_platforms::permissions::{Action, refusal};
+use crier_platforms::permissions::{Action, rejection};
 use crier_platforms::text::{MediaCount, check_measured, measure};
 use crier_platforms::{
     CallError, ConnectError, Connector, ConnectorAccount, OutgoingPost, Published, ReconcileResult, UnpublishPost,
@@ -98,7 +98,7 @@ async fn a_deselected_permission_for_comments_does_not_prevent_the_connection() 
     assert!(attempt.server.further_scopes.iter().any(|scope| scope == MANAGE));
     let granted = [UPLOAD, READ].map(str::to_owned);
     for action in [Action::FirstComment, Action::Unpublish] {
-        let failure = refusal(Platform::Youtube, Some(&granted), action).unwrap();
+        let failure = rejection(Platform::Youtube, Some(&granted), action).unwrap();
         assert_eq!(failure.code, "missing_permission");
     }
 }

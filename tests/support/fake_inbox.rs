@@ -297,7 +297,7 @@ impl InboxConnector for FakeInbox {
         Ok(self.removed.lock().expect("no panic").iter().cloned().collect())
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+    fn rejection(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
         None
     }
 

@@ -126,7 +126,7 @@ impl JobChange {
     }
 
     /// Returns the message for a job that was not changed, with what the operator can do instead.
-    pub fn refusal(self, job: &JobRow, reason: SkipReason) -> String {
+    pub fn rejection(self, job: &JobRow, reason: SkipReason) -> String {
         let (id, kind, state) = (job.id, job.kind, job.state);
         match (self, state) {
             _ if reason != STATE => format!("job {id} was not changed: {reason}"),

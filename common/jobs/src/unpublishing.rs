@@ -26,7 +26,7 @@ pub enum UnpublishOutcome {
 }
 
 /// Returns why Crier cannot delete the post of a target from its platform. Returns `None` if it can.
-pub fn refusal(target: &Target) -> Option<Failure> {
+pub fn rejection(target: &Target) -> Option<Failure> {
     let descriptor = catalogue::descriptor(target.platform);
     if !descriptor.capabilities.unpublish {
         let message = format!("Crier cannot delete posts from {}. Delete the post there.", descriptor.name);

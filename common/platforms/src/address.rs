@@ -21,7 +21,7 @@ pub trait UrlCheck: Send + Sync {
 #[async_trait]
 impl UrlCheck for Guard {
     async fn check(&self, url: &str) -> Result<(), String> {
-        self.check_resolved(url, SchemePolicy::HttpsOnly).await.map(drop).map_err(|refusal| refusal.to_string())
+        self.check_resolved(url, SchemePolicy::HttpsOnly).await.map(drop).map_err(|rejection| rejection.to_string())
     }
 }
 

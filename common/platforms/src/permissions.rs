@@ -32,7 +32,7 @@ impl Action {
 
 /// Returns why an account's consent does not permit an action. `granted` has the granted scopes; with `None` they are
 /// unknown, and the platform decides.
-pub fn refusal(platform: Platform, granted: Option<&[String]>, action: Action) -> Option<Failure> {
+pub fn rejection(platform: Platform, granted: Option<&[String]>, action: Action) -> Option<Failure> {
     let granted = granted?;
     let has = |scope: &str| granted.iter().any(|one| one == scope);
     let target = match platform {
@@ -68,9 +68,9 @@ fn required(platform: Platform, target: ConnectTarget, action: Action) -> Option
 mod tests {
     use super::*;
 
-    fn refusal_of(platform: Platform, granted: &str, action: Action) -> Option<Failure> {
+    fn rejection_of(platform: Platform, granted: &str, action: Action) -> Option<Failure> {
         let granted: Vec<String> = granted.split_whitespace().map(str::to_owned).collect();
-        refusal(platform, Some(&granted), action)
+        rejection(platform, Some(&granted), action)
     }
 
     #[test]
@@ -87,11 +87,11 @@ mod tests {
             (Platform::Linkedin, "w_member_social", FirstComment, "w_member_social_feed", "LINKEDIN"),
             (Platform::Linkedin, "w_organization_social", FirstComment, "w_organization_social_feed", "LINKEDIN_PAGE"),
         ] {
-            let failure = refusal_of(platform, granted, action).unwrap();
+            let failure = rejection_of(platform, granted, action).unwrap();
             let end = format!("Missing: {scope}. Set it in CRIER_{variable}_SCOPES and connect the account again.");
             assert!(failure.message.ends_with(&end), "{failure:?}");
             assert_eq!(failure.code, "missing_permission");
-            assert_eq!(refusal_of(platform, &format!("{granted} {scope}"), action), None);
+            assert_eq!(rejection_of(platform, &format!("{granted} {scope}"), action), None);
         }
     }
 
@@ -99,24 +99,24 @@ mod tests {
     fn a_deselected_permission_of_youtube_needs_a_new_consent() {
         let upload = "https://www.googleapis.com/auth/youtube.upload";
         for action in [Action::FirstComment, Action::Unpublish] {
-            let failure = refusal_of(Platform::Youtube, upload, action).unwrap();
+            let failure = rejection_of(Platform::Youtube, upload, action).unwrap();
             let end = format!("Missing: {}. Connect the account again and allow it.", youtube::MANAGE);
             assert!(failure.message.ends_with(&end), "{failure:?}");
-            assert_eq!(refusal_of(Platform::Youtube, &format!("{upload} {}", youtube::MANAGE), action), None);
+            assert_eq!(rejection_of(Platform::Youtube, &format!("{upload} {}", youtube::MANAGE), action), None);
         }
     }
 
     #[test]
     fn an_account_of_instagrams_own_login_cannot_delete() {
-        let failure = refusal_of(Platform::Instagram, "instagram_business_basic", Action::Unpublish).unwrap();
+        let failure = rejection_of(Platform::Instagram, "instagram_business_basic", Action::Unpublish).unwrap();
         assert_eq!(failure.code, "not_supported");
     }
 
     #[test]
     fn unknown_scopes_and_other_platforms_are_left_to_the_platform() {
         for action in Action::ALL {
-            assert!(Platform::ALL.iter().all(|platform| refusal(*platform, None, action).is_none()), "{action:?}");
-            assert_eq!(refusal_of(Platform::Mastodon, "write:statuses", action), None);
+            assert!(Platform::ALL.iter().all(|platform| rejection(*platform, None, action).is_none()), "{action:?}");
+            assert_eq!(rejection_of(Platform::Mastodon, "write:statuses", action), None);
         }
     }
 }

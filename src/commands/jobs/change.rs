@@ -29,10 +29,10 @@ pub async fn cancel(cx: &Context, ids: &[i64]) -> Result {
 
 /// Changes each job separately, and reports those that cannot be changed at the end.
 async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
-    let mut refusals = Vec::new();
+    let mut rejections = Vec::new();
     for &id in ids {
         let Some(job) = operate::show(&mut cx.store.read().await?, id).await? else {
-            refusals.push(not_found_message(id));
+            rejections.push(not_found_message(id));
             continue;
         };
         match change.apply_with_retries(&cx.store, &job).await? {
@@ -42,11 +42,11 @@ async fn change_by_ids(cx: &Context, change: JobChange, ids: &[i64]) -> Result {
             None => print_line(format_args!("Canceled job {id} ({}).", job.kind)),
             Some(reason) => {
                 let current = operate::show(&mut cx.store.read().await?, id).await?;
-                refusals.push(change.refusal(&current.unwrap_or(job), reason));
+                rejections.push(change.rejection(&current.unwrap_or(job), reason));
             }
         }
     }
-    if refusals.is_empty() { Ok(()) } else { fail(refusals.join("; ")) }
+    if rejections.is_empty() { Ok(()) } else { fail(rejections.join("; ")) }
 }
 
 /// Retries all dead jobs that match the filter.

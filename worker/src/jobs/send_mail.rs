@@ -68,7 +68,7 @@ impl Job for SendMail {
         Ok(match run.call(mailer.send(&mail, attachment)).await {
             Ok(()) => MailRunResult::Sent,
             Err(SendError::Deferred(why)) => MailRunResult::Deferred(why, crier_base::random::unit()),
-            Err(SendError::Rejected(why)) => MailRunResult::Refused(why),
+            Err(SendError::Rejected(why)) => MailRunResult::Rejected(why),
             Err(SendError::RecipientRejected(why)) => MailRunResult::RecipientRejected(why),
         })
     }
@@ -81,7 +81,7 @@ impl Job for SendMail {
 impl SendMail {
     /// Reads the attached file; an error is the result of the run.
     async fn read(&self, file: Option<AttachedFile>) -> std::result::Result<Attachment, MailRunResult> {
-        let deleted = || MailRunResult::Refused("the report file no longer exists".to_owned());
+        let deleted = || MailRunResult::Rejected("the report file no longer exists".to_owned());
         let file = file.ok_or_else(deleted)?;
         let read = self.library.storage().read(&file.key).await;
         let read = read.map_err(|error| {
@@ -126,7 +126,7 @@ pub enum MailRunResult {
     Sent,
     /// The reason, and the jitter of the backoff.
     Deferred(String, f64),
-    Refused(String),
+    Rejected(String),
     RecipientRejected(String),
     NotConfigured,
 }
@@ -136,7 +136,7 @@ impl RunResult for MailRunResult {
         Some(match self {
             Self::Sent => Self::Sent,
             Self::Deferred(_, jitter) => Self::Deferred(UNSTORABLE.to_owned(), *jitter),
-            Self::Refused(_) => Self::Refused(UNSTORABLE.to_owned()),
+            Self::Rejected(_) => Self::Rejected(UNSTORABLE.to_owned()),
             Self::RecipientRejected(_) => Self::RecipientRejected(UNSTORABLE.to_owned()),
             Self::NotConfigured => Self::NotConfigured,
         })
@@ -163,7 +163,7 @@ impl MailRunResult {
                     None => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
                 }
             }
-            Self::Refused(why) => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
+            Self::Rejected(why) => fail_mail(tx, id, ReportErrorCode::InternalError, why).await,
             Self::RecipientRejected(why) => {
                 report_deliveries::stop_rejected(tx, id, why).await?;
                 fail_mail(tx, id, ReportErrorCode::MailRefused, why).await

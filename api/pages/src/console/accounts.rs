@@ -156,7 +156,7 @@ fn account(visit: &Visit, brand: i64, access: Option<&AccountAccess>, row: Socia
 /// Returns what an account cannot do because permissions are missing.
 fn not_permitted(row: &SocialAccount) -> String {
     let is_missing =
-        |action: &Action| permissions::refusal(row.platform, row.granted_scopes.as_deref(), *action).is_some();
+        |action: &Action| permissions::rejection(row.platform, row.granted_scopes.as_deref(), *action).is_some();
     let words = Action::ALL.into_iter().filter(is_missing).map(|action| match action {
         Action::Thread => "threads",
         Action::FirstComment => "first comments",

@@ -298,7 +298,9 @@ async fn change_in(visit: &Visit, tx: &mut Tx, change: JobChange) -> Result<()> 
     let job = found.ok_or_else(|| ApiError::not_found("job"))?;
     match change.apply(tx, &job).await? {
         None => Ok(()),
-        Some(reason) => Err(ApiError::field("job", format!("Nothing was changed: {}.", change.refusal(&job, reason)))),
+        Some(reason) => {
+            Err(ApiError::field("job", format!("Nothing was changed: {}.", change.rejection(&job, reason))))
+        }
     }
 }
 

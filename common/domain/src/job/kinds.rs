@@ -44,8 +44,8 @@ macro_rules! for_each_job_kind {
             // The lane is the brand. Rendering uses memory and a core for seconds, so it keeps its slot, and the cap of
             // a workspace leaves slots for the others.
             ExportReport = export_report { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(2) },
-            // The lane is the brand, apart from its imports: a catalog that is imported does not delay posts. A refusal is
-            // not a failed job: these attempts are for crashes and database outages.
+            // The lane is the brand, apart from its imports: a catalog that is imported does not delay posts. A rejection
+            // is not a failed job: these attempts are for crashes and database outages.
             MakeOccurrences = make_occurrences { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(8) },
             // The lane is the brand, as for imports of images. A brand imports only one file of posts at a time.
             ImportPosts = import_posts { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(2) },

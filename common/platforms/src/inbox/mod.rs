@@ -129,7 +129,7 @@ pub trait InboxConnector: Send + Sync {
     }
 
     /// Returns why the thread cannot be replied to now, as a sentence for users.
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+    fn rejection(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
         None
     }
 

@@ -358,7 +358,7 @@ impl InboxConnector for Instagram {
         inbox::fetch(self, account, stream, cursor).await
     }
 
-    fn refusal(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+    fn rejection(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
         (thread.kind == ConversationType::Dm)
             .then(|| "Crier can only read Instagram direct messages. Reply to this one in Instagram.".to_owned())
     }

@@ -64,9 +64,9 @@ impl InboxConnector for SanitizingConnector {
         Ok(deleted)
     }
 
-    fn refusal(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
+    fn rejection(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
         match self.0.inbox() {
-            Some(inbox) => inbox.refusal(thread, now),
+            Some(inbox) => inbox.rejection(thread, now),
             None => Some("This platform has no inbox.".to_owned()),
         }
     }

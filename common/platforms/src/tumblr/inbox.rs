@@ -23,7 +23,7 @@ use crate::inbox::{InboxPage, OutgoingReply, ReplyThread};
 use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileResult};
 
 const ACTIVITY: &str = "activity";
-const REFUSAL: &str =
+const REJECTION: &str =
     "Tumblr does not allow applications to reply to replies and mentions. Reply to this one at Tumblr.";
 const TYPES: [&str; 4] = ["reply", "reblog_with_content", "mention_in_reply", "mention_in_post"];
 /// The maximum number of entries read from a page.
@@ -148,12 +148,12 @@ impl InboxConnector for Tumblr {
         self.activity(account, Pass::read(cursor, self.client.now())).await
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        Some(REFUSAL.to_owned())
+    fn rejection(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        Some(REJECTION.to_owned())
     }
 
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
-        Err(REFUSAL.to_owned())
+        Err(REJECTION.to_owned())
     }
 
     fn can_reconcile(&self) -> bool {
@@ -161,7 +161,7 @@ impl InboxConnector for Tumblr {
     }
 
     async fn reply(&self, _account: &ConnectorAccount, _reply: &OutgoingReply) -> Result<Published, CallError> {
-        Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REFUSAL)))
+        Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REJECTION)))
     }
 
     async fn reconcile(

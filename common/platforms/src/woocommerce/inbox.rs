@@ -22,7 +22,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileRes
 
 const REVIEWS: &str = "reviews";
 const FIELDS: &str = "id,date_created_gmt,product_id,product_permalink,reviewer,reviewer_avatar_urls,review,rating";
-const REFUSAL: &str = "WooCommerce does not accept replies to reviews with a consumer key. Reply in the store.";
+const REJECTION: &str = "WooCommerce does not accept replies to reviews with a consumer key. Reply in the store.";
 
 #[derive(Deserialize)]
 struct Review {
@@ -111,12 +111,12 @@ impl InboxConnector for Woocommerce {
         reviews.deleted(&self.stored(&account.secrets)?, ids).await
     }
 
-    fn refusal(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        Some(REFUSAL.to_owned())
+    fn rejection(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
+        Some(REJECTION.to_owned())
     }
 
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
-        Err(REFUSAL.to_owned())
+        Err(REJECTION.to_owned())
     }
 
     fn can_reconcile(&self) -> bool {
@@ -124,7 +124,7 @@ impl InboxConnector for Woocommerce {
     }
 
     async fn reply(&self, _account: &ConnectorAccount, _reply: &OutgoingReply) -> Result<Published, CallError> {
-        Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REFUSAL)))
+        Err(CallError::Permanent(Failure::of(Category::PlatformRejected, REJECTION)))
     }
 
     async fn reconcile(

@@ -9,7 +9,7 @@ pub fn check_permissions(account: &AccountSummary, has_thread: bool, has_comment
     let thread = has_thread.then_some(("thread", Action::Thread));
     let comment = has_comment.then_some(("first_comment", Action::FirstComment));
     let problem = |(field, action): (&'static str, Action)| {
-        let failure = permissions::refusal(account.platform, account.granted_scopes.as_deref(), action)?;
+        let failure = permissions::rejection(account.platform, account.granted_scopes.as_deref(), action)?;
         let message = format!("Account {} ({}): {}", account.id, account.name, failure.message);
         Some(ContentProblem { field, code: "missing_permission", message })
     };

@@ -19,7 +19,7 @@ pub async fn begin(tx: &mut Tx, target_id: i64) -> Result<bool> {
 }
 
 /// Stores why the post of a published target cannot be deleted from its platform.
-pub async fn refuse(tx: &mut Tx, target_id: i64, failure: &Failure) -> Result<()> {
+pub async fn reject(tx: &mut Tx, target_id: i64, failure: &Failure) -> Result<()> {
     const SQL: &str = "
         UPDATE post_targets
         SET error = $2, updated_at = $3

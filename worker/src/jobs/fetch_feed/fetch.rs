@@ -177,7 +177,8 @@ impl Fetcher {
         let mut address = address.to_owned();
         for _ in 0..=MAX_REDIRECTS {
             let url = self.guard.check_url(&address, SchemePolicy::HttpOrHttps);
-            let url = url.map_err(|refusal| FetchError::new(format!("The URL {} {refusal}.", redact_url(&address))))?;
+            let url =
+                url.map_err(|rejection| FetchError::new(format!("The URL {} {rejection}.", redact_url(&address))))?;
             let conditional = feed.validator_url.as_deref() == Some(url.as_str());
             let response = self.request(&url, feed, conditional, end).await;
             let response =

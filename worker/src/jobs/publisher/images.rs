@@ -243,10 +243,10 @@ impl Publisher {
                 let message = "An image of the post cannot be loaded: the file storage does not respond.";
                 transient(Category::Media, message)
             }
-            RenditionError::Rejected(refusal) => CallError::Permanent(Failure::with_code(
+            RenditionError::Rejected(rejection) => CallError::Permanent(Failure::with_code(
                 Category::InvalidContent,
                 "image_unfit",
-                format!("Image {} cannot be adapted to this platform: {refusal}", asset.id),
+                format!("Image {} cannot be adapted to this platform: {rejection}", asset.id),
             )),
             RenditionError::Failed => transient(Category::Internal, "An image of the post could not be processed."),
         };

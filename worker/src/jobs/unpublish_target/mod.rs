@@ -184,7 +184,7 @@ impl UnpublishTarget {
 
 /// Returns the calls to make, in their order.
 fn deletions(target: &Target, comment: Option<&StoredFirstComment>) -> std::result::Result<Vec<Deletion>, CallOutcome> {
-    if let Some(failure) = unpublishing::refusal(target) {
+    if let Some(failure) = unpublishing::rejection(target) {
         return Err(CallOutcome::Failed(failure));
     }
     let mut deletions = Vec::from_iter(comment.map(|comment| of_comment(target, comment)).transpose()?.flatten());

@@ -254,7 +254,7 @@ fn reply_refusal(cx: &Context, c: &conversation::Conversation, account: Option<A
     }
     let connector = cx.app.platforms.get(c.platform);
     match connector.as_ref().and_then(|connector| connector.inbox()) {
-        Some(inbox) => inbox.refusal(&ReplyThread::from(c), cx.now),
+        Some(inbox) => inbox.rejection(&ReplyThread::from(c), cx.now),
         None => Some(format!("Crier cannot send replies on {name}. Reply on the platform.")),
     }
 }

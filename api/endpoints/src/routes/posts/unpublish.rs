@@ -77,19 +77,19 @@ async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRe
     }
     let account_ids: Vec<i64> = published.iter().map(|target| target.account_id).collect();
     let accounts = accounts::summaries(tx, post.brand_id, &account_ids).await?;
-    let (mut refused, mut deletable) = (Vec::new(), Vec::new());
+    let (mut rejected, mut deletable) = (Vec::new(), Vec::new());
     for target in published {
-        match refusal(target, &accounts) {
-            Some(failure) => refused.push((target, failure)),
+        match rejection(target, &accounts) {
+            Some(failure) => rejected.push((target, failure)),
             None => deletable.push(target),
         }
     }
     // A repeated request succeeds like the first one, which deletes the post from some of the accounts only.
-    if deletable.is_empty() && !refused.is_empty() && !is_repeated {
-        return Err(unavailable(&refused));
+    if deletable.is_empty() && !rejected.is_empty() && !is_repeated {
+        return Err(unavailable(&rejected));
     }
-    for (target, failure) in &refused {
-        targets::unpublishing::refuse(tx, target.id, failure).await?;
+    for (target, failure) in &rejected {
+        targets::unpublishing::reject(tx, target.id, failure).await?;
     }
     if !unpublishing::begin(tx, &deletable, cx.caller.workspace_id, cx.trace()).await? {
         return Err(not_editable("The post is being processed. Retry when processing has finished."));
@@ -113,10 +113,10 @@ fn choose(mut all: Vec<Target>, accounts: Option<&[i64]>) -> Result<Vec<Target>>
 }
 
 /// Returns why Crier cannot delete the post of a target. Returns `None` if it can, as far as is known.
-fn refusal(target: &Target, accounts: &[AccountSummary]) -> Option<Failure> {
-    unpublishing::refusal(target).or_else(|| {
+fn rejection(target: &Target, accounts: &[AccountSummary]) -> Option<Failure> {
+    unpublishing::rejection(target).or_else(|| {
         let account = accounts.iter().find(|account| account.id == target.account_id)?;
-        permissions::refusal(target.platform, account.granted_scopes.as_deref(), Action::Unpublish)
+        permissions::rejection(target.platform, account.granted_scopes.as_deref(), Action::Unpublish)
     })
 }
 
@@ -125,8 +125,9 @@ fn not_editable(message: &'static str) -> ApiError {
 }
 
 /// Returns the error for a post that cannot be deleted from any of the accounts.
-fn unavailable(refused: &[(&Target, Failure)]) -> ApiError {
-    let reasons = refused.iter().map(|(target, failure)| format!("Account {}: {}", target.account_id, failure.message));
+fn unavailable(rejected: &[(&Target, Failure)]) -> ApiError {
+    let reasons =
+        rejected.iter().map(|(target, failure)| format!("Account {}: {}", target.account_id, failure.message));
     let reasons: Vec<String> = reasons.take(MAX_NAMED).collect();
     ApiError::new(ErrorCode::PlatformCapabilityUnavailable, reasons.join(" "))
 }
