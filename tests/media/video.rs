@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crier_config::MediaConfig;
 use crier_domain::media::{Asset, AssetType, MediaType};
 use crier_media::storage::{ByteRange, ObjectLookup};
-use crier_media::{self as media, AssetDetails, IngestError, IngestedFile, Library, Owner, Refusal, Spooled};
+use crier_media::{self as media, AssetDetails, IngestError, IngestedFile, Library, Owner, Rejection, Spooled};
 use crier_store::media as assets;
 use futures::TryStreamExt;
 use image::ImageFormat;
@@ -213,7 +213,7 @@ async fn other_files_are_rejected(s: TestStore) {
     let library = Library::new(p.library.storage().clone(), &config, "http://crier.example");
     let spooled = received(&library, &p.owner(), &of(1 << 20)).await;
     let error = library.ingest_video(&p.s.store, &p.owner(), &spooled).await.unwrap_err();
-    assert!(matches!(error, IngestError::Rejected(Refusal::TooLarge(_))), "{error}");
+    assert!(matches!(error, IngestError::Rejected(Rejection::TooLarge(_))), "{error}");
     assert_eq!((p.rows().await, p.s.stored_files().len()), (0, 0));
 }
 

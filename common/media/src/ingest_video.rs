@@ -9,7 +9,7 @@ use crier_store::Store;
 use crier_telemetry::metrics::{self, CoverOutcome, IngestedType};
 
 use super::cover::MAX_COVER_BYTES;
-use super::images::{self, Limits, Refusal};
+use super::images::{self, Limits, Rejection};
 use super::spool::{Spooled, Spools};
 use super::storage::StorageError;
 use super::video::{self, ProbedVideo};
@@ -86,12 +86,12 @@ impl Library {
     async fn examine_video(&self, spooled: &Spooled) -> Result<(ProbedVideo, [u8; 32]), IngestError> {
         let size = spooled.size();
         if size == 0 {
-            return Err(Refusal::Empty.into());
+            return Err(Rejection::Empty.into());
         }
         let max = self.0.max_video_bytes;
         if size > max {
             let message = format!("The file is larger than the maximum of {} MiB.", max >> 20);
-            return Err(Refusal::TooLarge(message).into());
+            return Err(Rejection::TooLarge(message).into());
         }
         let share = self.0.budget.share(size.min(MAX_HEADER_BYTES) * HEADER_COPIES).await;
         let source = spooled.clone();
@@ -101,7 +101,7 @@ impl Library {
             let probed = video::probe(&mut *source.reader()?, size);
             Ok(match probed {
                 Ok(video) => Ok((video, source.sha256()?)),
-                Err(refusal) => Err(refusal),
+                Err(rejection) => Err(rejection),
             })
         };
         match tokio::time::timeout(HEADERS_TIMEOUT, self.run_on_budget(work)).await {

@@ -45,7 +45,7 @@ pub mod uploads;
 pub mod video;
 
 pub use budget::Budget;
-pub use images::{CheckedImage, Limits, Refusal};
+pub use images::{CheckedImage, Limits, Rejection};
 pub use ingest_video::SNIFFED_BYTES;
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
@@ -117,7 +117,7 @@ enum Content<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error(transparent)]
-    Rejected(#[from] Refusal),
+    Rejected(#[from] Rejection),
     #[error("the workspace's storage is full")]
     Full,
     #[error(transparent)]
@@ -313,7 +313,7 @@ impl Library {
     /// permit is dropped.
     async fn examine(&self, spooled: &Spooled) -> Result<(CheckedImage, [u8; 32], budget::MemoryPermit), IngestError> {
         if spooled.size() == 0 {
-            return Err(Refusal::Empty.into());
+            return Err(Rejection::Empty.into());
         }
         let (limits, source) = (self.0.limits, spooled.clone());
         let probe = move || Ok::<_, std::io::Error>(images::probe(source.reader()?, &limits));
@@ -420,7 +420,7 @@ async fn reserve(
 fn counted(kind: IngestedType, ingested: Result<IngestedFile, IngestError>) -> Result<IngestedFile, IngestError> {
     let outcome = match &ingested {
         Ok(_) => IngestOutcome::Stored,
-        Err(IngestError::Rejected(Refusal::TooLarge(_))) => IngestOutcome::TooLarge,
+        Err(IngestError::Rejected(Rejection::TooLarge(_))) => IngestOutcome::TooLarge,
         Err(IngestError::Rejected(_)) => IngestOutcome::Unsupported,
         Err(IngestError::Full) => IngestOutcome::Full,
         Err(_) => IngestOutcome::Error,

@@ -17,7 +17,7 @@ use crier_http::{Guard, SchemePolicy};
 use serde::{Deserialize, Serialize};
 
 use super::budget::MemoryPermit;
-use super::images::{self, CheckedImage, FittedImage, ImageRules, Limits, Refusal};
+use super::images::{self, CheckedImage, FittedImage, ImageRules, Limits, Rejection};
 use super::storage::StorageError;
 use super::{Library, kind_of};
 
@@ -37,7 +37,7 @@ pub enum RenditionError {
     #[error(transparent)]
     Storage(#[from] StorageError),
     #[error(transparent)]
-    Rejected(#[from] Refusal),
+    Rejected(#[from] Rejection),
     #[error("the image could not be processed")]
     Failed,
 }
@@ -110,7 +110,7 @@ impl Library {
     async fn examine_outside<T: Send + 'static>(
         &self,
         bytes: Bytes,
-        then: impl FnOnce(CheckedImage) -> Result<T, Refusal> + Send + 'static,
+        then: impl FnOnce(CheckedImage) -> Result<T, Rejection> + Send + 'static,
     ) -> Result<T, RenditionError> {
         let limits = Limits { max_pixels: self.limits().max_pixels.min(MAX_OUTSIDE_PIXELS), ..*self.limits() };
         let probed = images::probe(Cursor::new(&bytes), &limits)?;

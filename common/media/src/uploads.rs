@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 
 use super::storage::{ByteRange, ObjectLookup};
 use super::{
-    AssetDetails, IngestError, IngestedFile, Library, NAME, Owner, Refusal, SpoolError, Spooled, StorageError,
+    AssetDetails, IngestError, IngestedFile, Library, NAME, Owner, Rejection, SpoolError, Spooled, StorageError,
     UploadLease, create_asset, filename,
 };
 
@@ -74,11 +74,11 @@ impl From<StorageError> for UploadError {
 /// Returns the error of a rejected upload; `None` for any other.
 pub fn rejection(upload: &Upload) -> Option<UploadError> {
     let error = upload.error.clone().unwrap_or_default();
-    let refusal = match upload.error_code? {
-        UploadErrorCode::Unsupported => Refusal::Unsupported(error),
-        UploadErrorCode::TooLarge => Refusal::TooLarge(error),
+    let rejection = match upload.error_code? {
+        UploadErrorCode::Unsupported => Rejection::Unsupported(error),
+        UploadErrorCode::TooLarge => Rejection::TooLarge(error),
     };
-    Some(IngestError::Rejected(refusal).into())
+    Some(IngestError::Rejected(rejection).into())
 }
 
 /// How far an upload is.
@@ -261,7 +261,7 @@ impl UploadWriter {
             never = self.keep_lease() => match never {},
         };
         match &completed {
-            Err(UploadError::Ingest(IngestError::Rejected(refusal))) => self.reject(refusal).await,
+            Err(UploadError::Ingest(IngestError::Rejected(rejection))) => self.reject(rejection).await,
             Err(UploadError::Damaged) => self.discard().await,
             _ => {}
         }
@@ -357,14 +357,14 @@ impl UploadWriter {
 
     /// Ends the upload, because sending it again would not help, and keeps the reason. If this fails, the scheduler
     /// checks the file again.
-    async fn reject(&self, refusal: &Refusal) {
-        let code = match refusal {
-            Refusal::TooLarge(_) => UploadErrorCode::TooLarge,
-            Refusal::Empty | Refusal::Unsupported(_) => UploadErrorCode::Unsupported,
+    async fn reject(&self, rejection: &Rejection) {
+        let code = match rejection {
+            Rejection::TooLarge(_) => UploadErrorCode::TooLarge,
+            Rejection::Empty | Rejection::Unsupported(_) => UploadErrorCode::Unsupported,
         };
         let rejected = async {
             let mut tx = self.store.begin().await?;
-            media_uploads::reject(&mut tx, self.upload.id, &self.writer, code, &refusal.to_string()).await?;
+            media_uploads::reject(&mut tx, self.upload.id, &self.writer, code, &rejection.to_string()).await?;
             tx.commit().await
         };
         if let Err(error) = rejected.await {

@@ -11,7 +11,7 @@ use image::codecs::webp::WebPDecoder;
 use image::{DynamicImage, ImageDecoder, ImageResult};
 
 use super::rewrite::Frame;
-use super::{Limits, Refusal, broken, gif, png, webp};
+use super::{Limits, Rejection, broken, gif, png, webp};
 
 /// Maximum number of pixels of all frames of an animation, as a multiple of the limit for one image.
 const FRAMES: u64 = 5;
@@ -29,7 +29,7 @@ impl Decoded {
     ///
     /// # Errors
     /// An error if they differ.
-    pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Refusal> {
+    pub fn with_sides(self, width: u32, height: u32) -> Result<Self, Rejection> {
         if (self.image.width(), self.image.height()) == (width, height) { Ok(self) } else { Err(broken()) }
     }
 }
@@ -38,7 +38,7 @@ impl Decoded {
 ///
 /// # Errors
 /// An error if the data is truncated or invalid.
-pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
+pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Rejection> {
     let decoded = match kind {
         ImageType::Jpeg => JpegDecoder::new(Cursor::new(bytes)).and_then(finish),
         ImageType::Png => PngDecoder::with_limits(Cursor::new(bytes), limits()).and_then(finish),
@@ -52,7 +52,7 @@ pub fn decode(bytes: &[u8], kind: ImageType) -> Result<Decoded, Refusal> {
 ///
 /// # Errors
 /// An error if the head is invalid.
-pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refusal> {
+pub fn jpeg_profile(bytes: &[u8]) -> Result<Option<Vec<u8>>, Rejection> {
     let mut decoder = JpegDecoder::new(Cursor::new(bytes)).map_err(|_| broken())?;
     Ok(profile(&mut decoder))
 }
@@ -77,12 +77,12 @@ fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
 ///
 /// # Errors
 /// An error if a frame is damaged, or if the frames have too many pixels.
-pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Refusal> {
+pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Rejection> {
     let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
     let total: u64 = frames.iter().map(pixels).sum();
     let max = limits.max_pixels.saturating_mul(FRAMES);
     if total > max || frames.iter().any(|frame| pixels(frame) > limits.max_pixels) {
-        return Err(Refusal::TooLarge(format!(
+        return Err(Rejection::TooLarge(format!(
             "The frames of the animation have {total} pixels in total. The maximum is {} megapixels.",
             max / 1_000_000
         )));

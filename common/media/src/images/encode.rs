@@ -6,7 +6,7 @@ use image::codecs::png::PngEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{ColorType, DynamicImage, GenericImageView, ImageEncoder, Rgb, RgbImage};
 
-use super::{Refusal, broken};
+use super::{Rejection, broken};
 
 /// Returns the profile if it matches the color type: the profile of a CMYK image does not apply after the conversion to
 /// RGB.
@@ -19,7 +19,7 @@ pub fn profile(icc: Option<Vec<u8>>, color: ColorType) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// An error if the format cannot represent the image.
-pub fn write(image: &DynamicImage, kind: ImageType, quality: u8, icc: Option<&[u8]>) -> Result<Vec<u8>, Refusal> {
+pub fn write(image: &DynamicImage, kind: ImageType, quality: u8, icc: Option<&[u8]>) -> Result<Vec<u8>, Rejection> {
     let mut out = Vec::new();
     match kind {
         ImageType::Jpeg => with(JpegEncoder::new_with_quality(&mut out, quality), image, icc),

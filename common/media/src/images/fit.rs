@@ -10,7 +10,7 @@ use crier_domain::platform::GifRules;
 use crier_resize::SourceImage;
 
 use super::decode::{Decoded, decode};
-use super::{FittedImage, ImageRules, Refusal, encode, gif, head};
+use super::{FittedImage, ImageRules, Rejection, encode, gif, head};
 
 /// Maximum number of encodings per image.
 const MAX_ENCODINGS: u32 = 8;
@@ -28,7 +28,7 @@ const SIZE_EXPONENT: f64 = 1.7;
 const PROFILE_DIVISOR: u64 = 4;
 
 /// See [`super::fit`].
-pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Refusal> {
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Rejection> {
     let head = head::read(Cursor::new(&bytes))?;
     let sides = rules.sides(head.width, head.height);
     let is_small = rules.max_bytes.is_none_or(|max| bytes.len() as u64 <= max);
@@ -59,7 +59,7 @@ impl ImageRules<'_> {
     }
 
     /// Returns whether a GIF is within the limits that only GIFs have.
-    fn accepts_gif(&self, bytes: &Bytes, width: u32, height: u32) -> Result<bool, Refusal> {
+    fn accepts_gif(&self, bytes: &Bytes, width: u32, height: u32) -> Result<bool, Rejection> {
         let pixels = pixels(width, height);
         let GifRules { max_pixels, max_frames, max_total_pixels } = self.gif;
         if max_pixels.is_some_and(|max| pixels > max) {
@@ -114,7 +114,7 @@ struct ShrinkTask {
 }
 
 impl ShrinkTask {
-    fn run(&mut self, sides: (u32, u32)) -> Result<FittedImage, Refusal> {
+    fn run(&mut self, sides: (u32, u32)) -> Result<FittedImage, Rejection> {
         let (mut out, mut quality) = (self.write(sides, STEPS[0].0)?, STEPS[0].0);
         if self.kind == ImageType::Jpeg && !self.fits(&out) {
             let first = out.len() as u64;
@@ -131,7 +131,7 @@ impl ShrinkTask {
     }
 
     /// Shrinks the image until it fits, but not much further.
-    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<FittedImage, Refusal> {
+    fn shrink(&mut self, sides: (u32, u32), size: usize, quality: u8) -> Result<FittedImage, Rejection> {
         let (mut scale, mut size, mut best) = (1.0_f64, size as f64, None);
         let max_bytes = self.max_bytes as f64;
         // The smallest scale that is known to be too large.
@@ -161,7 +161,7 @@ impl ShrinkTask {
         Ok(self.fitted(out, now))
     }
 
-    fn write(&mut self, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, Refusal> {
+    fn write(&mut self, (width, height): (u32, u32), quality: u8) -> Result<Vec<u8>, Rejection> {
         self.encodings += 1;
         let image = self.source.resized_to(width, height).ok_or_else(super::broken)?;
         encode::write(&image, self.kind, quality, self.icc.as_deref())
@@ -175,12 +175,12 @@ impl ShrinkTask {
         FittedImage { kind: self.kind, bytes: out.into(), width, height }
     }
 
-    fn too_large(&self) -> Refusal {
-        Refusal::TooLarge(format!("The image cannot be reduced to {} bytes.", self.max_bytes))
+    fn too_large(&self) -> Rejection {
+        Rejection::TooLarge(format!("The image cannot be reduced to {} bytes.", self.max_bytes))
     }
 }
 
-fn no_type(rules: &ImageRules<'_>) -> Refusal {
+fn no_type(rules: &ImageRules<'_>) -> Rejection {
     let accepted = rules.mime_types.join(", ");
-    Refusal::Unsupported(format!("The image cannot be converted to an accepted type ({accepted})."))
+    Rejection::Unsupported(format!("The image cannot be converted to an accepted type ({accepted})."))
 }

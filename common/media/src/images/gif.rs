@@ -6,7 +6,7 @@ use bytes::Bytes;
 use image::metadata::Orientation;
 
 use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, push_frame, side};
-use super::{Refusal, broken, signs};
+use super::{Rejection, broken, signs};
 
 /// The length of the signature and the screen descriptor.
 const HEAD: usize = 13;
@@ -15,7 +15,7 @@ const HEAD: usize = 13;
 ///
 /// # Errors
 /// An error if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Rejection> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
     side(input.le16(6)?)?;
@@ -67,7 +67,7 @@ enum Extension {
     Dropped,
 }
 
-fn extension(input: Input<'_>, at: usize, end: usize) -> Result<Extension, Refusal> {
+fn extension(input: Input<'_>, at: usize, end: usize) -> Result<Extension, Rejection> {
     let whole = input.range(at..end)?;
     Ok(match whole {
         [_, 0xf9, 4, _, _, _, _, 0] => Extension::Control,
@@ -86,7 +86,7 @@ fn is_loop(name: &[u8]) -> bool {
         && matches!(name.get(11..), Some([3, 1, _, _, 0]))
 }
 
-fn image(input: Input<'_>, at: usize) -> Result<Frame, Refusal> {
+fn image(input: Input<'_>, at: usize) -> Result<Frame, Rejection> {
     let (width, height) = (side(input.le16(at + 5)?)?, side(input.le16(at + 7)?)?);
     let data = at + 10 + palette(input.u8(at + 9)?);
     let end = blocks(input, data + 1)?;
@@ -99,7 +99,7 @@ fn palette(flags: u8) -> usize {
 }
 
 /// Returns the end of a sequence of sub-blocks. Each begins with its length, and the last has the length 0.
-fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
+fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Rejection> {
     loop {
         let length = usize::from(input.u8(at)?);
         at += 1 + length;
@@ -110,7 +110,7 @@ fn blocks(input: Input<'_>, mut at: usize) -> Result<usize, Refusal> {
 }
 
 /// Checks for signs in the joined sub-blocks, which readers see, and in the raw bytes.
-fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
+fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Rejection> {
     let (mut text, mut at) = (Vec::new(), begin);
     while let length @ 1.. = usize::from(input.u8(at)?) {
         text.extend_from_slice(input.range(at + 1..at + 1 + length)?);
@@ -121,14 +121,14 @@ fn check_blocks(input: Input<'_>, begin: usize) -> Result<(), Refusal> {
 }
 
 /// Rejects `GIF89a=/*…*/` and similar files, in which the width of the screen begins a comment of a script.
-fn reject_script(source: &[u8]) -> Result<(), Refusal> {
+fn reject_script(source: &[u8]) -> Result<(), Rejection> {
     let screen = source.get(6..10).unwrap_or_default();
     let opens = screen.starts_with(b"/*") || screen.starts_with(b"=/*") || screen.starts_with(b"=1/*");
     if opens && source.windows(2).any(|pair| pair == b"*/") { Err(signs::both("a script")) } else { Ok(()) }
 }
 
 /// Returns a frame as a separate file.
-pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Rejection> {
     let input = Input(source);
     let flags = input.u8(10)?;
     let mut out = b"GIF89a".to_vec();

@@ -9,7 +9,7 @@ use image::ImageFormat;
 use image::metadata::Orientation;
 
 use super::rewrite::{orientation, side};
-use super::{Refusal, THUMBNAIL, broken, truncated_error, unknown, webp};
+use super::{Rejection, THUMBNAIL, broken, truncated_error, unknown, webp};
 
 /// The parsed head of a file.
 pub struct Head {
@@ -35,7 +35,7 @@ const FIXED: u64 = 8 << 20;
 /// The bytes per row for the first of the two resize steps of a thumbnail, which keeps all rows.
 const ROW: u64 = 400 * 4;
 
-pub fn read(source: impl BufRead + Seek) -> Result<Head, Refusal> {
+pub fn read(source: impl BufRead + Seek) -> Result<Head, Rejection> {
     let mut source = Source(source);
     let start = source.start()?;
     let (kind, (width, height, cost)) = match image::guess_format(&start) {
@@ -64,35 +64,35 @@ type Found = (u32, u32, Cost);
 
 impl<T: BufRead + Seek> Source<T> {
     /// Reads the first 16 bytes, or fewer if the file is shorter.
-    fn start(&mut self) -> Result<Vec<u8>, Refusal> {
+    fn start(&mut self) -> Result<Vec<u8>, Rejection> {
         let mut start = Vec::with_capacity(16);
         self.0.by_ref().take(16).read_to_end(&mut start).map_err(|_| truncated_error())?;
         Ok(start)
     }
 
-    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Rejection> {
         let mut bytes = [0; N];
         self.0.read_exact(&mut bytes).map_err(|_| truncated_error())?;
         Ok(bytes)
     }
 
     /// Reads up to `length` bytes, at most as many as a JPEG segment has.
-    fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Refusal> {
+    fn up_to(&mut self, length: u64) -> Result<Vec<u8>, Rejection> {
         let mut bytes = Vec::new();
         self.0.by_ref().take(length.min(1 << 16)).read_to_end(&mut bytes).map_err(|_| truncated_error())?;
         Ok(bytes)
     }
 
-    fn skip(&mut self, length: u64) -> Result<(), Refusal> {
+    fn skip(&mut self, length: u64) -> Result<(), Rejection> {
         let length = i64::try_from(length).map_err(|_| truncated_error())?;
         self.0.seek_relative(length).map_err(|_| truncated_error())
     }
 
-    fn seek_to(&mut self, at: u64) -> Result<(), Refusal> {
+    fn seek_to(&mut self, at: u64) -> Result<(), Rejection> {
         self.0.seek(SeekFrom::Start(at)).map(drop).map_err(|_| truncated_error())
     }
 
-    fn jpeg(&mut self) -> Result<Found, Refusal> {
+    fn jpeg(&mut self) -> Result<Found, Rejection> {
         self.seek_to(2)?;
         let (mut frame, mut is_rotated, mut colors) = (None, false, ColorInfo::default());
         loop {
@@ -128,7 +128,7 @@ impl<T: BufRead + Seek> Source<T> {
     }
 
     /// Skips to the next marker that begins a segment.
-    fn marker(&mut self) -> Result<u8, Refusal> {
+    fn marker(&mut self) -> Result<u8, Rejection> {
         let mut last = 0;
         loop {
             let [byte] = self.bytes()?;
@@ -139,7 +139,7 @@ impl<T: BufRead + Seek> Source<T> {
         }
     }
 
-    fn png(&mut self) -> Result<Found, Refusal> {
+    fn png(&mut self) -> Result<Found, Rejection> {
         self.seek_to(8)?;
         let [length @ .., b'I', b'H', b'D', b'R'] = self.bytes::<8>()? else { return Err(broken()) };
         let header: [u8; 13] = self.bytes()?;
@@ -179,7 +179,7 @@ impl<T: BufRead + Seek> Source<T> {
         Ok((width, height, Cost { decoded, buffers, is_rotated }))
     }
 
-    fn gif(&mut self) -> Result<Found, Refusal> {
+    fn gif(&mut self) -> Result<Found, Rejection> {
         self.seek_to(6)?;
         let [a, b, c, d] = self.bytes()?;
         let number = |bytes| usize::from(u16::from_le_bytes(bytes));
@@ -188,7 +188,7 @@ impl<T: BufRead + Seek> Source<T> {
         Ok((width, height, Cost { decoded: 4, buffers: 4, is_rotated: false }))
     }
 
-    fn webp(&mut self) -> Result<Found, Refusal> {
+    fn webp(&mut self) -> Result<Found, Rejection> {
         self.seek_to(12)?;
         let [a, b, c, d, _, _, _, _] = self.bytes::<8>()?;
         let name = [a, b, c, d];

@@ -12,7 +12,7 @@ use image::metadata::Orientation;
 use image::{DynamicImage, GrayImage, RgbImage};
 
 use super::rewrite::{Input, Rewrite, WalkResult, is_padding, orientation, trailing};
-use super::{Refusal, THUMBNAIL, broken, signs, truncated_error};
+use super::{Rejection, THUMBNAIL, broken, signs, truncated_error};
 
 struct Walk<'a> {
     input: Input<'a>,
@@ -28,7 +28,7 @@ struct Walk<'a> {
 ///
 /// # Errors
 /// An error if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Rejection> {
     let mut reader = Reader::new(source, THUMBNAIL)?;
     let mut walk = Walk {
         input: Input(source),
@@ -56,7 +56,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
 }
 
 impl Walk<'_> {
-    fn segment(&mut self, segment: Segment) -> Result<(), Refusal> {
+    fn segment(&mut self, segment: Segment) -> Result<(), Rejection> {
         let Segment { code, whole, body } = segment;
         let bytes = self.input.range(body.clone())?;
         match code {
@@ -85,7 +85,7 @@ impl Walk<'_> {
     }
 
     /// Keeps the head of a segment and drops the rest, such as the thumbnail of JFIF.
-    fn keep_head(&mut self, whole: Range<usize>, bytes: &[u8], length: usize) -> Result<(), Refusal> {
+    fn keep_head(&mut self, whole: Range<usize>, bytes: &[u8], length: usize) -> Result<(), Rejection> {
         signs::check(bytes.get(length..).unwrap_or_default())?;
         // The length field of the segment would begin a comment of a script.
         if self.input.range(whole.start + 2..whole.start + 4)? == b"/*" {
@@ -103,7 +103,7 @@ impl Walk<'_> {
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for Rejection {
     fn from(error: Error) -> Self {
         match error {
             Error::Truncated => truncated_error(),
@@ -121,7 +121,7 @@ impl From<Error> for Refusal {
 
 /// Checks the data after the end, which is dropped. It may be padding, further images, a video, or the trailer of a
 /// phone vendor.
-fn check_trailing(rest: &[u8]) -> Result<(), Refusal> {
+fn check_trailing(rest: &[u8]) -> Result<(), Rejection> {
     signs::check(rest)?;
     if is_padding(rest) {
         return Ok(());

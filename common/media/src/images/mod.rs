@@ -63,7 +63,7 @@ pub struct Limits {
 
 /// Why bytes are rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum Rejection {
     #[error("The file is empty.")]
     Empty,
     /// The file is not an image of a supported type, is incomplete, or also contains another format. The text is the
@@ -98,16 +98,16 @@ pub struct CheckedImage {
 }
 
 /// Checks only the head of a file.
-pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Refusal> {
+pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Rejection> {
     let head::Head { kind, width, height, memory } = head::read(source)?;
     if u64::from(width) * u64::from(height) > limits.max_pixels {
-        return Err(Refusal::TooLarge(format!(
+        return Err(Rejection::TooLarge(format!(
             "The image has {width} × {height} pixels. The maximum is {} megapixels.",
             limits.max_pixels / 1_000_000
         )));
     }
     if width.max(height) > MAX_SIDE {
-        return Err(Refusal::TooLarge(format!(
+        return Err(Rejection::TooLarge(format!(
             "The image has {width} × {height} pixels. The maximum for each side is {MAX_SIDE}."
         )));
     }
@@ -115,7 +115,7 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Ref
 }
 
 /// Checks the whole image and prepares it for storage. Call it only with bytes that [`probe`] has accepted.
-pub fn examine(bytes: Bytes, limits: &Limits) -> Result<CheckedImage, Refusal> {
+pub fn examine(bytes: Bytes, limits: &Limits) -> Result<CheckedImage, Rejection> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
     let WalkResult { clean, orientation, frames, small } = walk(&bytes, kind)?;
     decode::check_frames(&bytes, kind, &frames, limits)?;
@@ -141,7 +141,7 @@ pub fn examine(bytes: Bytes, limits: &Limits) -> Result<CheckedImage, Refusal> {
     Ok(CheckedImage { kind, bytes, width: sides.0, height: sides.1, thumbnail, thumbnail_kind })
 }
 
-fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
+fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Rejection> {
     match kind {
         ImageType::Jpeg => jpeg::walk(bytes),
         ImageType::Png => png::walk(bytes),
@@ -151,7 +151,7 @@ fn walk(bytes: &Bytes, kind: ImageType) -> Result<WalkResult, Refusal> {
 }
 
 /// Encodes a rotated image: JPEG and PNG in the same format, WebP as JPEG if it is opaque.
-fn encode_rotated(image: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+fn encode_rotated(image: &DynamicImage, kind: ImageType, icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Rejection> {
     let opaque_webp = kind == ImageType::Webp && encode::is_opaque(image);
     let written = if opaque_webp && image.color().has_alpha() {
         encode::write(&image.to_rgb8().into(), ImageType::Jpeg, ROTATED_QUALITY, icc)?
@@ -170,7 +170,7 @@ pub fn thumbnail_sides(width: u32, height: u32) -> (u32, u32) {
 }
 
 /// Creates a thumbnail. `sides` are those of the full image; `image` may be a smaller version of it.
-fn thumbnail(image: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Refusal> {
+fn thumbnail(image: DynamicImage, sides: (u32, u32), icc: Option<&[u8]>) -> Result<(Bytes, ImageType), Rejection> {
     let (width, height) = thumbnail_sides(sides.0, sides.1);
     let mut source = crier_resize::SourceImage::new(image);
     let small = source.resized_to(width, height).ok_or_else(broken)?;
@@ -209,18 +209,18 @@ pub struct FittedImage {
 /// remains.
 ///
 /// An opaque image becomes JPEG if the rules permit it; a transparent one PNG or WebP, or else JPEG on white.
-pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Refusal> {
+pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Rejection> {
     fit::fit_to_rules(bytes, kind, rules)
 }
 
-fn unknown() -> Refusal {
-    Refusal::Unsupported("This file type is not supported. Use a JPEG, PNG, GIF or WebP image.".to_owned())
+fn unknown() -> Rejection {
+    Rejection::Unsupported("This file type is not supported. Use a JPEG, PNG, GIF or WebP image.".to_owned())
 }
 
-fn broken() -> Refusal {
-    Refusal::Unsupported("The image is damaged and cannot be decoded completely.".to_owned())
+fn broken() -> Rejection {
+    Rejection::Unsupported("The image is damaged and cannot be decoded completely.".to_owned())
 }
 
-fn truncated_error() -> Refusal {
-    Refusal::Unsupported("The image is incomplete: the file ends too early.".to_owned())
+fn truncated_error() -> Rejection {
+    Rejection::Unsupported("The image is incomplete: the file ends too early.".to_owned())
 }

@@ -7,7 +7,7 @@ pub use crc32fast::hash as crc;
 use image::metadata::Orientation;
 
 use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, push_frame, side};
-use super::{Refusal, broken, signs};
+use super::{Rejection, broken, signs};
 
 pub const SIGNATURE: &[u8] = b"\x89PNG\r\n\x1a\n";
 
@@ -51,7 +51,7 @@ enum ChunkPosition {
 ///
 /// # Errors
 /// An error if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Rejection> {
     let input = Input(source);
     let mut rewrite = Rewrite::of(source);
     let mut state = State::default();
@@ -85,7 +85,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
 }
 
 impl State {
-    fn process_chunk(&mut self, name: &[u8; 4], input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
+    fn process_chunk(&mut self, name: &[u8; 4], input: Input<'_>, body: &Range<usize>) -> Result<bool, Rejection> {
         let first = self.seen.is_empty();
         if first != (name == b"IHDR") {
             return Err(broken());
@@ -137,7 +137,7 @@ impl State {
         again: bool,
         input: Input<'_>,
         body: &Range<usize>,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, Rejection> {
         let known = KEPT_CHUNKS.iter().any(|(kept, max)| *kept == name && body.len() <= *max);
         let keeps = known && !again && self.data == ChunkPosition::Before;
         if keeps {
@@ -146,7 +146,7 @@ impl State {
         Ok(keeps)
     }
 
-    fn frame(&mut self, input: Input<'_>, body: &Range<usize>) -> Result<bool, Refusal> {
+    fn frame(&mut self, input: Input<'_>, body: &Range<usize>) -> Result<bool, Rejection> {
         if body.len() != 26 || !self.seen.contains(b"acTL") {
             return Err(broken());
         }
@@ -160,7 +160,7 @@ impl State {
         Ok(true)
     }
 
-    fn frame_data(&mut self, body: &Range<usize>) -> Result<bool, Refusal> {
+    fn frame_data(&mut self, body: &Range<usize>) -> Result<bool, Rejection> {
         let frame = self
             .frames
             .last_mut()
@@ -173,7 +173,7 @@ impl State {
 }
 
 /// Returns the file without its color profile. Call it only with the output of [`walk`].
-pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
+pub fn without_profile(clean: &Bytes) -> Result<Bytes, Rejection> {
     let (input, mut rewrite, mut at) = (Input(clean), Rewrite::of(clean), SIGNATURE.len());
     rewrite.keep(0..at);
     while at < clean.len() {
@@ -187,7 +187,7 @@ pub fn without_profile(clean: &Bytes) -> Result<Bytes, Refusal> {
 }
 
 /// Returns a frame of an animation as a separate file; `None` if it is the default image.
-pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Rejection> {
     if frame.parts.is_empty() {
         return Ok(None);
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use image::DynamicImage;
 use image::metadata::Orientation;
 
-use super::{Refusal, broken, signs, truncated_error};
+use super::{Rejection, broken, signs, truncated_error};
 
 /// The result of a walk over a file's structure.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ const MAX_FRAMES: usize = 10_000;
 ///
 /// # Errors
 /// An error if there are too many.
-pub fn push_frame(frames: &mut Vec<Frame>, frame: Frame) -> Result<(), Refusal> {
+pub fn push_frame(frames: &mut Vec<Frame>, frame: Frame) -> Result<(), Rejection> {
     if frames.len() == MAX_FRAMES {
-        return Err(Refusal::TooLarge(format!("The animation has more than {MAX_FRAMES} frames.")));
+        return Err(Rejection::TooLarge(format!("The animation has more than {MAX_FRAMES} frames.")));
     }
     frames.push(frame);
     Ok(())
@@ -89,7 +89,7 @@ impl<'a> Rewrite<'a> {
     ///
     /// # Errors
     /// An error if it contains another format.
-    pub fn drop(&self, range: Range<usize>) -> Result<(), Refusal> {
+    pub fn drop(&self, range: Range<usize>) -> Result<(), Rejection> {
         signs::check(self.source.get(range).unwrap_or_default())
     }
 
@@ -117,37 +117,37 @@ impl<'a> Input<'a> {
     ///
     /// # Errors
     /// An error if the file ends before the range does.
-    pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Refusal> {
+    pub fn range(self, range: Range<usize>) -> Result<&'a [u8], Rejection> {
         self.0.get(range).ok_or_else(truncated_error)
     }
 
-    pub fn u8(self, at: usize) -> Result<u8, Refusal> {
+    pub fn u8(self, at: usize) -> Result<u8, Rejection> {
         self.0.get(at).copied().ok_or_else(truncated_error)
     }
 
-    pub fn be16(self, at: usize) -> Result<usize, Refusal> {
+    pub fn be16(self, at: usize) -> Result<usize, Rejection> {
         Ok(usize::from(self.u8(at)?) << 8 | usize::from(self.u8(at + 1)?))
     }
 
-    pub fn le16(self, at: usize) -> Result<usize, Refusal> {
+    pub fn le16(self, at: usize) -> Result<usize, Rejection> {
         Ok(usize::from(self.u8(at + 1)?) << 8 | usize::from(self.u8(at)?))
     }
 
-    pub fn le24(self, at: usize) -> Result<usize, Refusal> {
+    pub fn le24(self, at: usize) -> Result<usize, Rejection> {
         Ok(self.le16(at)? | usize::from(self.u8(at + 2)?) << 16)
     }
 
-    pub fn be32(self, at: usize) -> Result<usize, Refusal> {
+    pub fn be32(self, at: usize) -> Result<usize, Rejection> {
         Ok(self.be16(at)? << 16 | self.be16(at + 2)?)
     }
 
-    pub fn le32(self, at: usize) -> Result<usize, Refusal> {
+    pub fn le32(self, at: usize) -> Result<usize, Rejection> {
         Ok(self.le16(at + 2)? << 16 | self.le16(at)?)
     }
 }
 
 /// Checks that there is only padding after the end of an image.
-pub fn only_padding(rest: &[u8]) -> Result<(), Refusal> {
+pub fn only_padding(rest: &[u8]) -> Result<(), Rejection> {
     signs::check(rest)?;
     if is_padding(rest) { Ok(()) } else { Err(trailing()) }
 }
@@ -156,12 +156,12 @@ pub fn is_padding(rest: &[u8]) -> bool {
     rest.iter().all(|byte| *byte == 0 || byte.is_ascii_whitespace())
 }
 
-pub fn trailing() -> Refusal {
-    Refusal::Unsupported("The file contains data after the end of the image. Use a plain image file.".to_owned())
+pub fn trailing() -> Rejection {
+    Rejection::Unsupported("The file contains data after the end of the image. Use a plain image file.".to_owned())
 }
 
 /// Converts a width or height; 0 is invalid.
-pub fn side(length: usize) -> Result<u32, Refusal> {
+pub fn side(length: usize) -> Result<u32, Rejection> {
     u32::try_from(length).ok().filter(|n| *n > 0).ok_or_else(broken)
 }
 

@@ -6,7 +6,7 @@
 
 use std::cell::LazyCell;
 
-use super::Refusal;
+use super::Rejection;
 
 /// Signs that are found anywhere, case-insensitive.
 const MARKUP: &[(&[u8], &str)] = &[
@@ -52,15 +52,15 @@ const AT_THE_START: &[(&[u8], &str)] = &[
 ///
 /// # Errors
 /// An error that names the other format.
-pub fn check(part: &[u8]) -> Result<(), Refusal> {
+pub fn check(part: &[u8]) -> Result<(), Rejection> {
     match find(part) {
         Some(what) => Err(both(what)),
         None => Ok(()),
     }
 }
 
-pub fn both(what: &str) -> Refusal {
-    Refusal::Unsupported(format!("The file contains both an image and {what}. Use a plain image file."))
+pub fn both(what: &str) -> Rejection {
+    Rejection::Unsupported(format!("The file contains both an image and {what}. Use a plain image file."))
 }
 
 fn find(part: &[u8]) -> Option<&'static str> {

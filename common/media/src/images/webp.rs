@@ -6,7 +6,7 @@ use bytes::Bytes;
 use image::metadata::Orientation;
 
 use super::rewrite::{Frame, Input, Rewrite, WalkResult, only_padding, orientation, push_frame, side};
-use super::{Refusal, broken, signs, truncated_error};
+use super::{Rejection, broken, signs, truncated_error};
 
 /// Flags of VP8X.
 pub const ANIMATION: u8 = 0x02;
@@ -22,7 +22,7 @@ struct Chunk<'a> {
     next: usize,
 }
 
-fn chunk(input: Input<'_>, at: usize, end: usize) -> Result<Chunk<'_>, Refusal> {
+fn chunk(input: Input<'_>, at: usize, end: usize) -> Result<Chunk<'_>, Rejection> {
     let length = input.le32(at + 4)?;
     let body = at + 8..at + 8 + length;
     if body.end > end {
@@ -49,7 +49,7 @@ struct State {
 ///
 /// # Errors
 /// An error if it is incomplete, or also contains another format.
-pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
+pub fn walk(source: &Bytes) -> Result<WalkResult, Rejection> {
     let input = Input(source);
     let end = input.le32(4)? + 8;
     only_padding(input.range(end..source.len())?)?;
@@ -73,7 +73,7 @@ pub fn walk(source: &Bytes) -> Result<WalkResult, Refusal> {
 }
 
 impl State {
-    fn process_chunk(&mut self, found: &Chunk<'_>, input: Input<'_>, first: bool) -> Result<bool, Refusal> {
+    fn process_chunk(&mut self, found: &Chunk<'_>, input: Input<'_>, first: bool) -> Result<bool, Rejection> {
         let body = || input.range(found.body.clone());
         let (start, extended) = (found.body.start, self.canvas.is_some());
         match found.name {
@@ -117,7 +117,7 @@ impl State {
         self.canvas.is_some_and(|(flags, ..)| flags & ANIMATION != 0)
     }
 
-    fn frame(&self, input: Input<'_>, found: &Chunk<'_>) -> Result<Frame, Refusal> {
+    fn frame(&self, input: Input<'_>, found: &Chunk<'_>) -> Result<Frame, Rejection> {
         let start = found.body.start;
         let (x, y) = (input.le24(start)? * 2, input.le24(start + 3)? * 2);
         let (width, height) = (side(input.le24(start + 6)? + 1)?, side(input.le24(start + 9)? + 1)?);
@@ -142,7 +142,7 @@ impl State {
         if drawn == Some((width, height)) { Ok(Frame { width, height, parts }) } else { Err(broken()) }
     }
 
-    fn is_whole(&self) -> Result<(), Refusal> {
+    fn is_whole(&self) -> Result<(), Rejection> {
         let sound = match (self.canvas, self.image) {
             (None, image) => image.is_some(),
             (Some(_), None) => !self.frames.is_empty(),
@@ -152,7 +152,7 @@ impl State {
     }
 
     /// Writes the kept chunks to a new file, with its size and correct flags.
-    fn written(&self, source: &Bytes, kept: &[Range<usize>]) -> Result<Bytes, Refusal> {
+    fn written(&self, source: &Bytes, kept: &[Range<usize>]) -> Result<Bytes, Rejection> {
         let mut rewrite = Rewrite::of(source);
         let length: usize = kept.iter().map(|chunk| chunk.len() + (chunk.len() & 1)).sum();
         let mut head = b"RIFF".to_vec();
@@ -177,7 +177,7 @@ impl State {
 }
 
 /// Returns width and height, from the head of an image's data.
-pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
+pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Rejection> {
     let input = Input(body);
     let (width, height) = if name == b"VP8L" {
         let bits = input.le32(1)?;
@@ -189,7 +189,7 @@ pub fn size(name: &[u8], body: &[u8]) -> Result<(u32, u32), Refusal> {
 }
 
 /// Returns a frame as a separate file.
-pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Refusal> {
+pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Vec<u8>, Rejection> {
     let input = Input(source);
     let mut body = b"WEBP".to_vec();
     let alpha = frame.parts.len() > 1;

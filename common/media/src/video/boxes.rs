@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read, Seek};
 
-use super::{Refusal, damaged, seek_to, truncated};
+use super::{Rejection, damaged, seek_to, truncated};
 
 /// Maximum number of top-level boxes. A file of 24 hours in fragments of 4 seconds has fewer.
 const MAX_BOXES: usize = 1 << 16;
@@ -25,13 +25,13 @@ pub struct FileBox {
 }
 
 /// Returns the top-level boxes of a file in their order. Only their headers are read.
-pub fn of_file(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Vec<FileBox>, Refusal> {
+pub fn of_file(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Vec<FileBox>, Rejection> {
     seek_to(source, 0)?;
     let mut found = Vec::new();
     let mut start = 0;
     while start < size {
         if found.len() == MAX_BOXES {
-            return Err(Refusal::Unsupported(format!(
+            return Err(Rejection::Unsupported(format!(
                 "The video has more than {MAX_BOXES} parts. Export it again without fragments."
             )));
         }
@@ -46,7 +46,7 @@ pub fn of_file(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result
 }
 
 /// Reads the header of the box that begins at `start`.
-fn read_header(source: &mut (impl BufRead + ?Sized), start: u64, file_size: u64) -> Result<FileBox, Refusal> {
+fn read_header(source: &mut (impl BufRead + ?Sized), start: u64, file_size: u64) -> Result<FileBox, Rejection> {
     let mut header = [0; HEADER as usize];
     source.read_exact(&mut header).map_err(|_| truncated())?;
     let [a, b, c, d, kind @ ..] = header;
@@ -67,7 +67,7 @@ fn read_header(source: &mut (impl BufRead + ?Sized), start: u64, file_size: u64)
 }
 
 /// Returns the only box of a kind. Fails if there are several.
-pub fn only(boxes: &[FileBox], kind: &Kind) -> Result<Option<FileBox>, Refusal> {
+pub fn only(boxes: &[FileBox], kind: &Kind) -> Result<Option<FileBox>, Rejection> {
     let mut found = boxes.iter().filter(|found| found.kind == *kind);
     match (found.next(), found.next()) {
         (_, Some(_)) => Err(damaged()),
@@ -76,10 +76,10 @@ pub fn only(boxes: &[FileBox], kind: &Kind) -> Result<Option<FileBox>, Refusal> 
 }
 
 /// Reads a part of the file. The memory grows with the bytes that are there.
-pub fn read(source: &mut (impl BufRead + Seek + ?Sized), start: u64, end: u64, max: u64) -> Result<Vec<u8>, Refusal> {
+pub fn read(source: &mut (impl BufRead + Seek + ?Sized), start: u64, end: u64, max: u64) -> Result<Vec<u8>, Rejection> {
     let size = end.saturating_sub(start);
     if size > max {
-        return Err(Refusal::TooLarge(format!(
+        return Err(Rejection::TooLarge(format!(
             "The index of the video is larger than {} MiB. Export the video again, or shorten it.",
             max >> 20
         )));
@@ -115,7 +115,7 @@ pub fn children(parent: &[u8]) -> Children<'_> {
 }
 
 impl<'a> Iterator for Children<'a> {
-    type Item = Result<ChildBox<'a>, Refusal>;
+    type Item = Result<ChildBox<'a>, Rejection>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.parent.get(self.at..).unwrap_or_default();
@@ -146,7 +146,7 @@ fn child_header(bytes: &[u8]) -> Option<(Kind, usize, usize)> {
 }
 
 /// Returns the content of the first box of a kind.
-pub fn find<'a>(parent: &'a [u8], kind: &Kind) -> Result<Option<&'a [u8]>, Refusal> {
+pub fn find<'a>(parent: &'a [u8], kind: &Kind) -> Result<Option<&'a [u8]>, Rejection> {
     for child in children(parent) {
         let child = child?;
         if child.kind == *kind {
@@ -157,11 +157,11 @@ pub fn find<'a>(parent: &'a [u8], kind: &Kind) -> Result<Option<&'a [u8]>, Refus
 }
 
 /// Returns the content of the box at a path: the first box of each kind, inside the one before. Fails if there is none.
-pub fn at_path<'a>(parent: &'a [u8], path: &[&Kind]) -> Result<&'a [u8], Refusal> {
+pub fn at_path<'a>(parent: &'a [u8], path: &[&Kind]) -> Result<&'a [u8], Rejection> {
     path.iter().try_fold(parent, |parent, kind| find(parent, kind)?.ok_or_else(damaged))
 }
 
 /// Returns 4 bytes as a number.
-pub fn word(bytes: &[u8], at: usize) -> Result<u32, Refusal> {
+pub fn word(bytes: &[u8], at: usize) -> Result<u32, Rejection> {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map(|word| u32::from_be_bytes(*word)).ok_or_else(damaged)
 }

@@ -14,7 +14,7 @@ use crier_domain::media::VideoType;
 
 use super::boxes::{self, FileBox, Kind, children, word};
 use super::mp4::{MAX_INDEX, no_index};
-use super::{Refusal, damaged, first_bytes, sniff};
+use super::{Rejection, damaged, first_bytes, sniff};
 
 /// Maximum size of the box that names the type, in bytes.
 const MAX_TYPE: u64 = 4 << 10;
@@ -43,7 +43,7 @@ pub enum Part<'a> {
 
 /// Plans how to serve a file with its index first. `None`: serve it as it is stored, because the index is first, the file
 /// has no index that can move, or a corrected position is too large for its field.
-pub fn plan(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Option<Faststart>, Refusal> {
+pub fn plan(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Option<Faststart>, Rejection> {
     if !matches!(sniff(&first_bytes(source)?), Some(VideoType::Mp4 | VideoType::Mov)) {
         return Ok(None);
     }
@@ -71,7 +71,7 @@ pub fn plan(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Op
 }
 
 /// Corrects the index for its new place. Returns false if that is impossible.
-fn correct(moved: &mut [u8], head: &FileBox, index: &FileBox) -> Result<bool, Refusal> {
+fn correct(moved: &mut [u8], head: &FileBox, index: &FileBox) -> Result<bool, Rejection> {
     // A size of 0 means that the box ends with the file.
     if let Some(size) = moved.first_chunk_mut::<4>()
         && *size == [0; 4]
@@ -115,7 +115,7 @@ struct Table {
 }
 
 /// Adds the tables in a box whose content begins at `at` of the index. The depth is that of `path`.
-fn find_tables(parent: &[u8], at: usize, path: &[&Kind], tables: &mut Vec<Table>) -> Result<(), Refusal> {
+fn find_tables(parent: &[u8], at: usize, path: &[&Kind], tables: &mut Vec<Table>) -> Result<(), Rejection> {
     for child in children(parent) {
         let child = child?;
         let body_at = at + child.at;

@@ -26,7 +26,7 @@ use std::io::{BufRead, Read, Seek, SeekFrom};
 
 use crier_domain::media::{VideoProperties, VideoType};
 
-use crate::images::Refusal;
+use crate::images::Rejection;
 
 mod boxes;
 pub mod faststart;
@@ -87,9 +87,9 @@ pub fn sniff(first_bytes: &[u8]) -> Option<VideoType> {
 }
 
 /// Reads the headers of a video. `size` is that of the whole file, in bytes.
-pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<ProbedVideo, Refusal> {
+pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<ProbedVideo, Rejection> {
     if size == 0 {
-        return Err(Refusal::Empty);
+        return Err(Rejection::Empty);
     }
     let kind = sniff(&first_bytes(source)?).ok_or_else(unknown)?;
     let found = match kind {
@@ -99,15 +99,15 @@ pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<P
     check(kind, found)
 }
 
-fn check(kind: VideoType, found: Found) -> Result<ProbedVideo, Refusal> {
+fn check(kind: VideoType, found: Found) -> Result<ProbedVideo, Rejection> {
     let (width, height) = shown_sides(&found)?;
     if found.duration_ms == 0 {
-        return Err(Refusal::Unsupported(
+        return Err(Rejection::Unsupported(
             "The duration of the video is unknown. Export the video again as an MP4 file.".to_owned(),
         ));
     }
     if found.duration_ms > MAX_DURATION {
-        return Err(Refusal::TooLarge("The video is longer than 24 hours.".to_owned()));
+        return Err(Rejection::TooLarge("The video is longer than 24 hours.".to_owned()));
     }
     let properties = VideoProperties {
         duration_ms: i64::try_from(found.duration_ms).map_err(|_| damaged())?,
@@ -122,7 +122,7 @@ fn check(kind: VideoType, found: Found) -> Result<ProbedVideo, Refusal> {
 }
 
 /// Returns the width and the height as shown. The height of a pixel is kept, and its width is adapted.
-fn shown_sides(found: &Found) -> Result<(u32, u32), Refusal> {
+fn shown_sides(found: &Found) -> Result<(u32, u32), Rejection> {
     let (pixel_width, pixel_height) = found.pixel;
     let width = match pixel_width == 0 || pixel_height == 0 {
         true => found.width,
@@ -137,7 +137,9 @@ fn shown_sides(found: &Found) -> Result<(u32, u32), Refusal> {
     }
     let side = |side: u64| u32::try_from(side).ok().filter(|_| side <= MAX_SIDE);
     side(width).zip(side(height)).ok_or_else(|| {
-        Refusal::TooLarge(format!("The video has {width} × {height} pixels. The maximum for each side is {MAX_SIDE}."))
+        Rejection::TooLarge(format!(
+            "The video has {width} × {height} pixels. The maximum for each side is {MAX_SIDE}."
+        ))
     })
 }
 
@@ -165,41 +167,41 @@ fn code(bytes: &[u8]) -> String {
 }
 
 /// Returns the first bytes of a file, for [`sniff`].
-fn first_bytes(source: &mut (impl BufRead + Seek + ?Sized)) -> Result<Vec<u8>, Refusal> {
+fn first_bytes(source: &mut (impl BufRead + Seek + ?Sized)) -> Result<Vec<u8>, Rejection> {
     seek_to(source, 0)?;
     let mut first = Vec::with_capacity(SNIFFED);
     source.take(SNIFFED as u64).read_to_end(&mut first).map_err(|_| truncated())?;
     Ok(first)
 }
 
-fn seek_to(source: &mut (impl Seek + ?Sized), at: u64) -> Result<(), Refusal> {
+fn seek_to(source: &mut (impl Seek + ?Sized), at: u64) -> Result<(), Rejection> {
     source.seek(SeekFrom::Start(at)).map(drop).map_err(|_| truncated())
 }
 
-fn unknown() -> Refusal {
-    Refusal::Unsupported("This file type is not supported. Upload an MP4, MOV or WebM video.".to_owned())
+fn unknown() -> Rejection {
+    Rejection::Unsupported("This file type is not supported. Upload an MP4, MOV or WebM video.".to_owned())
 }
 
-fn damaged() -> Refusal {
-    Refusal::Unsupported("The video is damaged and cannot be read. Export it again.".to_owned())
+fn damaged() -> Rejection {
+    Rejection::Unsupported("The video is damaged and cannot be read. Export it again.".to_owned())
 }
 
-fn truncated() -> Refusal {
-    Refusal::Unsupported("The video is incomplete: the file ends too early. Upload the complete file.".to_owned())
+fn truncated() -> Rejection {
+    Rejection::Unsupported("The video is incomplete: the file ends too early. Upload the complete file.".to_owned())
 }
 
-fn no_video(has_sound: bool) -> Refusal {
+fn no_video(has_sound: bool) -> Rejection {
     let text = match has_sound {
         true => "The file contains only sound. Upload a video.",
         false => "The file has no video track. Upload a video.",
     };
-    Refusal::Unsupported(text.to_owned())
+    Rejection::Unsupported(text.to_owned())
 }
 
-fn no_frames() -> Refusal {
-    Refusal::Unsupported("The video is incomplete: it has no frames. Upload the complete file.".to_owned())
+fn no_frames() -> Rejection {
+    Rejection::Unsupported("The video is incomplete: it has no frames. Upload the complete file.".to_owned())
 }
 
-fn too_many_tracks() -> Refusal {
-    Refusal::Unsupported(format!("The video has more than {MAX_TRACKS} tracks. Export it with fewer tracks."))
+fn too_many_tracks() -> Rejection {
+    Rejection::Unsupported(format!("The video has more than {MAX_TRACKS} tracks. Export it with fewer tracks."))
 }

@@ -7,7 +7,7 @@ use crier_domain::media::VideoType;
 use mp4_atom::{Atom, Audio, Decode, Mdhd, Mehd, Mvhd, Pasp, Tfhd, Tkhd, Trex, Trun, TrunSamples, Visual};
 
 use super::boxes::{self, FileBox, Kind, at_path, children, find, word};
-use super::{Found, MAX_TRACKS, Refusal, code, damaged, mean_rate, no_frames, no_video, ratio, too_many_tracks};
+use super::{Found, MAX_TRACKS, Rejection, code, damaged, mean_rate, no_frames, no_video, ratio, too_many_tracks};
 
 /// Maximum size of the index, and of the headers of all fragments together, in bytes.
 pub const MAX_INDEX: u64 = 32 << 20;
@@ -105,7 +105,7 @@ impl Samples {
     }
 }
 
-pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Found, Refusal> {
+pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Found, Rejection> {
     let found = boxes::of_file(source, size)?;
     let index = boxes::only(&found, b"moov")?.ok_or_else(no_index)?;
     let frames = found.iter().find(|found| matches!(&found.kind, b"mdat" | b"moof")).ok_or_else(no_frames)?;
@@ -135,7 +135,7 @@ pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<F
     })
 }
 
-fn read_movie(index: &[u8]) -> Result<Movie, Refusal> {
+fn read_movie(index: &[u8]) -> Result<Movie, Rejection> {
     let mut movie = Movie::default();
     let mut tracks = 0;
     for child in children(index) {
@@ -161,7 +161,7 @@ fn read_movie(index: &[u8]) -> Result<Movie, Refusal> {
 }
 
 /// Reads what the index says about fragments.
-fn read_defaults(extends: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
+fn read_defaults(extends: &[u8], movie: &mut Movie) -> Result<(), Rejection> {
     movie.is_fragmented = true;
     for child in children(extends) {
         let child = child?;
@@ -176,7 +176,7 @@ fn read_defaults(extends: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
 
 /// Reads a track if it is the video or the sound of the movie. The video is the first enabled video track, or else the
 /// first one. The sound is the first audio track.
-fn read_track(track: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
+fn read_track(track: &[u8], movie: &mut Movie) -> Result<(), Rejection> {
     let handler = at_path(track, &[b"mdia", b"hdlr"])?;
     // Not decoded as a whole, because the name that follows is not always UTF-8.
     match handler.get(8..12) {
@@ -195,7 +195,7 @@ fn read_track(track: &[u8], movie: &mut Movie) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn read_video(track: &[u8]) -> Result<VideoTrack, Refusal> {
+fn read_video(track: &[u8]) -> Result<VideoTrack, Rejection> {
     let header: Tkhd = decode(at_path(track, &[b"tkhd"])?)?;
     let media: Mdhd = decode(at_path(track, &[b"mdia", b"mdhd"])?)?;
     let tables = at_path(track, &[b"mdia", b"minf", b"stbl"])?;
@@ -229,7 +229,7 @@ fn rotation(a: i32, b: i32) -> i32 {
 }
 
 /// Returns the kind and the content of the first sample entry, which describes the codec.
-fn sample_entry(tables: &[u8]) -> Result<(Kind, &[u8]), Refusal> {
+fn sample_entry(tables: &[u8]) -> Result<(Kind, &[u8]), Rejection> {
     let description = at_path(tables, &[b"stsd"])?;
     // After the version and the number of entries.
     let entry = children(description.get(8..).unwrap_or_default()).next().ok_or_else(damaged)??;
@@ -237,7 +237,7 @@ fn sample_entry(tables: &[u8]) -> Result<(Kind, &[u8]), Refusal> {
 }
 
 /// Adds up the durations of samples. It does not decode the table as a whole, so that it needs no memory.
-fn read_samples(table: &[u8]) -> Result<Samples, Refusal> {
+fn read_samples(table: &[u8]) -> Result<Samples, Rejection> {
     let count = usize::try_from(word(table, 4)?).map_err(|_| damaged())?;
     let entries = table.get(8..).unwrap_or_default().chunks_exact(8);
     if entries.len() < count {
@@ -257,12 +257,12 @@ fn add_fragments(
     found: &[FileBox],
     video: &mut VideoTrack,
     default: u32,
-) -> Result<(), Refusal> {
+) -> Result<(), Rejection> {
     let mut total = 0;
     for fragment in found.iter().filter(|found| found.kind == *b"moof") {
         total += fragment.end - fragment.body;
         if total > MAX_INDEX {
-            return Err(Refusal::TooLarge(format!(
+            return Err(Rejection::TooLarge(format!(
                 "The headers of the video's fragments are larger than {} MiB. Export it again without fragments.",
                 MAX_INDEX >> 20
             )));
@@ -279,7 +279,7 @@ fn add_fragments(
 }
 
 /// Adds the samples of a part of a fragment, which is of one track.
-fn add_runs(part: &[u8], video: &mut VideoTrack, default: u32) -> Result<(), Refusal> {
+fn add_runs(part: &[u8], video: &mut VideoTrack, default: u32) -> Result<(), Rejection> {
     let header: Tfhd = decode(at_path(part, &[b"tfhd"])?)?;
     if header.track_id != video.id {
         return Ok(());
@@ -303,7 +303,7 @@ fn add_runs(part: &[u8], video: &mut VideoTrack, default: u32) -> Result<(), Ref
 }
 
 /// Decodes the content of a box of a fixed layout. More bytes may follow.
-fn decode<T: Atom>(mut body: &[u8]) -> Result<T, Refusal> {
+fn decode<T: Atom>(mut body: &[u8]) -> Result<T, Rejection> {
     T::decode_body(&mut body).map_err(|_| damaged())
 }
 
@@ -382,8 +382,8 @@ fn after_length(bytes: &[u8]) -> Option<&[u8]> {
     bytes.get(last + 1..)
 }
 
-pub fn no_index() -> Refusal {
-    Refusal::Unsupported(
+pub fn no_index() -> Rejection {
+    Rejection::Unsupported(
         "The video is incomplete: it has no index. Finish the recording, or export it again.".to_owned(),
     )
 }

@@ -11,7 +11,7 @@
 use std::io::{BufRead, Seek};
 
 use super::{
-    Found, MAX_TRACKS, Refusal, code, damaged, mean_rate, no_frames, no_video, seek_to, too_many_tracks, truncated,
+    Found, MAX_TRACKS, Rejection, code, damaged, mean_rate, no_frames, no_video, seek_to, too_many_tracks, truncated,
 };
 
 /// Maximum number of elements to visit. A recording of 5 hours has fewer.
@@ -110,7 +110,7 @@ struct Walk<'a, S: ?Sized> {
 
 impl<S: BufRead + Seek + ?Sized> Walk<'_, S> {
     /// Reads the header of the next element. `None` at the end.
-    fn next(&mut self) -> Result<Option<Element>, Refusal> {
+    fn next(&mut self) -> Result<Option<Element>, Rejection> {
         if self.at >= self.end {
             return Ok(None);
         }
@@ -126,7 +126,7 @@ impl<S: BufRead + Seek + ?Sized> Walk<'_, S> {
     }
 
     /// Reads the bytes of an ID or a number.
-    fn variable<'b>(&mut self, bytes: &'b mut [u8; 8]) -> Result<&'b [u8], Refusal> {
+    fn variable<'b>(&mut self, bytes: &'b mut [u8; 8]) -> Result<&'b [u8], Rejection> {
         self.exact(&mut bytes[..1])?;
         let length = length_of(bytes[0]).ok_or_else(damaged)?;
         let bytes = bytes.get_mut(..length).ok_or_else(damaged)?;
@@ -134,14 +134,14 @@ impl<S: BufRead + Seek + ?Sized> Walk<'_, S> {
         Ok(bytes)
     }
 
-    fn exact(&mut self, bytes: &mut [u8]) -> Result<(), Refusal> {
+    fn exact(&mut self, bytes: &mut [u8]) -> Result<(), Rejection> {
         self.source.read_exact(bytes).map_err(|_| truncated())?;
         self.at += bytes.len() as u64;
         Ok(())
     }
 
     /// Skips the content of an element.
-    fn skip(&mut self, element: &Element) -> Result<(), Refusal> {
+    fn skip(&mut self, element: &Element) -> Result<(), Rejection> {
         let size = element.size.ok_or_else(damaged)?;
         self.source.seek_relative(i64::try_from(size).map_err(|_| damaged())?).map_err(|_| truncated())?;
         self.at += size;
@@ -149,14 +149,14 @@ impl<S: BufRead + Seek + ?Sized> Walk<'_, S> {
     }
 
     /// Reads the content of an element that is a value.
-    fn value(&mut self, element: &Element) -> Result<Vec<u8>, Refusal> {
+    fn value(&mut self, element: &Element) -> Result<Vec<u8>, Rejection> {
         let size = element.size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= MAX_VALUE);
         let mut value = vec![0; size.ok_or_else(damaged)?];
         self.exact(&mut value)?;
         Ok(value)
     }
 
-    fn unsigned(&mut self, element: &Element) -> Result<u64, Refusal> {
+    fn unsigned(&mut self, element: &Element) -> Result<u64, Rejection> {
         let value = self.value(element)?;
         match value.len() <= 8 {
             true => Ok(value.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))),
@@ -164,7 +164,7 @@ impl<S: BufRead + Seek + ?Sized> Walk<'_, S> {
         }
     }
 
-    fn float(&mut self, element: &Element) -> Result<f64, Refusal> {
+    fn float(&mut self, element: &Element) -> Result<f64, Rejection> {
         let value = self.value(element)?;
         match (value.first_chunk(), value.first_chunk()) {
             (_, Some(eight)) => Ok(f64::from_be_bytes(*eight)),
@@ -213,7 +213,7 @@ struct Movie {
     is_complete: bool,
 }
 
-pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Found, Refusal> {
+pub fn probe(source: &mut (impl BufRead + Seek + ?Sized), size: u64) -> Result<Found, Rejection> {
     seek_to(source, 0)?;
     let mut walk = Walk { source, at: 0, end: size, elements: 0 };
     let head = walk.next()?.ok_or_else(truncated)?;
@@ -252,7 +252,7 @@ fn pixel(video: &Track) -> (u64, u64) {
     (width.saturating_mul(video.height), height.saturating_mul(video.width))
 }
 
-fn read_segment<S: BufRead + Seek + ?Sized>(walk: &mut Walk<'_, S>) -> Result<Movie, Refusal> {
+fn read_segment<S: BufRead + Seek + ?Sized>(walk: &mut Walk<'_, S>) -> Result<Movie, Rejection> {
     let mut movie = Movie {
         scale: MILLISECOND,
         duration: 0.0,
@@ -291,7 +291,7 @@ fn read_segment<S: BufRead + Seek + ?Sized>(walk: &mut Walk<'_, S>) -> Result<Mo
 
 impl Movie {
     /// Reads an element of the segment, or enters it.
-    fn read<S: BufRead + Seek + ?Sized>(&mut self, walk: &mut Walk<'_, S>, element: &Element) -> Result<(), Refusal> {
+    fn read<S: BufRead + Seek + ?Sized>(&mut self, walk: &mut Walk<'_, S>, element: &Element) -> Result<(), Rejection> {
         match element.id {
             id::INFO | id::TRACKS | id::VIDEO | id::BLOCK_GROUP => {}
             id::TIMESTAMP_SCALE => self.scale = walk.unsigned(element)?,
@@ -313,7 +313,7 @@ impl Movie {
         &mut self,
         walk: &mut Walk<'_, S>,
         element: &Element,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejection> {
         let end = walk.at.saturating_add(element.size.ok_or_else(damaged)?);
         let mut bytes = [0; 8];
         let number = number_of(walk.variable(&mut bytes)?).ok_or_else(damaged)?;
@@ -348,7 +348,7 @@ impl Movie {
 
 impl Track {
     /// Reads an element of a track, or skips it.
-    fn read<S: BufRead + Seek + ?Sized>(&mut self, walk: &mut Walk<'_, S>, element: &Element) -> Result<(), Refusal> {
+    fn read<S: BufRead + Seek + ?Sized>(&mut self, walk: &mut Walk<'_, S>, element: &Element) -> Result<(), Rejection> {
         let number = match element.id {
             id::TRACK_NUMBER => &mut self.number,
             id::TRACK_TYPE => &mut self.kind,

@@ -8,7 +8,7 @@ use crier_domain::media::{AssetType, MediaError, MediaErrorCode as Code};
 use crier_domain::plan::Plan;
 use crier_http::{Download, DownloadError, HttpClient, HttpError};
 use crier_media::video::sniff;
-use crier_media::{self as media, IngestError, IngestedFile, Refusal, SNIFFED_BYTES, SpoolError, Spooled, Spools};
+use crier_media::{self as media, IngestError, IngestedFile, Rejection, SNIFFED_BYTES, SpoolError, Spooled, Spools};
 use crier_telemetry::metrics::{self, ByteSource};
 
 use super::{ImportMedia, PreparedImport};
@@ -186,11 +186,11 @@ fn from_http_error(error: &HttpError) -> ImportError {
 
 fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
     match error {
-        IngestError::Rejected(Refusal::Empty) => {
-            permanent_error(Code::UnsupportedMediaType, Refusal::Empty.to_string())
+        IngestError::Rejected(Rejection::Empty) => {
+            permanent_error(Code::UnsupportedMediaType, Rejection::Empty.to_string())
         }
-        IngestError::Rejected(Refusal::Unsupported(why)) => permanent_error(Code::UnsupportedMediaType, why),
-        IngestError::Rejected(Refusal::TooLarge(why)) => permanent_error(Code::TooLarge, why),
+        IngestError::Rejected(Rejection::Unsupported(why)) => permanent_error(Code::UnsupportedMediaType, why),
+        IngestError::Rejected(Rejection::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
                 "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \

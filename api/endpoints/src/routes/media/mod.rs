@@ -4,7 +4,7 @@
 //! [`crier_media`] explains how no bytes are lost or left behind.
 
 use crier_domain::media::{Asset, AssetType, MediaType};
-use crier_media::{IngestError, Library, Owner, Refusal};
+use crier_media::{IngestError, Library, Owner, Rejection};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -152,9 +152,9 @@ pub fn not_a_video() -> ApiError {
 /// Returns the error for a file that could not be stored.
 fn ingest_error(cx: &Context, error: IngestError) -> ApiError {
     match error {
-        IngestError::Rejected(Refusal::Empty) => ApiError::field("file", Refusal::Empty.to_string()),
-        IngestError::Rejected(Refusal::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),
-        IngestError::Rejected(Refusal::TooLarge(why)) => ApiError::new(ErrorCode::PayloadTooLarge, why),
+        IngestError::Rejected(Rejection::Empty) => ApiError::field("file", Rejection::Empty.to_string()),
+        IngestError::Rejected(Rejection::Unsupported(why)) => ApiError::new(ErrorCode::UnsupportedMediaType, why),
+        IngestError::Rejected(Rejection::TooLarge(why)) => ApiError::new(ErrorCode::PayloadTooLarge, why),
         IngestError::Full => storage_full(cx.plan.storage_mib),
         IngestError::Store(error) => error.into(),
         IngestError::Storage(error) => ApiError::storage(error.to_string()),

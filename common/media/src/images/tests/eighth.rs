@@ -85,7 +85,7 @@ fn a_jpeg_without_tables_is_rejected() {
                 let length = usize::from(u16::from_be_bytes([bytes[at + 2], bytes[at + 3]]));
                 bytes.drain(at..at + 2 + length);
             }
-            assert!(matches!(examine(bytes.into(), &LIMITS), Err(Refusal::Unsupported(_))), "{name}");
+            assert!(matches!(examine(bytes.into(), &LIMITS), Err(Rejection::Unsupported(_))), "{name}");
         }
     }
 }

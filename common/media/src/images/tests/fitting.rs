@@ -116,7 +116,7 @@ fn unsupported_animations_become_their_first_frame() {
 fn impossible_conversions_return_an_error() {
     let bytes = file("rgb.png");
     let result = fit_to_rules(bytes.clone(), ImageType::Png, &ImageRules { mime_types: &["image/avif"], ..FREE });
-    assert!(matches!(result, Err(Refusal::Unsupported(text)) if text.contains("image/avif")));
+    assert!(matches!(result, Err(Rejection::Unsupported(text)) if text.contains("image/avif")));
     let result = fit_to_rules(bytes, ImageType::Png, &ImageRules { max_bytes: Some(100), ..FREE });
-    assert!(matches!(result, Err(Refusal::TooLarge(text)) if text.contains("100 bytes")));
+    assert!(matches!(result, Err(Rejection::TooLarge(text)) if text.contains("100 bytes")));
 }

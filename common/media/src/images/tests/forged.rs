@@ -33,7 +33,7 @@ fn every_frame_of_an_animation_is_decoded() {
             bytes[last + at] = bytes[last + at].wrapping_add(8);
         }
         let result = examine(bytes.into(), &LIMITS);
-        assert!(matches!(result, Err(Refusal::Unsupported(_))), "{name} is accepted");
+        assert!(matches!(result, Err(Rejection::Unsupported(_))), "{name} is accepted");
     }
 }
 
@@ -47,7 +47,7 @@ fn frames_are_measured_by_their_own_size() {
     many.extend_from_slice(&whole[..whole.len() - 1]);
     many.extend_from_slice(&whole[first..]);
     let result = examine(many.into(), &limits);
-    assert!(matches!(result, Err(Refusal::TooLarge(_))), "they are accepted");
+    assert!(matches!(result, Err(Rejection::TooLarge(_))), "they are accepted");
 }
 
 /// A PNG with 200,000 chunk names, and a JPEG followed by 200,000 ends of ZIP archives. Quadratic time would be hours.

@@ -258,7 +258,7 @@ fn check_row(row: &HostileFile) -> String {
             assert!(image.bytes.len() < 4096, "{}: {} bytes are kept", row.name, image.bytes.len());
             (Cleaned, "accepted, and that is removed".to_owned())
         }
-        Err(Refusal::TooLarge(text)) => (TooLarge, format!("413: {text}")),
+        Err(Rejection::TooLarge(text)) => (TooLarge, format!("413: {text}")),
         Err(error) => (Unsupported, format!("415: {error}")),
     };
     assert_eq!(result, row.expected, "{} got: {text}", row.name);

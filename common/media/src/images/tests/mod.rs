@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crier_domain::media::{ImageType, MediaType};
 use image::{DynamicImage, GenericImageView, ImageFormat};
 
-use super::{CheckedImage, FittedImage, ImageRules, Limits, Refusal, examine, fit_to_rules, probe};
+use super::{CheckedImage, FittedImage, ImageRules, Limits, Rejection, examine, fit_to_rules, probe};
 
 mod accepted;
 mod eighth;

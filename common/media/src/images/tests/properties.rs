@@ -19,7 +19,7 @@ fn a_truncated_image_is_rejected() {
                 continue;
             }
             let result = examine(part, &LIMITS);
-            assert!(matches!(result, Err(Refusal::Unsupported(_))), "{name} cut after {end} bytes is accepted");
+            assert!(matches!(result, Err(Rejection::Unsupported(_))), "{name} cut after {end} bytes is accepted");
         }
     }
 }

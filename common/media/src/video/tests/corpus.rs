@@ -70,13 +70,13 @@ fn the_properties_are_those_of_ffprobe() {
 fn files_without_a_video_are_rejected() {
     for name in ["sound-only.mp4", "sound-only.webm"] {
         let text = "The file contains only sound. Upload a video.".to_owned();
-        assert_eq!(probed(&file(name)), Err(Refusal::Unsupported(text)), "{name}");
+        assert_eq!(probed(&file(name)), Err(Rejection::Unsupported(text)), "{name}");
     }
     let text = "This file type is not supported. Upload an MP4, MOV or WebM video.".to_owned();
     for other in [file("matroska.mkv"), b"RIFF\0\0\0\0AVI LIST".to_vec(), b"\xff\xd8\xff\xe0".to_vec()] {
-        assert_eq!(probed(&other), Err(Refusal::Unsupported(text.clone())));
+        assert_eq!(probed(&other), Err(Rejection::Unsupported(text.clone())));
     }
-    assert_eq!(probed(&[]), Err(Refusal::Empty));
+    assert_eq!(probed(&[]), Err(Rejection::Empty));
 }
 
 /// Makes the first element with this ID unknown, so that it is skipped.

@@ -25,7 +25,7 @@ fn check(original: &[u8], rows: Vec<Row>) {
                 assert_eq!(video, accepted, "{name}");
                 Unchanged
             }
-            Err(Refusal::TooLarge(_)) => TooLarge,
+            Err(Rejection::TooLarge(_)) => TooLarge,
             Err(_) => Unsupported,
         };
         assert_eq!(found, expected, "{name}");
@@ -161,7 +161,7 @@ fn large_indexes_are_not_read() {
     let frames = atom(b"mdat", &[0; 8]);
     let mut source = Sparse::reader(size, vec![(0, head), (32, index), (size - 16, frames)]);
     let text = "The index of the video is larger than 32 MiB. Export the video again, or shorten it.";
-    assert_eq!(probe(&mut source, size), Err(Refusal::TooLarge(text.to_owned())));
+    assert_eq!(probe(&mut source, size), Err(Rejection::TooLarge(text.to_owned())));
 }
 
 /// The size that a caller states is a limit, but never a reason to allocate memory.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crier_domain::media::{VideoProperties, VideoType};
 
-use super::{Found, ProbedVideo, Refusal, SNIFFED, check, probe, sniff};
+use super::{Found, ProbedVideo, Rejection, SNIFFED, check, probe, sniff};
 
 mod corpus;
 mod faststart;
@@ -18,7 +18,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn probed(bytes: &[u8]) -> Result<ProbedVideo, Refusal> {
+fn probed(bytes: &[u8]) -> Result<ProbedVideo, Rejection> {
     probe(&mut Cursor::new(bytes), bytes.len() as u64)
 }
 

@@ -129,8 +129,8 @@ fn upload_error(cx: &Context, error: UploadError) -> ApiError {
         UploadError::Spool(SpoolError::Full) => too_many_requests(),
         UploadError::Spool(SpoolError::Io(error)) => ApiError::storage(error.to_string()),
         // The file has no form, whose field such an error would name.
-        UploadError::Ingest(IngestError::Rejected(refusal @ crier_media::Refusal::Empty)) => {
-            ApiError::new(ErrorCode::UnsupportedMediaType, refusal.to_string())
+        UploadError::Ingest(IngestError::Rejected(rejection @ crier_media::Rejection::Empty)) => {
+            ApiError::new(ErrorCode::UnsupportedMediaType, rejection.to_string())
         }
         UploadError::Ingest(error) => ingest_error(cx, error),
     }
