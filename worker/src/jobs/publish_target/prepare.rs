@@ -14,7 +14,7 @@ use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_domain::post::{Post, PostStatus, Target};
 use crier_platforms::link_card::CardRequest;
-use crier_platforms::{Connector, Image, Marker, MarkerSeed, OutgoingPost, Published, Video};
+use crier_platforms::{Connector, Image, MarkerSeed, OutgoingPost, Published, Video};
 use crier_store::jobs::holds;
 use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, RunTarget, StartingCall};
@@ -213,13 +213,11 @@ impl Preparation {
         if texts.is_empty() {
             // A user has removed the parts that were left. One of them may be on the platform, and cannot be looked up
             // without its text.
-            targets::start(tx, target.id).await?;
             let outcome = match has_open_call {
                 true => CallOutcome::reconcile_unsupported(ACTION),
                 false => CallOutcome::Published(Published::new("", None)),
             };
-            let result = TargetResult::without_call(target, outcome, self.publisher.store.now());
-            return Err(Stop::Ended(result.into()));
+            return self.end_without_call(tx, target, outcome).await;
         }
         let (media, deleted) = match load_media(tx, post.brand_id, &texts).await? {
             Ok(media) => (media, None),
@@ -230,40 +228,19 @@ impl Preparation {
         let skip_reason = skip_reason.or_else(|| unknown_parent(&target));
         let (account, secrets, connector) = match check_call(access, skip_reason.as_ref(), has_open_call, aborts) {
             Ok(access) => access,
-            Err(outcome) => {
-                // A run that ends without a call is an attempt as well.
-                targets::start(tx, target.id).await?;
-                return Err(Stop::Ended(
-                    TargetResult::without_call(target, outcome, self.publisher.store.now()).into(),
-                ));
-            }
+            Err(outcome) => return self.end_without_call(tx, target, outcome).await,
         };
         // Everything that may fail comes before the call is marked as started.
         let session = AccountSession::new(&self.publisher.store, account, &secrets, connector, self.publisher.timeout);
         let BuiltParts { parts, videos_began_at, video_sources, has_uploaded_again } =
             self.build_parts(tx, post, &target, &session, texts.into_iter().zip(media).collect()).await?;
-        // The call begins now only if no images or videos must be uploaded and no page must be read first.
-        let connector = &session.connector;
-        let (transfer, video_transfer) = (connector.image_transfer(), connector.video_transfer());
-        let is_ready = |part: &OutgoingPart| {
-            part.card.is_none()
-                && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
-                && !part.post.videos.iter().any(|video| videos::needs_preparation(video_transfer, video))
-        };
+        let video_transfer = session.connector.video_transfer();
         let transfer_time = match is_complete {
             true => videos::time_of_call(video_transfer, &parts),
             false => videos::time_of_call_without_media(video_transfer),
         };
-        let is_wanted = skip_reason.is_none();
-        let begins = is_wanted && !connector.has_stages() && parts.iter().all(is_ready);
-        let mut subject = subject_of(&target);
-        // A call that repeats a rejected one was counted before. A limit that accounts share counts uploads.
-        if is_wanted && !has_uploaded_again && connector.upload_quota(&session.connector_account).is_none() {
-            self.check_cap(tx, &subject, begins).await?;
-        }
-        let is_marked = self.start(tx, &mut subject, &parts[0].post.marker, begins, starts).await?;
-        let call = PublishCall {
-            subject,
+        let mut call = PublishCall {
+            subject: subject_of(&target),
             action: ACTION,
             session,
             parts,
@@ -276,8 +253,15 @@ impl Preparation {
             has_open_call,
             skip_reason,
         };
+        let is_marked = self.start(tx, &mut call, starts).await?;
         let started_at = self.publisher.store.now();
         Ok(Ready { prepared: Prepared { target, started_at, call }, is_marked })
+    }
+
+    /// Ends a run that makes no call. It is an attempt as well.
+    async fn end_without_call(&self, tx: &mut Tx, target: Target, outcome: CallOutcome) -> Step<Ready> {
+        targets::start(tx, target.id).await?;
+        Err(Stop::Ended(TargetResult::without_call(target, outcome, self.publisher.store.now()).into()))
     }
 
     /// Returns the posts of the call with their images and videos, with the target's marker if it has one, otherwise
@@ -483,26 +467,31 @@ impl Preparation {
         }
     }
 
-    /// Stores the start of the run, and the start of the call if it `begins` now. Returns whether the call begins.
-    async fn start(
-        &self,
-        tx: &mut Tx,
-        subject: &mut Subject,
-        marker: &Marker,
-        begins: bool,
-        starts: &mut Starts,
-    ) -> Step<bool> {
-        if subject.call_started_at.is_some() {
+    /// Stores the start of the run, and the start of the call if the call begins now. Returns whether it does. It does
+    /// not if images or videos must be uploaded or a page must be read first. Stops if the daily cap is reached.
+    async fn start(&self, tx: &mut Tx, call: &mut PublishCall, starts: &mut Starts) -> Step<bool> {
+        let connector = &call.session.connector;
+        let (transfer, video_transfer) = (connector.image_transfer(), connector.video_transfer());
+        let is_ready = |part: &OutgoingPart| {
+            part.card.is_none()
+                && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
+                && !part.post.videos.iter().any(|video| videos::needs_preparation(video_transfer, video))
+        };
+        let is_wanted = call.skip_reason.is_none();
+        let begins = is_wanted && !connector.has_stages() && call.parts.iter().all(is_ready);
+        // A call that repeats a rejected one was counted before. A limit that accounts share counts uploads.
+        let has_quota = connector.upload_quota(&call.session.connector_account).is_some();
+        if is_wanted && !call.has_uploaded_again && !has_quota {
+            self.check_cap(tx, &call.subject, begins).await?;
+        }
+        let (subject, marker) = (&mut call.subject, &call.parts[0].post.marker);
+        if !begins || subject.call_started_at.is_some() {
             targets::start_marked(tx, subject.target_id, marker).await?;
             return Ok(false);
         }
-        if begins {
-            starts.calls.push(StartingCall { target_id: subject.target_id, marker: marker.clone() });
-            subject.call_started_at = Some(tx.now);
-        } else {
-            targets::start_marked(tx, subject.target_id, marker).await?;
-        }
-        Ok(begins)
+        starts.calls.push(StartingCall { target_id: subject.target_id, marker: marker.clone() });
+        subject.call_started_at = Some(tx.now);
+        Ok(true)
     }
 }
 
