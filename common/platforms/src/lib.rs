@@ -407,7 +407,9 @@ pub trait Connector: Send + Sync {
     }
 
     /// Returns whether [`Connector::reconcile`] can find posts. If not, an unknown outcome is final.
-    fn can_reconcile(&self) -> bool;
+    fn can_reconcile(&self) -> bool {
+        true
+    }
 
     /// Returns how the platform receives images.
     fn image_transfer(&self) -> ImageTransfer {

@@ -356,10 +356,6 @@ impl InboxConnector for Bluesky {
         record_marker(MarkerSeed { target_id: (seed.random & 0x3ff) as i64, ..seed })
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         match reply.thread.kind {
             ConversationType::Dm => self.send_message(account, reply).await,

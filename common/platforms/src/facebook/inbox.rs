@@ -362,10 +362,6 @@ impl InboxConnector for Facebook {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let thread = thread_id(&reply.thread)?;
         if reply.thread.kind == ConversationType::Dm {

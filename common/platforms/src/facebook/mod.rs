@@ -110,10 +110,6 @@ impl Connector for Facebook {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Uploaded
     }

@@ -233,10 +233,6 @@ impl InboxConnector for GoogleBusiness {
         check_length(Platform::GoogleBusiness, &TEXT, text)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let token = account.secrets.require("access_token")?;
         let path = format!("{}/reply", Self::review_path(account, &reply.thread)?);

@@ -202,10 +202,6 @@ impl Connector for GoogleBusiness {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Fetched
     }

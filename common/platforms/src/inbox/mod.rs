@@ -142,7 +142,9 @@ pub trait InboxConnector: Send + Sync {
     }
 
     /// Returns whether [`InboxConnector::reconcile`] can find replies.
-    fn can_reconcile(&self) -> bool;
+    fn can_reconcile(&self) -> bool {
+        true
+    }
 
     /// Sends the reply. The marker is already stored. The returned id equals that of the message when it is fetched.
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError>;

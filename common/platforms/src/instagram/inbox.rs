@@ -372,10 +372,6 @@ impl InboxConnector for Instagram {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let path = replies(&reply.thread)?;
         let missing = Self::missing_for_comments(account, "reply to this account's comments");

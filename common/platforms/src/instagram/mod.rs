@@ -164,10 +164,6 @@ impl Connector for Instagram {
         containers::marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn has_stages(&self) -> bool {
         true
     }

@@ -187,10 +187,6 @@ impl InboxConnector for Linkedin {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let thread = reply.thread.thread_id.as_str();
         let (object, _) = comment_parts(thread).ok_or_else(no_context)?;

@@ -235,11 +235,6 @@ impl Connector for Linkedin {
         time_marker(seed)
     }
 
-    /// True for pages. For users, `reconcile` returns that it is not supported.
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Uploaded
     }

@@ -325,10 +325,6 @@ impl InboxConnector for Mastodon {
         key_marker("crier-reply", seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let instance = self.instance(account)?;
         let context = |name| context_text(&reply.thread, name);

@@ -135,10 +135,6 @@ impl Connector for Mastodon {
         key_marker("crier", seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Uploaded
     }

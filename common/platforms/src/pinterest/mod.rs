@@ -233,10 +233,6 @@ impl Connector for Pinterest {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Inline
     }

@@ -233,10 +233,6 @@ impl InboxConnector for Reddit {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         self.session(account)?.comment(context_text(&reply.thread, "thing")?, &reply.text).await
     }

@@ -313,10 +313,6 @@ impl Connector for Reddit {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Uploaded
     }

@@ -122,10 +122,6 @@ impl InboxConnector for Sandbox {
         Marker::from_iter([("key".to_owned(), Value::from(key))])
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let key = marker_field(&reply.marker, "key")?;
         self.apply_directive(account, &reply.text, reply.attempt).await?;

@@ -251,10 +251,6 @@ impl Connector for Sandbox {
         Some(self)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn waits_externally(&self, post: &OutgoingPost) -> bool {
         matches!(Directive::of(&post.text), Directive::Slow)
     }

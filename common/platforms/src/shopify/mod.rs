@@ -262,10 +262,6 @@ impl Connector for Shopify {
         Marker::from_iter([("handle".to_owned(), Value::from(handle))])
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Fetched
     }

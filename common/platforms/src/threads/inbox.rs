@@ -266,10 +266,6 @@ impl InboxConnector for Threads {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let request = ContainerRequest::from_iter([
             ("media_type".to_owned(), json!("TEXT")),

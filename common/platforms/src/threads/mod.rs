@@ -167,10 +167,6 @@ impl Connector for Threads {
         containers::marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn has_stages(&self) -> bool {
         true
     }

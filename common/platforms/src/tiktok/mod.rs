@@ -196,10 +196,6 @@ impl Connector for Tiktok {
         Ok(oauth::renewed(account, &tokens, self.client.now()))
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn video_transfer(&self) -> VideoTransfer {
         VideoTransfer::Uploaded
     }

@@ -126,10 +126,6 @@ impl Connector for Tumblr {
         Marker::from_iter([("slug".to_owned(), Value::from(slug))])
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Inline
     }

@@ -243,10 +243,6 @@ impl InboxConnector for Twitter {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let post_id = context_text(&reply.thread, POST_KEY)?;
         let body = json!({ "text": reply.text, "reply": { "in_reply_to_tweet_id": post_id } });

@@ -112,10 +112,6 @@ impl Connector for Woocommerce {
         Marker::from_iter([("sku".to_owned(), Value::from(format!("crier-{}", unique(seed))))])
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
         let rest = self.stored(&account.secrets)?;
         let sku = marker_field(&post.marker, "sku")?;

@@ -149,10 +149,6 @@ impl InboxConnector for Wordpress {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         let rest = self.rest(&account.secrets)?;
         let number = |name: &str| reply.thread.context.get(name).and_then(Value::as_i64).ok_or_else(no_context);

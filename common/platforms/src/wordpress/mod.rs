@@ -236,10 +236,6 @@ impl Connector for Wordpress {
         Marker::from_iter([("slug".to_owned(), Value::from(format!("post-{}", unique(seed))))])
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn image_transfer(&self) -> ImageTransfer {
         ImageTransfer::Uploaded
     }

@@ -173,10 +173,6 @@ impl InboxConnector for Youtube {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     async fn reply(&self, account: &ConnectorAccount, reply: &OutgoingReply) -> Result<Published, CallError> {
         self.reply_to(account, first_comment(&reply.thread)?, &reply.text).await
     }

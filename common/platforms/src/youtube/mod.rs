@@ -110,10 +110,6 @@ impl Connector for Youtube {
         time_marker(seed)
     }
 
-    fn can_reconcile(&self) -> bool {
-        true
-    }
-
     fn video_transfer(&self) -> VideoTransfer {
         VideoTransfer::Uploaded
     }
