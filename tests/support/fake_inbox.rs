@@ -297,10 +297,6 @@ impl InboxConnector for FakeInbox {
         Ok(self.removed.lock().expect("no panic").iter().cloned().collect())
     }
 
-    fn rejection(&self, _thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
-        None
-    }
-
     fn check_text(&self, _thread: &ReplyThread, _text: &str) -> Result<(), String> {
         Ok(())
     }

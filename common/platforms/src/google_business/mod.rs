@@ -29,8 +29,8 @@ use super::call::{Effect, PlatformClient};
 use super::oauth::{self, OAuthConnector};
 use super::options::GOOGLE_BUSINESS_ACTIONS;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, InboxConnector, Marker, MarkerSeed, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, UnpublishPost, options, time_marker,
+    CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published,
+    ReconcileResult, RefreshedTokens, UnpublishPost, options, time_marker,
 };
 use crate::text::comparable::is_same;
 use crate::window::CallWindow;
@@ -200,10 +200,6 @@ impl Connector for GoogleBusiness {
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
         time_marker(seed)
-    }
-
-    fn image_transfer(&self) -> ImageTransfer {
-        ImageTransfer::Fetched
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -26,8 +26,8 @@ use super::call::{Effect, PlatformClient, sanitize_message};
 use super::oauth::{self, OAuthConnector};
 use super::wp::html;
 use super::{
-    CallError, Clients, Connector, ConnectorAccount, ImageTransfer, Marker, MarkerSeed, OutgoingPost, Published,
-    ReconcileResult, RefreshedTokens, UnpublishPost, marker_field, options,
+    CallError, Clients, Connector, ConnectorAccount, Marker, MarkerSeed, OutgoingPost, Published, ReconcileResult,
+    RefreshedTokens, UnpublishPost, marker_field, options,
 };
 
 /// The version of the API. A version is supported for a year (checked in November 2026).
@@ -260,10 +260,6 @@ impl Connector for Shopify {
     fn marker(&self, seed: MarkerSeed) -> Marker {
         let handle = format!("post-{}-{:016x}", seed.target_id, seed.random);
         Marker::from_iter([("handle".to_owned(), Value::from(handle))])
-    }
-
-    fn image_transfer(&self) -> ImageTransfer {
-        ImageTransfer::Fetched
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {
