@@ -26,6 +26,7 @@ worker_on_both!(
     a_late_message_is_stored_and_an_overlap_is_not_duplicated,
     own_messages_are_outbound,
     an_edit_updates_the_message,
+    an_edited_message_stays_in_its_conversation,
     each_brand_has_its_own_conversation,
     a_new_message_reopens_resolved_and_snoozed_conversations,
     a_failing_stream_does_not_block_the_other,
@@ -190,6 +191,21 @@ async fn an_edit_updates_the_message(w: TestWorker) {
     let found = only(&w).await;
     assert_eq!((bodies(&w, found.id).await, found.unread_count), (vec!["Open?".to_owned()], 1));
     assert_eq!((found.last_message_preview.as_str(), w.events().await.len()), ("Open?", 1));
+}
+
+/// The comment above it was deleted at the platform, so that the edited message begins a thread.
+async fn an_edited_message_stays_in_its_conversation(w: TestWorker) {
+    start(&w).await;
+    w.fake.inbox.write(COMMENTS, "c1", "t1", "Opne?");
+    let at = w.now();
+    sync(&w).await;
+    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "c1", "Open?", at), at);
+    w.advance(1);
+    w.fake.inbox.write(COMMENTS, "c2", "t1", "Hello?");
+    sync_later(&w).await;
+    let found = only(&w).await;
+    assert_eq!((found.thread_id.as_str(), bodies(&w, found.id).await.join(" ")), ("t1", "Open? Hello?".to_owned()));
+    assert_eq!((found.last_message_preview.as_str(), found.unread_count, w.events().await.len()), ("Hello?", 2, 2));
 }
 
 async fn each_brand_has_its_own_conversation(w: TestWorker) {

@@ -1,9 +1,10 @@
 //! Stores messages that were read from a platform, in each brand that has the account.
 //!
 //! A message is stored once per brand, by the platform's id. An existing one is updated only if its text has changed,
-//! or if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. The caller has
-//! locked the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are locked one
-//! after the other, in the order of their brands and threads.
+//! or if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. It stays in its
+//! conversation even if the platform returns it in another thread: if the comments above it were deleted, it begins one.
+//! The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are
+//! locked one after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,9 +35,17 @@ pub struct Received {
 #[derive(sqlx_macros::FromRow)]
 struct StoredMessage {
     external_id: String,
+    conversation_id: i64,
     status: MessageStatus,
     deleted_at: Option<DateTime<Utc>>,
     body: String,
+}
+
+impl StoredMessage {
+    /// Returns whether a message that was read again changes nothing.
+    fn is_same(&self, message: &FetchedMessage) -> bool {
+        self.status != MessageStatus::Received || (self.body == message.body && self.deleted_at.is_none())
+    }
 }
 
 /// Returns the brands that have an account, and when they got it.
@@ -59,13 +68,19 @@ pub async fn receive(tx: &mut Tx, account: &SocialAccount, messages: &[FetchedMe
     for (brand_id, since) in brands(tx, account.id).await? {
         let known = known(tx, brand_id, account.id, messages).await?;
         let mut threads: BTreeMap<(ConversationType, &str), Vec<&FetchedMessage>> = BTreeMap::new();
+        let mut changed: BTreeMap<i64, Vec<&FetchedMessage>> = BTreeMap::new();
         for message in messages {
-            // Unchanged messages are not written again.
-            let is_same = |stored: &StoredMessage| {
-                stored.status != MessageStatus::Received || (stored.body == message.body && stored.deleted_at.is_none())
-            };
-            if !known.get(&message.external_id).is_some_and(is_same) {
-                threads.entry((message.kind, &message.thread_id)).or_default().push(message);
+            match known.get(&message.external_id) {
+                None => threads.entry((message.kind, &message.thread_id)).or_default().push(message),
+                // Unchanged messages are not written again.
+                Some(stored) if stored.is_same(message) => {}
+                Some(stored) => changed.entry(stored.conversation_id).or_default().push(message),
+            }
+        }
+        for (id, messages) in &mut changed {
+            messages.sort_by_key(|message| message.sent_at);
+            if let Some(conversation) = lock(tx, brand_id, *id).await? {
+                received.extend(store_thread(tx, account, conversation, messages, since).await?);
             }
         }
         for messages in threads.values_mut() {
@@ -87,14 +102,14 @@ async fn known(
     // On Postgres, a join instead of `IN`, so that each id is looked up.
     let sql = conn.for_engine(
         "
-        SELECT m.external_id, m.status, m.deleted_at, m.body
+        SELECT m.external_id, m.conversation_id, m.status, m.deleted_at, m.body
         FROM (
             SELECT DISTINCT value AS id
             FROM json_array_elements_text($3::json)
         ) v
         JOIN messages m ON m.brand_id = $1 AND m.account_id = $2 AND m.external_id = v.id",
         "
-        SELECT external_id, status, deleted_at, body
+        SELECT external_id, conversation_id, status, deleted_at, body
         FROM messages
         WHERE brand_id = $1
             AND account_id = $2
