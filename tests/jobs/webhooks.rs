@@ -22,6 +22,7 @@ worker_on_both!(
     eight_attempts_are_made_with_documented_delays,
     a_retry_after_header_is_respected,
     a_410_disables_the_endpoint,
+    a_410_of_an_earlier_url_does_not_disable_the_endpoint,
     five_days_without_a_success_disable_the_endpoint,
     a_success_clears_the_failure_record,
     an_inactive_endpoint_receives_nothing,
@@ -208,6 +209,25 @@ async fn a_410_disables_the_endpoint(w: TestWorker) {
     assert_eq!(receiver.requests().await.len(), 1);
     emit_event(&w).await;
     assert_eq!(w.count_rows("webhook_deliveries").await, 2, "it receives no more events");
+}
+
+/// The owner moves the endpoint, and removes the earlier receiver, while an attempt is in progress.
+async fn a_410_of_an_earlier_url_does_not_disable_the_endpoint(w: TestWorker) {
+    let (first, webhook, id) = endpoint_with_delivery(&w).await;
+    let second = Receiver::start().await;
+    let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
+    first.respond_with_statuses([410]);
+    let result = w.run_claimed(&claimed).await;
+    w.advance(1);
+    w.write(async |tx| webhooks::update(tx, &Webhook { url: second.url(), ..webhook.clone() }).await).await;
+    assert!(w.settle_result(&claimed, &result).await);
+    assert_eq!(disabled_reason(&w, &webhook).await, None);
+    let delivery = w.delivery(id).await;
+    assert_eq!((delivery.status, delivery.response_code), (DeliveryStatus::Retrying, Some(410)));
+    advance_to(&w, delivery.next_attempt_at.unwrap()).await;
+    attempt(&w).await;
+    assert_eq!(w.delivery(id).await.status, DeliveryStatus::Succeeded);
+    assert_eq!((first.requests().await.len(), second.requests().await.len()), (1, 1));
 }
 
 async fn five_days_without_a_success_disable_the_endpoint(w: TestWorker) {

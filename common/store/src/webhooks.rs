@@ -186,6 +186,15 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
     Ok(disabled)
 }
 
+/// Returns whether the owner changed an active endpoint after a time. Then the result of an attempt that began before
+/// that may be that of another URL.
+pub async fn was_changed_since(conn: &mut Conn, webhook_id: i64, since: DateTime<Utc>) -> Result<bool> {
+    const SQL: &str = "SELECT is_active AND updated_at > $2 FROM webhooks WHERE id = $1";
+    let changed: Option<bool> =
+        run!(conn, c => sqlx::query_scalar(SQL).bind(webhook_id).bind(since).fetch_optional(c))?;
+    Ok(changed.unwrap_or(false))
+}
+
 /// Removes the limits that hold back an endpoint's deliveries.
 async fn release_lane(tx: &mut Tx, webhook_id: i64) -> Result<()> {
     lanes::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await

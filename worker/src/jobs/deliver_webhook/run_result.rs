@@ -118,14 +118,13 @@ impl Attempt {
     }
 
     /// Returns the time of the next attempt after this one failed; `None` if there is none. Disables an endpoint that
-    /// returned 410 or has failed for too long. `allowed` is the delivery's current maximum number of attempts.
+    /// returned 410 or has failed for too long, unless its owner changed it during the attempt. `allowed` is the
+    /// delivery's current maximum number of attempts.
     async fn next_attempt(&self, tx: &mut Tx, allowed: i32, health: Health) -> Result<Option<DateTime<Utc>>> {
-        if self.result.response_code == Some(410) {
-            self.disable(tx, "the endpoint returned 410 Gone").await?;
-            return Ok(None);
-        }
-        if health.failing_since.is_some_and(|since| tx.now - since >= DISABLE_AFTER) {
-            self.disable(tx, "no delivery succeeded for 5 days").await?;
+        if let Some(reason) = self.reason_to_disable(tx.now, health)
+            && !webhooks::was_changed_since(tx, self.webhook_id, self.started_at).await?
+        {
+            self.disable(tx, reason).await?;
             return Ok(None);
         }
         if allowed > self.allowed {
@@ -135,6 +134,14 @@ impl Attempt {
         let count = |n: i32| u32::try_from(n).unwrap_or(0);
         let (made, allowed) = (count(self.number), count(allowed));
         Ok(schedule::next_attempt(made, allowed, self.result.retry_after, tx.now, self.jitter))
+    }
+
+    fn reason_to_disable(&self, now: DateTime<Utc>, health: Health) -> Option<&'static str> {
+        if self.result.response_code == Some(410) {
+            return Some("the endpoint returned 410 Gone");
+        }
+        let is_overdue = health.failing_since.is_some_and(|since| now - since >= DISABLE_AFTER);
+        is_overdue.then_some("no delivery succeeded for 5 days")
     }
 
     /// Disables the endpoint, and notifies its owner once.
