@@ -122,7 +122,7 @@ async fn samples_are_delivered_and_retried_like_events(w: TestWorker) {
     w.run_jobs().await;
     let delivery = w.delivery(id).await;
     assert_eq!((delivery.status, delivery.attempts, delivery.response_code), (DeliveryStatus::Succeeded, 2, Some(204)));
-    let outcomes: Vec<_> = deliveries::attempts(&mut w.conn().await, id).await.unwrap();
+    let outcomes: Vec<_> = deliveries::attempts(&mut w.conn().await, id, 10).await.unwrap();
     let outcomes: Vec<_> = outcomes.iter().map(|a| (a.number, a.outcome.as_str(), a.response_code)).collect();
     assert_eq!(outcomes, [(1, "5xx", Some(500)), (2, "2xx", Some(204))]);
     for request in server.received_requests().await.unwrap() {

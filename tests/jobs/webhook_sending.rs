@@ -113,7 +113,7 @@ async fn move_to(w: &TestWorker, webhook: &Webhook, url: &str) {
 /// Returns the last attempt of the newest delivery.
 async fn last_attempt(w: &TestWorker) -> WebhookAttempt {
     let delivery = w.newest_delivery().await;
-    deliveries::attempts(&mut w.conn().await, delivery).await.unwrap().pop().unwrap()
+    deliveries::attempts(&mut w.conn().await, delivery, 1).await.unwrap().pop().unwrap()
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

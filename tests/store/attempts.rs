@@ -213,7 +213,7 @@ async fn attempts_round_trip(s: TestStore) {
         record(&s, std::slice::from_ref(row)).await;
         s.advance(1);
     }
-    let found = deliveries::attempts(&mut s.conn().await, one.id).await.unwrap();
+    let found = deliveries::attempts(&mut s.conn().await, one.id, 100).await.unwrap();
     assert_eq!(found.len(), rows.len(), "attempts of the other delivery are excluded");
     for (found, row) in found.iter().zip(&rows) {
         assert_eq!((found.number, found.outcome.as_str()), (row.number, row.outcome), "oldest first");
@@ -223,5 +223,7 @@ async fn attempts_round_trip(s: TestStore) {
             (row.response_code, &row.error, &row.response_body)
         );
     }
-    assert!(deliveries::attempts(&mut s.conn().await, 999).await.unwrap().is_empty());
+    let latest = deliveries::attempts(&mut s.conn().await, one.id, 2).await.unwrap();
+    assert_eq!(latest, found[found.len() - 2..], "the latest ones, oldest first");
+    assert!(deliveries::attempts(&mut s.conn().await, 999, 100).await.unwrap().is_empty());
 }

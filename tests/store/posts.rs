@@ -408,7 +408,7 @@ async fn every_attempt_is_stored(s: TestStore) {
     {
         s.write(async |tx| targets::end(tx, id, &ended, Some(attempt)).await).await;
     }
-    let found = targets::attempts(&mut s.conn().await, post).await.unwrap();
+    let found = targets::attempts(&mut s.conn().await, post, 10).await.unwrap();
     let seen: Vec<_> = found.iter().map(|a| (a.target_id, a.number, a.outcome, a.duration_ms)).collect();
     assert_eq!(
         seen,
@@ -418,6 +418,8 @@ async fn every_attempt_is_stored(s: TestStore) {
             (ids[0], 1, AttemptOutcome::Retried, 2_000),
         ]
     );
+    let latest = targets::attempts(&mut s.conn().await, post, 1).await.unwrap();
+    assert_eq!(latest.iter().map(|a| a.id).collect::<Vec<_>>(), [found[0].id]);
     assert_eq!((found[2].status_code, found[2].error.as_ref()), (Some(429), Some(&error)));
     assert_eq!((found[2].started_at, found[2].created_at, found[1].error.as_ref()), (started_at, s.now(), None));
 }

@@ -231,10 +231,10 @@ async fn targets_that_end_together_end_their_posts(s: TestStore) {
     assert_eq!((found.status, found.next_attempt_at), (TargetStatus::Publishing, Some(s.later(10))));
     let found = target(&s, all_ids[1]).await;
     assert_eq!((found.external_id.as_deref(), found.published_at, found.error), (Some("x1"), Some(s.now()), None));
-    let stored = targets::attempts(&mut s.conn().await, waiting).await.unwrap();
+    let stored = targets::attempts(&mut s.conn().await, waiting, 10).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!((stored[0].duration_ms, stored[0].status_code, &stored[0].error), (5_000, Some(503), &attempt.error));
-    assert!(targets::attempts(&mut s.conn().await, all).await.unwrap().is_empty());
+    assert!(targets::attempts(&mut s.conn().await, all, 10).await.unwrap().is_empty());
     assert_eq!(emitted_events(&s, webhook).await.len(), 6, "one for each target that has ended");
 }
 

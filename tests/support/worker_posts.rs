@@ -182,7 +182,7 @@ impl TestWorker {
 
     /// Returns all attempts of a post's targets, oldest first.
     pub async fn attempts(&self, post: i64) -> Vec<Attempt> {
-        let mut all = targets::attempts(&mut self.conn().await, post).await.expect("a look-up");
+        let mut all = targets::attempts(&mut self.conn().await, post, i64::MAX).await.expect("a look-up");
         all.reverse();
         all
     }

@@ -295,14 +295,19 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, after: i64, limit: i64) -
     Ok(found.last().filter(|(_, is_young, _)| is_full && !*is_young).map(|(id, ..)| *id))
 }
 
-/// Returns every attempt at a delivery as its owner sees it, oldest first. The caller has checked the owner.
-pub async fn attempts(conn: &mut Conn, delivery_id: i64) -> Result<Vec<WebhookAttempt>> {
+/// Returns the latest attempts at a delivery as its owner sees them, at most `limit`, oldest first. The caller has checked
+/// the owner.
+pub async fn attempts(conn: &mut Conn, delivery_id: i64, limit: i64) -> Result<Vec<WebhookAttempt>> {
     const SQL: &str = "
         SELECT id, number, started_at, duration_ms, outcome, response_code, error, response_body
         FROM webhook_attempts
         WHERE delivery_id = $1
-        ORDER BY id";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
+        ORDER BY id DESC
+        LIMIT $2";
+    let mut found: Vec<WebhookAttempt> =
+        run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).bind(limit).fetch_all(c))?;
+    found.reverse();
+    Ok(found)
 }
 
 /// Replays an endpoint's failed deliveries that were created at `since` or later, like [`replay`]: those after the id

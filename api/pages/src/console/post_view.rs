@@ -24,7 +24,7 @@ use super::visit::{PageReply, Visit};
 /// The maximum length of a text, in characters, unless `?full=1` requests all of it.
 const MAX_TEXT: usize = 5_000;
 const MAX_TARGETS: usize = 100;
-const MAX_ATTEMPTS: usize = 100;
+const MAX_ATTEMPTS: i64 = 100;
 
 #[derive(Template)]
 #[template(path = "console/post.html")]
@@ -265,7 +265,7 @@ async fn attempts(visit: &Visit, conn: &mut Conn, stored: &Stored, chips: &Chips
             error: attempt.error.map(|error| error.message),
         }
     };
-    Ok(targets::attempts(conn, stored.post.id).await?.into_iter().take(MAX_ATTEMPTS).map(attempt).collect())
+    Ok(targets::attempts(conn, stored.post.id, MAX_ATTEMPTS).await?.into_iter().map(attempt).collect())
 }
 
 fn times(visit: &Visit, post: &post::Post) -> Vec<(&'static str, Time)> {

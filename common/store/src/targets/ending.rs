@@ -229,16 +229,17 @@ impl NewAttempt {
     }
 }
 
-/// Returns every attempt at every target of a post, newest first.
-pub async fn attempts(conn: &mut Conn, post_id: i64) -> Result<Vec<Attempt>> {
+/// Returns the latest attempts at the targets of a post, at most `limit`, newest first.
+pub async fn attempts(conn: &mut Conn, post_id: i64, limit: i64) -> Result<Vec<Attempt>> {
     const SQL: &str = "
         SELECT a.id, a.target_id, a.number, a.started_at, a.duration_ms, a.outcome, a.status_code, a.error,
             a.created_at, a.updated_at
         FROM target_attempts a
         JOIN post_targets t ON t.id = a.target_id
         WHERE t.post_id = $1
-        ORDER BY a.id DESC";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).fetch_all(c))?)
+        ORDER BY a.id DESC
+        LIMIT $2";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(limit).fetch_all(c))?)
 }
 
 /// Returns every attempt at one target, oldest first.

@@ -13,6 +13,9 @@ use crate::error::Result;
 use crate::openapi::schema::TextEnum;
 use crate::response::{Many, Reply, Timestamp};
 
+/// The maximum number of attempts in a response. A client can retry a post any number of times.
+const MAX_ATTEMPTS: i64 = 1_000;
+
 /// An attempt to publish a target.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PostAttempt {
@@ -35,13 +38,14 @@ pub fn endpoint() -> Endpoint<(), Many<PostAttempt>> {
     Endpoint::get("/brands/{brand}/posts/{post}/attempts", "listPostAttempts", Scope::PostsRead)
         .tag(TAG)
         .summary("List the publishing attempts of a post, newest first")
+        .description("The response contains at most the latest 1,000 attempts.")
         .extension()
         .reads(list)
 }
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<PostAttempt>>> {
     let post = show::find(cx, conn).await?;
-    let records = targets::attempts(conn, post.id).await?.into_iter().map(|a| PostAttempt {
+    let records = targets::attempts(conn, post.id, MAX_ATTEMPTS).await?.into_iter().map(|a| PostAttempt {
         id: a.id,
         target_id: a.target_id,
         number: a.number,

@@ -13,6 +13,9 @@ use crate::error::Result;
 use crate::openapi::schema::TextEnum;
 use crate::response::{Many, Reply, Timestamp};
 
+/// The maximum number of attempts in a response. A client can retry a delivery any number of times.
+const MAX_ATTEMPTS: i64 = 1_000;
+
 /// One attempt at a delivery.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DeliveryAttempt {
@@ -35,6 +38,7 @@ pub fn endpoint() -> Endpoint<(), Many<DeliveryAttempt>> {
     Endpoint::get(path, "listWebhookDeliveryAttempts", Scope::WebhooksRead)
         .tag(TAG)
         .summary("List the attempts of a delivery, oldest first")
+        .description("The response contains at most the latest 1,000 attempts.")
         .extension()
         .features(FEATURES)
         .reads(list)
@@ -42,7 +46,7 @@ pub fn endpoint() -> Endpoint<(), Many<DeliveryAttempt>> {
 
 async fn list(cx: &Context, conn: &mut Conn) -> Result<Reply<Vec<DeliveryAttempt>>> {
     let delivery = delivery::find(cx, conn).await?;
-    let records = deliveries::attempts(conn, delivery.id).await?.into_iter().map(|a| DeliveryAttempt {
+    let records = deliveries::attempts(conn, delivery.id, MAX_ATTEMPTS).await?.into_iter().map(|a| DeliveryAttempt {
         id: a.id,
         number: a.number,
         started_at: a.started_at.into(),
