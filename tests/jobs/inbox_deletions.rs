@@ -17,6 +17,7 @@ worker_on_both!(
     the_words_of_a_deleted_message_are_not_found,
     a_read_message_is_not_counted_again,
     a_restored_message_is_shown_again,
+    an_edit_of_the_newest_remaining_message_is_shown,
     a_deletion_applies_to_every_brand,
     all_messages_are_checked_in_turn,
     a_platform_that_cannot_report_deletions_is_not_queried,
@@ -108,6 +109,19 @@ async fn a_restored_message_is_shown_again(w: TestWorker) {
     let stored = messages(&w, found.id).await;
     assert_eq!((stored.len(), stored[1].deleted_at, stored[1].body.as_str()), (2, None, "Awful bread"));
     assert_eq!(w.events().await.len(), 2);
+}
+
+async fn an_edit_of_the_newest_remaining_message_is_shown(w: TestWorker) {
+    start_with_two_messages(&w).await;
+    sync_an_hour_later(&w).await;
+    let before = only(&w).await;
+    let sent_at = messages(&w, before.id).await[0].sent_at;
+    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "Is the bread fresh?", sent_at), w.now());
+    w.advance(70);
+    sync(&w).await;
+    let found = only(&w).await;
+    assert_eq!((found.last_message_preview.as_str(), found.unread_count), ("Is the bread fresh?", 1));
+    assert_eq!(found.last_message_at, before.last_message_at);
 }
 
 async fn a_deletion_applies_to_every_brand(w: TestWorker) {

@@ -114,7 +114,7 @@ async fn texts(tx: &mut Tx, ids: &str) -> Result<Vec<(bool, String)>> {
 }
 
 /// Returns the text of the newest message that is not deleted.
-async fn newest(tx: &mut Tx, conversation_id: i64) -> Result<Option<String>> {
+pub(super) async fn newest(tx: &mut Tx, conversation_id: i64) -> Result<Option<String>> {
     const SQL: &str = "
         SELECT body
         FROM messages

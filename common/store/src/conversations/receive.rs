@@ -20,6 +20,7 @@ use sqlx::types::Json;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
+use super::deletions::newest;
 use super::{lock, words};
 
 /// A new inbound message that was sent after the brand got the account.
@@ -155,19 +156,21 @@ async fn store_thread(
 ) -> Result<Vec<Received>> {
     let (mut received, mut texts, before) = (Vec::new(), Vec::new(), conversation.clone());
     let is_new = conversation.last_message_preview.is_empty();
+    let mut is_edited = false;
     for message in messages {
         let is_inbound = message.direction == MessageDirection::Inbound;
         let is_new_inbound = is_inbound && message.sent_at >= since;
         let stored = match insert(tx, account, &conversation, message, is_new_inbound).await? {
             Some(id) => Some(id),
-            None => match replace_body(tx, account.id, &conversation, message).await? {
-                BodyChange::Nothing => continue,
-                BodyChange::Text => None,
-                BodyChange::Unread => {
-                    conversation.unread_count = conversation.unread_count.saturating_add(1);
-                    None
+            None => {
+                match replace_body(tx, account.id, &conversation, message).await? {
+                    BodyChange::Nothing => continue,
+                    BodyChange::Text => {}
+                    BodyChange::Unread => conversation.unread_count = conversation.unread_count.saturating_add(1),
                 }
-            },
+                is_edited = true;
+                None
+            }
         };
         texts.push(message.body.as_str());
         if let Some(message_id) = stored.filter(|_| is_new_inbound) {
@@ -188,6 +191,11 @@ async fn store_thread(
     }
     if texts.is_empty() {
         return Ok(received);
+    }
+    if is_edited {
+        // If later messages were deleted, the preview shows an earlier one than `last_message_at` says.
+        let newest = newest(tx, conversation.id).await?;
+        conversation.last_message_preview = preview(&newest.unwrap_or_default());
     }
     if conversation.status != ConversationStatus::Snoozed {
         conversation.snoozed_until = None;
