@@ -16,6 +16,7 @@ use crate::support::store::{TestStore, on_one};
 on_one!(start =>
     comments_and_messages_arrive_in_their_threads,
     all_pages_and_replies_are_read_and_each_once,
+    busy_posts_are_read_completely,
     a_comment_is_replied_to_and_a_message_is_not,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     a_missing_permission_is_said_by_its_name_for_the_login,
@@ -183,6 +184,19 @@ async fn all_pages_and_replies_are_read_and_each_once(t: Test) {
     sync_inbox_later(&t).await;
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
+}
+
+/// One response contains all of them.
+async fn busy_posts_are_read_completely(t: Test) {
+    let now = set_time(&t);
+    let comment = |id: String| json!({ "id": id, "text": "Yum", "timestamp": now, "username": "vera" });
+    for post in 10..35 {
+        let replies = |n: i32| (10..20).map(|reply| comment(format!("2{post}{n}{reply}"))).collect::<Vec<Value>>();
+        let comments: Vec<RepliedComment> = (10..15).map(|n| (comment(format!("1{post}{n}")), replies(n))).collect();
+        t.api.with(|server| server.posts.push((json!({ "id": format!("179{post}"), "timestamp": now }), comments)));
+    }
+    t.look().await;
+    assert_eq!((t.count().await, t.error().await.as_str(), t.api.asked("/media").len()), (25 * 5 * 11, "", 1));
 }
 
 async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {

@@ -31,8 +31,9 @@ use serde_json::{Map, Value};
 
 use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, ReconcileResult, text};
 
-/// The maximum number of messages per page. Connectors request fewer.
-pub const MAX_PAGE: usize = 1_000;
+/// The maximum number of messages per page. The largest page that a connector requests has 6,875: 25 posts of Instagram
+/// with 25 comments each, with 10 replies each.
+pub const MAX_PAGE: usize = 10_000;
 
 /// A page of a stream.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! `sync_inbox`: reads the new messages of one account, one page of a stream after the other.
 //!
-//! A page is stored with the cursor after it, in one transaction that checks the lease. After a crash at any point, the
-//! next run continues after the last stored page. A page that is read again changes nothing, because each message is
-//! stored once.
+//! A page is stored with the cursor after it, in a transaction that checks the lease. A long page takes several
+//! transactions, of which the last one stores the cursor. After a crash at any point, the next run continues after the
+//! last stored page. A page that is read again changes nothing, because each message is stored once.
 //!
 //! A failed sync is not a failed job: the account's row in `inbox_syncs` contains the error and the time of the next
 //! sync. It also contains a stream that the platform does not let the account read, which is not a failure. A stream
@@ -39,6 +39,8 @@ use crate::engine::Run;
 
 /// The maximum number of pages per stream and run. The next run, after those of other accounts, reads the rest.
 const MAX_PAGES: usize = 5;
+/// The maximum number of messages per transaction. On SQLite, it blocks all other writers.
+const MESSAGES_PER_BATCH: usize = 1_000;
 /// The pause after a rate limit without a time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::minutes(5);
 /// The pause if the inbox of the account's platform is switched off.
@@ -219,6 +221,23 @@ impl SyncInbox {
 
     /// Stores a page with the cursor after it, and the events of new messages.
     async fn store_page(&self, run: &Run, session: &AccountSession, stream: &str, page: InboxPage) -> Step<()> {
+        let InboxPage { mut messages, cursor, .. } = page;
+        while messages.len() > MESSAGES_PER_BATCH {
+            let rest = messages.split_off(MESSAGES_PER_BATCH);
+            self.store_messages(run, session, messages, None).await?;
+            messages = rest;
+        }
+        self.store_messages(run, session, messages, Some((stream, cursor))).await
+    }
+
+    /// Stores messages and the events of new ones, and the cursor of a stream.
+    async fn store_messages(
+        &self,
+        run: &Run,
+        session: &AccountSession,
+        messages: Vec<FetchedMessage>,
+        cursor: Option<(&str, serde_json::Value)>,
+    ) -> Step<()> {
         let account = &session.account;
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account.id).await? else {
@@ -230,13 +249,15 @@ impl SyncInbox {
         let now = tx.now;
         // A platform's clock may be ahead.
         let clamp = |message: FetchedMessage| FetchedMessage { sent_at: message.sent_at.min(now), ..message };
-        let messages: Vec<_> = page.messages.into_iter().map(clamp).collect();
+        let messages: Vec<_> = messages.into_iter().map(clamp).collect();
         for message in receive::receive(&mut tx, account, &messages).await? {
             replies::received(&mut tx, account.platform, &message, run.job.trace.as_deref()).await?;
         }
-        let mut cursors = sync.cursors;
-        cursors.insert(stream.to_owned(), page.cursor);
-        inbox_syncs::set_cursors(&mut tx, account.id, &cursors).await?;
+        if let Some((stream, cursor)) = cursor {
+            let mut cursors = sync.cursors;
+            cursors.insert(stream.to_owned(), cursor);
+            inbox_syncs::set_cursors(&mut tx, account.id, &cursors).await?;
+        }
         Ok(tx.commit().await?)
     }
 }
