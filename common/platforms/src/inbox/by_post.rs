@@ -8,6 +8,8 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::MAX_CURSOR;
+
 /// The period of the first walk, and the maximum age of posts.
 const HISTORY: TimeDelta = TimeDelta::days(30);
 const OVERLAP: TimeDelta = TimeDelta::minutes(10);
@@ -18,8 +20,10 @@ const LONG_INTERVAL: TimeDelta = TimeDelta::hours(1);
 const PAGES_PER_SYNC: u64 = 20;
 /// The maximum length of a page token, a post's id or a URL, in bytes.
 const MAX_NAME: usize = 512;
-/// The maximum number of lists of comments in a cursor.
+/// The maximum number of lists of comments in a cursor, and their maximum size in bytes of JSON. The rest of a cursor
+/// has a page token and a few times.
 const MAX_LISTS: usize = 50;
+const MAX_LISTS_SIZE: usize = MAX_CURSOR - 4 * 1024;
 
 /// A list of comments to read: those of a post, or the replies to one comment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -141,6 +145,11 @@ impl Walk {
         let usable = |list: &CommentList| list.post.len() <= MAX_NAME && is_short(&list.url) && is_short(&list.page);
         self.lists.extend(lists.into_iter().filter(usable));
         self.lists.truncate(MAX_LISTS);
+        let mut size = 0;
+        self.lists.retain(|list| {
+            size += json!(list).to_string().len() + 1;
+            size <= MAX_LISTS_SIZE
+        });
     }
 
     /// Returns the cursor that restarts the walk, for a page token that is no longer valid or a stream that is denied.
@@ -256,5 +265,19 @@ mod tests {
         assert_eq!((next["lists"].as_array().unwrap().len(), &next["has_posts"]), (MAX_LISTS, &Value::from(false)));
         let (next, _) = Walk::read(Some(&next), at(0)).after_list(long, Vec::new());
         assert_eq!(next["lists"][0]["post"], "1");
+    }
+
+    #[test]
+    fn a_cursor_is_never_too_large_to_be_stored() {
+        let name = |n: usize| format!("{n:\">512}");
+        let long = |n| CommentList { url: Some(name(n)), ..list(&name(n), Some(&name(n))) };
+        let walk = Walk::read(None, at(0));
+        let (cursor, more) = walk.after_posts(Some(name(99)), None, (0..MAX_LISTS).map(long).collect());
+        assert!(more && cursor.to_string().len() <= MAX_CURSOR, "{} bytes", cursor.to_string().len());
+        let walk = Walk::read(Some(&cursor), at(0));
+        assert_eq!((walk.list(), walk.lists.len()), (Some(&long(0)), 3));
+        let (cursor, _) = walk.after_list(Some(name(7)), Vec::new());
+        assert!(cursor.to_string().len() <= MAX_CURSOR);
+        assert_eq!(Walk::read(Some(&cursor), at(0)).list().unwrap().page, Some(name(7)));
     }
 }

@@ -34,6 +34,8 @@ use super::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, Reconcil
 /// The maximum number of messages per page. The largest page that a connector requests has 6,875: 25 posts of Instagram
 /// with 25 comments each, with 10 replies each.
 pub const MAX_PAGE: usize = 10_000;
+/// The maximum size of a stream's cursor, in bytes of JSON.
+pub const MAX_CURSOR: usize = 16 * 1024;
 
 /// A page of a stream.
 #[derive(Clone, Debug, Default)]

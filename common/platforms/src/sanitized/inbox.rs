@@ -8,12 +8,10 @@ use crier_domain::untrusted::{self, MAX_ID, MAX_NAME};
 use serde_json::Value;
 
 use super::{SanitizingConnector, storable_time};
-use crate::inbox::{InboxConnector, InboxPage, MAX_PAGE, OutgoingReply, ReplyThread};
+use crate::inbox::{InboxConnector, InboxPage, MAX_CURSOR, MAX_PAGE, OutgoingReply, ReplyThread};
 use crate::window::with_platform_clock;
 use crate::{CallError, ConnectorAccount, Marker, MarkerSeed, Published, ReconcileResult};
 
-/// The maximum size of a stream's cursor, in bytes of JSON.
-const MAX_CURSOR: usize = 16 * 1024;
 /// The maximum size of the context of a thread's replies, in bytes of JSON.
 const MAX_CONTEXT: usize = 4 * 1024;
 
