@@ -295,8 +295,8 @@ pub async fn purge(tx: &mut Tx, before: DateTime<Utc>, after: i64, limit: i64) -
     Ok(found.last().filter(|(_, is_young, _)| is_full && !*is_young).map(|(id, ..)| *id))
 }
 
-/// Returns the latest attempts at a delivery as its owner sees them, at most `limit`, oldest first. The caller has checked
-/// the owner.
+/// Returns the latest attempts at a delivery as its owner sees them, at most `limit`, oldest first. The caller has
+/// checked the owner.
 pub async fn attempts(conn: &mut Conn, delivery_id: i64, limit: i64) -> Result<Vec<WebhookAttempt>> {
     const SQL: &str = "
         SELECT id, number, started_at, duration_ms, outcome, response_code, error, response_body

@@ -2,9 +2,9 @@
 //!
 //! A message is stored once per brand, by the platform's id. An existing one is updated only if its text has changed,
 //! or if it was marked as deleted ([`deletions`](super::deletions)) and the platform returns it again. It stays in its
-//! conversation even if the platform returns it in another thread: if the comments above it were deleted, it begins one.
-//! The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs. The conversations are
-//! locked one after the other.
+//! conversation even if the platform returns it in another thread: if the comments above it were deleted, it begins
+//! one. The caller has locked the account's row in `inbox_syncs`, so no other sync of the account runs. The
+//! conversations are locked one after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
