@@ -171,12 +171,17 @@ fn set_content_length(res: &mut Response) {
     }
 }
 
-/// Returns the path as it may be logged: the paths of connect pages and sign-in links contain a secret.
+/// Returns the path as it may be logged: some paths end with a secret, which gives access to whoever has the URL. Like the
+/// router, it ignores repeated slashes.
 fn loggable(path: &str) -> &str {
-    let is_last = |rest: &str| !rest.trim_end_matches('/').contains('/');
-    match path {
-        _ if path.strip_prefix("/connect/").is_some_and(is_last) => "/connect/…",
-        _ if path.starts_with("/sign-in/") => "/sign-in/…",
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some("connect"), Some(_), None) => "/connect/…",
+        (Some("sign-in"), Some(_), _) => "/sign-in/…",
+        (Some("invitation"), Some(_), _) => "/invitation/…",
+        (Some("reports"), Some("files"), Some(_)) => "/reports/files/…",
+        (Some("reports"), Some("unsubscribe"), Some(_)) => "/reports/unsubscribe/…",
+        (Some("media"), Some("fetch"), Some(_)) => "/media/fetch/…",
         _ => path,
     }
 }
@@ -263,9 +268,12 @@ mod tests {
 
     #[test]
     fn secrets_in_paths_are_not_logged() {
-        assert_eq!(loggable("/connect/abc"), "/connect/…");
-        assert_eq!(loggable("/sign-in/abc"), "/sign-in/…");
-        for path in ["/sign-in", "/connect/mastodon/callback", "/brands/1"] {
+        for start in ["/connect", "/sign-in", "/invitation", "/reports/files", "/reports/unsubscribe", "/media/fetch"] {
+            for path in [format!("{start}/abc"), format!("{start}/abc/"), format!("/{start}//abc")] {
+                assert_eq!(loggable(&path), format!("{start}/…"), "{path}");
+            }
+        }
+        for path in ["/sign-in", "/connect/callback/mastodon", "/brands/1/reports/1", "/media/a.png"] {
             assert_eq!(loggable(path), path);
         }
     }
