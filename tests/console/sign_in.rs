@@ -25,6 +25,7 @@ on_sqlite_app!("unlimited" =>
     without_a_session_every_page_leads_to_the_sign_in_page,
     a_session_is_no_api_key,
     valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected,
+    large_forms_are_rejected,
     signing_out_ends_the_session,
     a_form_outlives_its_session,
     only_forms_of_this_host_outlive_their_session,
@@ -264,6 +265,16 @@ async fn valid_links_work_while_wrong_ones_and_wrong_keys_are_rejected(t: Tenant
         t.app.page(&path).await.assert_status(200);
         post(t.app, &path).await.assert_status(303);
     }
+}
+
+async fn large_forms_are_rejected(t: Tenant<'_>) {
+    let valid = link(t.app, t.user).await;
+    for path in ["/sign-in", &valid, "/sign-out", "/invitation/wrong"] {
+        let request = t.app.visit("POST", &format!("{}{path}", t.app.url)).raw(format!("email={}", "a".repeat(17_000)));
+        let reply = request.header("content-type", "application/x-www-form-urlencoded").send().await;
+        assert_eq!(reply.status, 400, "{path}");
+    }
+    post(t.app, &valid).await.assert_status(303);
 }
 
 async fn signing_out_ends_the_session(t: Tenant<'_>) {

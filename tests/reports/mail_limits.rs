@@ -106,7 +106,7 @@ fn unsubscribe_path(r: &TestInstallation, server: &MailServer, to: &str) -> Stri
     rest.split('>').next().unwrap().strip_prefix(&r.url).unwrap().to_owned()
 }
 
-async fn post(r: &TestInstallation, path: &str, body: &'static str) -> String {
+async fn post(r: &TestInstallation, path: &str, body: &str) -> String {
     let reply = r.visit("POST", &format!("{}{path}", r.url)).raw(body).send().await;
     reply.assert_status(200);
     String::from_utf8(reply.body.clone()).unwrap()
@@ -136,6 +136,9 @@ async fn an_unsubscription_applies_to_the_whole_workspace(s: TestStore) {
     for _ in 0..2 {
         assert!(post(&r, &path, "List-Unsubscribe=One-Click").await.contains("receives no more report emails"));
     }
+    // A large body is not read.
+    let large = format!("resubscribe=true&x={}", "a".repeat(17_000));
+    assert!(post(&r, &path, &large).await.contains("receives no more report emails"));
     assert!(page(&r, &path).await.contains("<button>Subscribe again</button>"));
     // The sender cannot undo this, neither with a new schedule nor by deleting the report with the link.
     t.delete(&first).await.expect(204);

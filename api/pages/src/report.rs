@@ -24,6 +24,9 @@ use salvo::{Depot, Request, Response, Router, handler};
 
 use super::{html, notice};
 
+/// The maximum size of the form, in bytes.
+const MAX_FORM: usize = 16 << 10;
+
 pub fn router() -> Router {
     Router::with_path("reports")
         .push(Router::with_path("files/{token}").get(send_file).head(send_file))
@@ -89,11 +92,11 @@ async fn show_form(req: &mut Request, depot: &mut Depot, res: &mut Response) {
 }
 
 /// Unsubscribes the recipient. Mail programs send different bodies, so any body except that of the page's own form for
-/// subscribing again has this effect.
+/// subscribing again has this effect, also one that is too large or arrives too slowly.
 #[handler]
 async fn unsubscribe(req: &mut Request, depot: &mut Depot, res: &mut Response) {
     let Ok(app) = depot.get_typed::<Arc<App>>() else { return missing(res) };
-    let body = body::read(req, app.min_rate).await.unwrap_or_default();
+    let body = body::read_up_to(req, app.min_rate, MAX_FORM).await.unwrap_or_default();
     let is_resubscribed = url::form_urlencoded::parse(&body).any(|(name, _)| name == "resubscribe");
     show(req, depot, res, if is_resubscribed { PageAction::Resubscribe } else { PageAction::Unsubscribe }).await;
 }

@@ -30,6 +30,9 @@ use super::route::see_other;
 use super::shared::FieldErrors;
 use crate::{is_from_another_site, notice, too_many_requests, unavailable};
 
+/// The maximum size of a form that needs no session, in bytes.
+const MAX_FORM: usize = 16 << 10;
+
 pub fn router() -> Router {
     Router::new()
         .get(root)
@@ -131,7 +134,7 @@ pub async fn admit(app: &Arc<App>, req: &Request, res: &mut Response) -> bool {
 /// Returns the form if a page of this host sent it; otherwise sends an error page.
 pub async fn form(app: &Arc<App>, req: &mut Request, res: &mut Response) -> Option<Form> {
     let is_own = !is_from_another_site(app, req.headers());
-    let body = body::read(req, app.min_rate).await.ok().filter(|_| is_own);
+    let body = body::read_up_to(req, app.min_rate, MAX_FORM).await.ok().filter(|_| is_own);
     if body.is_none() {
         notice(res, StatusCode::BAD_REQUEST, "This form is not from a page of this server. Reload the page.");
     }
