@@ -13,7 +13,11 @@ on_one_app!(
     records_are_not_found_below_another_record,
 );
 on_sqlite_app!(pages_of_features_outside_the_plan_are_not_shown, forged_forms_are_rejected);
-on_sqlite_app!(console "unlimited" => pages_have_strict_headers, pages_are_limited_by_session);
+on_sqlite_app!(console "unlimited" =>
+    pages_have_strict_headers,
+    forms_have_a_maximum_number_of_fields,
+    pages_are_limited_by_session,
+);
 
 async fn another_workspaces_brand_is_not_found(app: TestApp) {
     let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
@@ -175,6 +179,14 @@ async fn forged_forms_are_rejected(app: TestApp) {
         person.post("/brands/new", &fields).await.expect(403, "You cannot do this");
     }
     assert_eq!(app.count_rows("brands").await, 2);
+}
+
+async fn forms_have_a_maximum_number_of_fields(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let token = csrf(&person, &t).await;
+    for (others, status) in [(9_999, 422), (10_000, 413)] {
+        let fields: Vec<_> = std::iter::repeat_n(("a", ""), others).chain([("_csrf", token.as_str())]).collect();
+        assert_eq!(person.post("/brands/new", &fields).await.status, status, "{others}");
+    }
 }
 
 async fn pages_are_limited_by_session(_: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -25,7 +25,7 @@ use secrecy::SecretString;
 
 use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
-use super::form::Form;
+use super::form::{Form, has_too_many_fields};
 use super::kept_form;
 use super::shared::FieldErrors;
 use super::shell::MAX_UNREAD;
@@ -299,7 +299,12 @@ impl PageRunner {
             visit.form = Form::parse(req.uri().query().unwrap_or_default().as_bytes());
             is_from_own_page(&self.app, req.headers()) == Some(true)
         } else {
-            visit.form = Form::parse(&body::read(req, self.app.min_rate).await?);
+            let body = body::read(req, self.app.min_rate).await?;
+            if has_too_many_fields(&body) {
+                let message = "This form has too many fields. Choose fewer options, and submit the form again.";
+                return Err(ApiError::new(ErrorCode::PayloadTooLarge, message));
+            }
+            visit.form = Form::parse(&body);
             let has_token = cookie::is_csrf_token(token, visit.form.get("_csrf"));
             has_token && !is_from_another_site(&self.app, req.headers())
         };
