@@ -1,6 +1,8 @@
 //! `crier backup`, `restore` and `resume`: what was scheduled is published once, and only after the operator resumes
 //! publishing.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
@@ -254,11 +256,14 @@ async fn two_backups_are_not_written_to_one_file() {
     assert!(rejected.expect_failure(1).contains(reason), "{rejected:?}");
     assert!(std::fs::read(&part).unwrap() == b"the first half" && !file.exists());
 
-    // That of a command that was killed is overwritten.
+    // That of a command that was killed is overwritten. Others could read it, but they cannot read the backup.
     drop(running);
     std::fs::write(&part, vec![b'x'; 20 << 20]).unwrap();
+    std::fs::set_permissions(&part, Permissions::from_mode(0o644)).unwrap();
     crier.command(&["backup", "tuesday.tar"]);
-    assert!(!part.exists() && file.metadata().unwrap().len() < 20 << 20);
+    let written = file.metadata().unwrap();
+    assert!(!part.exists() && written.len() < 20 << 20);
+    assert_eq!(written.permissions().mode() & 0o777, 0o600);
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use std::io::{ErrorKind, IsTerminal as _, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use crier_base::permissions;
 use crier_config::{Config, Database, Storage, key_file};
 use crier_domain::job::JobKind;
 use crier_runtime::{StartError, storage_marker};
@@ -113,6 +114,8 @@ pub async fn backup(cx: &Context, target: &Path) -> Result {
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&unfinished);
     let file = file.map_err(io(what()))?;
     lock(&file, &unfinished)?;
+    // The backup contains the secret key, and a file that was there before keeps its mode.
+    permissions::restrict_or_warn(&unfinished, "the backup");
     // Another command may have written the backup meanwhile, or left an unfinished one.
     let is_new = check_is_new(target).and_then(|()| file.set_len(0).map_err(io(what())));
     let written = match is_new.and_then(|()| write(&cx.config, &manifest, copy.path(), &file)) {
