@@ -7,9 +7,10 @@ use url::Url;
 use wiremock::ResponseTemplate;
 
 use super::{mastodon_path, mastodon_path_of, now};
-use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app, on_sqlite_app};
 use crate::support::mastodon::{Mastodon, RunningMastodon};
 use crate::support::person::{Person, assert_page};
+use crate::support::store::TestStore;
 
 on_both_apps!(
     a_denied_or_rejected_connection_can_be_retried,
@@ -29,6 +30,7 @@ on_one_app!(
     an_issuer_of_another_server_is_rejected,
     requests_are_limited,
 );
+on_sqlite_app!(the_cookie_is_bound_to_the_host_on_https);
 
 /// Returns a tenant, a server, the path of a URL that connects an account of the server, and a person.
 async fn start<'a>(app: &'a TestApp, plan: &str) -> (Tenant<'a>, RunningMastodon, String, Person<'a>) {
@@ -145,6 +147,20 @@ async fn another_browser_cannot_finish(app: TestApp) {
     let location = response.header("location").unwrap().to_owned();
     assert_page(&other_browser.open(&location).await, 403, "This is a different browser");
     assert_page(&person.follow(&response).await, 200, "Connected");
+}
+
+async fn the_cookie_is_bound_to_the_host_on_https(_: TestApp) {
+    let app = TestApp::start_at(TestStore::sqlite().await, "https://crier.example").await;
+    let (t, mastodon, path, mut person) = start(&app, "unlimited").await;
+    let callback = mastodon.fake.agree(&person.leave(&path).await);
+    let callback = format!("{}?{}", callback.path(), callback.query().unwrap());
+    // Another host of the domain can set a cookie without the prefix.
+    let cookie = person.cookie.clone().unwrap();
+    let unbound = cookie.strip_prefix("__Host-").expect("the prefix");
+    let reply = app.visit("GET", &format!("{}{callback}", app.url)).header("cookie", unbound).send().await;
+    assert_page(&reply, 403, "This is a different browser");
+    assert_nothing_connected(&t).await;
+    person.finish(&callback).await;
 }
 
 async fn a_form_of_another_site_is_rejected(app: TestApp) {

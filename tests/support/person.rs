@@ -9,7 +9,7 @@ use super::app::{Reply, TestApp};
 
 pub struct Person<'a> {
     app: &'a TestApp,
-    cookie: Option<String>,
+    pub cookie: Option<String>,
 }
 
 impl<'a> Person<'a> {
@@ -38,9 +38,10 @@ impl<'a> Person<'a> {
         }
         let reply = request.send().await;
         if let Some(cookie) = reply.header("set-cookie") {
-            for wanted in ["; HttpOnly", "; SameSite=Lax", "; Path=/connect", "; Max-Age=1800"] {
+            for wanted in ["; HttpOnly", "; SameSite=Lax", "; Path=/;", "; Max-Age=1800"] {
                 assert!(cookie.contains(wanted), "{cookie}");
             }
+            assert_eq!(cookie.starts_with("__Host-"), cookie.contains("; Secure"), "{cookie}");
             self.cookie = cookie.split(';').next().map(str::to_owned);
         }
         assert_eq!(reply.header("referrer-policy"), Some("same-origin"), "{url}");

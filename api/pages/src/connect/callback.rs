@@ -56,7 +56,7 @@ async fn process(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery) -
     if callback.platform != Some(found.platform) {
         return Err(StepError::WrongState);
     }
-    if !is_same_browser(headers, &found) {
+    if !is_same_browser(app, headers, &found) {
         return Err(StepError::OtherBrowser);
     }
     // The page was reloaded.

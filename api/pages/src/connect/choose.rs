@@ -119,7 +119,7 @@ async fn load(app: &App, headers: &HeaderMap, id: i64) -> Result<Option<(Authori
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
     // Without the cookie, the response is the same for all IDs, so guessing one reveals nothing.
-    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(StepError::OtherBrowser)?;
+    let found = found.filter(|found| is_same_browser(app, headers, found)).ok_or(StepError::OtherBrowser)?;
     if found.stage == Stage::Used {
         return Ok(None);
     }

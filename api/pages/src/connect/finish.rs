@@ -59,7 +59,7 @@ pub(super) async fn show(req: &mut Request, depot: &mut Depot, res: &mut Respons
 async fn done(app: &App, headers: &HeaderMap, id: i64) -> StepResult {
     let mut conn = app.store.read().await?;
     let found = authorizations::find(&mut conn, id).await?;
-    let found = found.filter(|found| is_same_browser(headers, found)).ok_or(StepError::OtherBrowser)?;
+    let found = found.filter(|found| is_same_browser(app, headers, found)).ok_or(StepError::OtherBrowser)?;
     let Some(account_id) = found.account_id.filter(|_| found.stage == Stage::Used) else {
         return Err(StepError::WrongState);
     };

@@ -36,9 +36,6 @@ mod step_error;
 
 use step_error::StepError;
 
-/// The cookie that binds an attempt to a browser.
-const COOKIE_NAME: &str = "crier_connect";
-
 pub fn router() -> Router {
     Router::new()
         .push(Router::with_path("connect.css").get(styles).head(styles))
@@ -136,27 +133,36 @@ fn platform_name(app: &App, authorization: &Authorization) -> &'static str {
     app.platforms.descriptor(authorization.platform).name
 }
 
+fn is_https(app: &App) -> bool {
+    app.public_url.starts_with("https://")
+}
+
+/// Returns the name of the cookie that binds an attempt to a browser. With the prefix, no other host can set it. Otherwise
+/// an attacker could set the cookie of an own attempt in another person's browser, and this person would connect an account
+/// to the attacker's brand.
+fn cookie_name(app: &App) -> &'static str {
+    if is_https(app) { "__Host-crier_connect" } else { "crier_connect" }
+}
+
 /// Returns the cookie of the browser if it is well-formed.
-fn browser(headers: &HeaderMap) -> Option<SecretString> {
+fn browser(app: &App, headers: &HeaderMap) -> Option<SecretString> {
+    let name = cookie_name(app);
     let cookies = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, value) = pairs.find(|(name, value)| *name == COOKIE_NAME && authorizations::hash(value).is_some())?;
+    let (_, value) = pairs.find(|(key, value)| *key == name && authorizations::hash(value).is_some())?;
     Some(SecretString::from(value))
 }
 
 /// Returns whether this browser began the authorization's attempt.
-fn is_same_browser(headers: &HeaderMap, authorization: &Authorization) -> bool {
-    let sent = browser(headers).and_then(|cookie| authorizations::hash(cookie.expose_secret()));
+fn is_same_browser(app: &App, headers: &HeaderMap, authorization: &Authorization) -> bool {
+    let sent = browser(app, headers).and_then(|cookie| authorizations::hash(cookie.expose_secret()));
     sent.is_some() && sent == authorization.browser_hash
 }
 
 /// Sets the cookie. It must be `Lax`, because the platform's site redirects to the callback.
-fn set_cookie(res: &mut Response, cookie: &SecretString, secure: bool) {
-    let secure = if secure { "; Secure" } else { "" };
-    let text = format!(
-        "{COOKIE_NAME}={}; Path=/connect; Max-Age=1800; HttpOnly; SameSite=Lax{secure}",
-        cookie.expose_secret()
-    );
+fn set_cookie(app: &App, res: &mut Response, cookie: &SecretString) {
+    let (name, secure) = (cookie_name(app), if is_https(app) { "; Secure" } else { "" });
+    let text = format!("{name}={}; Path=/; Max-Age=1800; HttpOnly; SameSite=Lax{secure}", cookie.expose_secret());
     if let Ok(value) = HeaderValue::from_str(&text) {
         res.headers_mut().append(SET_COOKIE, value);
     }

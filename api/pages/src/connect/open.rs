@@ -86,7 +86,7 @@ pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Respon
         return respond(res, Err(StepError::OtherSite));
     }
     // All attempts of a browser share a cookie, so that two windows can connect two accounts.
-    let cookie = match browser(req.headers()) {
+    let cookie = match browser(app, req.headers()) {
         Some(cookie) => Ok(cookie),
         None => authorizations::new_secret().map_err(StepError::from),
     };
@@ -95,7 +95,7 @@ pub(super) async fn begin(req: &mut Request, depot: &mut Depot, res: &mut Respon
         Err(_) => Err(StepError::Unavailable),
     };
     if let (Ok(_), Ok(cookie)) = (&step, &cookie) {
-        set_cookie(res, cookie, app.public_url.starts_with("https://"));
+        set_cookie(app, res, cookie);
     }
     respond(res, step);
 }
