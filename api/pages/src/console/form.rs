@@ -4,16 +4,13 @@ use chrono::DateTime;
 use crier_endpoints::response::Timestamp;
 use serde_json::{Map, Value};
 
-/// The maximum number of fields. The composer with 100 accounts has a few thousand.
-const MAX_FIELDS: usize = 10_000;
-
 #[derive(Clone, Debug, Default)]
 pub struct Form(Vec<(String, String)>);
 
-/// Returns whether a URL-encoded form has more than [`MAX_FIELDS`]: short ones take much more memory than the form, and a
+/// Returns whether a URL-encoded form has more than `max` fields: short ones take much more memory than the form, and a
 /// page searches all of them for each field that it reads.
-pub fn has_too_many_fields(body: &[u8]) -> bool {
-    body.split(|byte| *byte == b'&').count() > MAX_FIELDS
+pub fn has_more_fields(body: &[u8], max: usize) -> bool {
+    body.split(|byte| *byte == b'&').count() > max
 }
 
 impl Form {

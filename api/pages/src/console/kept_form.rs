@@ -12,7 +12,7 @@ use crier_store::keys::Caller;
 use http::header::CONTENT_TYPE;
 use salvo::Request;
 
-use super::form::Form;
+use super::form::{Form, has_more_fields};
 use super::visit::Visit;
 use crate::is_from_own_page;
 
@@ -35,8 +35,11 @@ pub async fn signed_out(app: &App, req: &mut Request) -> Option<String> {
     if !is_kept(app, req) || !admission::count_address(app, req).await.allowed {
         return None;
     }
-    let form = Form::parse(&body::read(req, app.min_rate).await.ok()?);
-    render(None, action(req), "", &form)
+    let body = body::read(req, app.min_rate).await.ok()?;
+    if has_more_fields(&body, MAX_FIELDS) {
+        return None;
+    }
+    render(None, action(req), "", &Form::parse(&body))
 }
 
 /// Returns the page for a form with the token of another session. `None` if the form is not kept.

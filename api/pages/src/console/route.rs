@@ -25,12 +25,15 @@ use secrecy::SecretString;
 
 use super::cookie;
 use super::error::{ErrorPage, message, page_headers};
-use super::form::{Form, has_too_many_fields};
+use super::form::{Form, has_more_fields};
 use super::kept_form;
 use super::shared::FieldErrors;
 use super::shell::MAX_UNREAD;
 use super::visit::{PageReply, Visit, shown_brand};
 use crate::{is_from_another_site, is_from_own_page, notice};
+
+/// The maximum number of fields of a form. The composer with 100 accounts has a few thousand.
+const MAX_FIELDS: usize = 10_000;
 
 /// The maximum number of pages per minute and session.
 pub const PAGES_PER_MINUTE: u32 = 600;
@@ -300,7 +303,7 @@ impl PageRunner {
             is_from_own_page(&self.app, req.headers()) == Some(true)
         } else {
             let body = body::read(req, self.app.min_rate).await?;
-            if has_too_many_fields(&body) {
+            if has_more_fields(&body, MAX_FIELDS) {
                 let message = "This form has too many fields. Choose fewer options, and submit the form again.";
                 return Err(ApiError::new(ErrorCode::PayloadTooLarge, message));
             }
