@@ -9,6 +9,7 @@ use crier_base::clock::Clock;
 use crier_domain::job::{JobKind, JobState, NoopNotifier};
 use crier_domain::post::TargetStatus;
 use crier_scheduler::tasks::misdated;
+use crier_store::jobs::{dispatch, engine};
 use crier_store::{Store, accounts, server};
 use crier_worker::heartbeat;
 use serde_json::json;
@@ -32,8 +33,9 @@ worker_on_both!(
     scheduled_posts_are_not_pulled_back,
 );
 on_both!(
-    a_jump_ahead_that_the_database_does_not_share_is_not_used,
+    a_step_that_the_database_does_not_share_is_not_used,
     a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time,
+    a_lease_of_a_machine_whose_clock_differs_is_valid,
 );
 on_both_apps!("pro" => idempotent_responses_survive_clock_jumps);
 
@@ -309,44 +311,72 @@ async fn scheduled_posts_are_not_pulled_back(w: TestWorker) {
     }
 }
 
-/// Postgres has a clock of its own; on SQLite a jump ahead is used after a minute.
-async fn a_jump_ahead_that_the_database_does_not_share_is_not_used(s: TestStore) {
-    let now = server::now(&mut s.read().await.unwrap()).await.unwrap();
-    let clock = Clock::manual(now.unwrap_or_else(|| s.now()));
-    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
-    let before = clock.now();
-    clock.set(FORTY_DAYS);
-    for _ in 0..100 {
+/// The time of Postgres; on SQLite, whose processes share one clock, that of the test.
+async fn database_time(s: &TestStore) -> DateTime<Utc> {
+    server::now(&mut s.read().await.unwrap()).await.unwrap().unwrap_or_else(|| s.now())
+}
+
+/// A process on a machine with its own clock.
+fn process_with(s: &TestStore, clock: &Clock) -> Store {
+    Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier))
+}
+
+/// On SQLite, a step back is used immediately, and a jump ahead after a minute.
+async fn a_step_that_the_database_does_not_share_is_not_used(s: TestStore) {
+    for step in [FORTY_DAYS, TimeDelta::seconds(25), TimeDelta::seconds(-25), -FORTY_DAYS] {
+        let clock = Clock::manual(database_time(&s).await);
+        let (store, before) = (process_with(&s, &clock), clock.now());
         store.check_clock().await.unwrap();
-        clock.advance(TimeDelta::seconds(1));
+        clock.set(step);
+        clock.advance(TimeDelta::minutes(2));
+        clock.now();
+        clock.advance(TimeDelta::minutes(2));
+        let without = before + TimeDelta::minutes(4);
+        let expected = if s.is_postgres() { without } else { without + step };
+        // The database's clock is read only to a part of a second.
+        assert!((clock.now() - expected).abs() < TimeDelta::seconds(5), "{step}: {} {expected}", clock.now());
     }
-    let without = before + TimeDelta::seconds(100);
-    assert_eq!(clock.now(), if s.is_postgres() { without } else { without + FORTY_DAYS });
-    // The database's time is nearer to that after this jump: it is used after a minute.
-    let clock = Clock::manual(before - FORTY_DAYS);
-    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
-    clock.set(FORTY_DAYS);
-    for _ in 0..60 {
-        store.check_clock().await.unwrap();
-        clock.advance(TimeDelta::seconds(1));
-    }
-    assert_eq!(clock.now(), before + TimeDelta::seconds(60));
 }
 
 /// A process that starts while its clock is wrong uses Postgres' time, and its own on SQLite.
 async fn a_process_that_starts_with_a_wrong_clock_uses_the_database_s_time(s: TestStore) {
-    let right = server::now(&mut s.read().await.unwrap()).await.unwrap();
-    let clock = Clock::manual(right.unwrap_or_else(|| s.now()) + FORTY_DAYS);
-    let wrong = clock.now();
-    let store = Store::new(s.db().clone(), clock.clone(), cipher(), Arc::new(NoopNotifier));
-    store.start_clock().await.unwrap();
-    let expected = right.unwrap_or(wrong);
-    assert!((clock.now() - expected).abs() < TimeDelta::seconds(30));
-    for _ in 0..100 {
-        store.check_clock().await.unwrap();
-        clock.advance(TimeDelta::seconds(1));
+    for ahead in [FORTY_DAYS, TimeDelta::seconds(25), TimeDelta::seconds(-25), -FORTY_DAYS] {
+        let right = database_time(&s).await;
+        let clock = Clock::manual(right + ahead);
+        process_with(&s, &clock).check_clock().await.unwrap();
+        let expected = if s.is_postgres() { right } else { right + ahead };
+        assert!((clock.now() - expected).abs() < TimeDelta::seconds(10), "{ahead}: {}", clock.now());
     }
-    assert!((clock.now() - expected).abs() < TimeDelta::seconds(130));
+}
+
+/// Invariant: a scheduler takes no job from a worker that renews its leases, even if the clocks of their machines
+/// differ. Otherwise each job that takes longer than seconds would be taken three times, and then be dead.
+async fn a_lease_of_a_machine_whose_clock_differs_is_valid(s: TestStore) {
+    // All processes on SQLite share one clock.
+    if !s.is_postgres() {
+        return;
+    }
+    for (subject, seconds) in (1..).zip([-3_600, -25, 25, 3_600]) {
+        let right = database_time(&s).await;
+        let clocks = [Clock::manual(right + TimeDelta::seconds(seconds)), Clock::manual(right)];
+        let [worker, scheduler] = clocks.each_ref().map(|clock| process_with(&s, clock));
+        for store in [&worker, &scheduler] {
+            store.check_clock().await.unwrap();
+        }
+        let id = s.enqueue_job(JobKind::Noop, subject, None).await;
+        let mut tx = worker.begin_single_async_commit().await.unwrap();
+        assert_eq!(engine::claim(&mut tx, &[id], "worker").await.unwrap().len(), 1);
+        tx.commit().await.unwrap();
+        // The interval of the heartbeats.
+        for clock in &clocks {
+            clock.advance(TimeDelta::seconds(8));
+        }
+        let mut tx = scheduler.begin().await.unwrap();
+        assert!(dispatch::rescue(&mut tx, 10).await.unwrap().is_empty(), "{seconds} s");
+        tx.commit().await.unwrap();
+        let lease = s.show(id).await.lease_until.unwrap();
+        assert!(lease - right < TimeDelta::seconds(60), "{seconds} s: a dead worker's job would wait until {lease}");
+    }
 }
 
 /// Invariant: a request that is repeated within a day gets the first response, and is executed once.

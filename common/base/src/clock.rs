@@ -11,8 +11,17 @@ const STEP_TOLERANCE: TimeDelta = TimeDelta::seconds(5);
 const MAX_STEP: TimeDelta = TimeDelta::minutes(1);
 /// How long a jump ahead must last before its time is used.
 const JUMP_CONFIRMED_AFTER: TimeDelta = TimeDelta::minutes(1);
+/// If the system clock differs more from the database's, the time of the database is used.
+const MAX_SKEW: TimeDelta = TimeDelta::seconds(1);
+/// A query for the time of the database that took longer is ignored: the time could be wrong by half of it.
+const MAX_QUERY_TIME: TimeDelta = TimeDelta::milliseconds(500);
+/// Smaller changes of the database's clock are ignored, because a query is no more precise.
+const QUERY_ERROR: TimeDelta = TimeDelta::milliseconds(250);
 
 /// A clock with a precision of microseconds, that of both databases.
+///
+/// Several processes compare the times that one of them wrote, such as the end of a lease, with their own clocks. So
+/// all of them use the time of their database server if the clock of their machine differs from it ([`Clock::follow`]).
 ///
 /// The effects of a wrong time cannot be undone: a post that was published early, a job whose lease ends in a month. So
 /// the clock is compared with the monotonic clock. A jump ahead by more than a minute is held back, and the time
@@ -56,6 +65,10 @@ struct Steps {
     found: Option<i64>,
     held_back: Option<HeldBack>,
     jumps: u64,
+    /// The offset of the database's clock, as last measured.
+    database: Option<i64>,
+    /// Whether the system clock differs from it.
+    differs: bool,
 }
 
 /// A jump ahead that has not lasted long enough.
@@ -63,15 +76,6 @@ struct Steps {
 struct HeldBack {
     offset: i64,
     since: i64,
-}
-
-/// The two times of a jump ahead that is held back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Jump {
-    /// The time in use.
-    pub without: DateTime<Utc>,
-    /// The time that the system clock shows.
-    pub with: DateTime<Utc>,
 }
 
 impl Clock {
@@ -101,33 +105,30 @@ impl Clock {
         steps.found.is_some_and(|found| TimeDelta::microseconds(reading.elapsed - found) <= time)
     }
 
-    /// Returns the jump ahead that is held back.
-    pub fn held_back_jump(&self) -> Option<Jump> {
+    /// Returns the time on the monotonic clock, for [`Clock::follow`].
+    pub fn elapsed(&self) -> TimeDelta {
+        TimeDelta::microseconds(self.source.read().elapsed)
+    }
+
+    /// Compares the system clock with the time of the database, which is used while they differ. `began` is the elapsed
+    /// time at which the query for `at` began. The first comparison takes effect immediately, so call it before any
+    /// write, and then regularly.
+    pub fn follow(&self, at: DateTime<Utc>, began: TimeDelta) {
         let reading = self.source.read();
+        let took = TimeDelta::microseconds(reading.elapsed) - began;
+        let middle = began + took / 2;
+        let offset = at.timestamp_micros() - middle.num_microseconds().unwrap_or(reading.elapsed);
         let mut steps = self.steps();
-        let offset = steps.update(reading);
-        let jump = steps.held_back?;
-        Some(Jump { without: time_of(reading.elapsed + offset), with: time_of(reading.elapsed + jump.offset) })
-    }
-
-    /// Holds back a jump ahead for another minute. Call it if a more reliable clock does not show the jump.
-    pub fn doubt_jump(&self) {
-        let reading = self.source.read();
-        if let Some(jump) = &mut self.steps().held_back {
-            jump.since = reading.elapsed;
+        let last = steps.database;
+        match last {
+            // What was read before is not the time of this process.
+            None => *steps = Steps { database: Some(offset), ..Steps::default() },
+            Some(last) if took <= MAX_QUERY_TIME && TimeDelta::microseconds(offset - last).abs() > QUERY_ERROR => {
+                steps.database = Some(offset);
+            }
+            Some(_) => {}
         }
-    }
-
-    /// Treats a time that is more than a minute ahead of `better`, another clock's time, as a jump ahead: for a process
-    /// that starts while its clock is wrong.
-    pub fn start_from(&self, better: DateTime<Utc>) {
-        let reading = self.source.read();
-        let offset = better.timestamp_micros() - reading.elapsed;
-        if TimeDelta::microseconds(reading.offset - offset) > MAX_STEP {
-            let mut steps = self.steps();
-            steps.offset = Some(offset);
-            steps.update(reading);
-        }
+        steps.update(reading);
     }
 
     /// Returns the number of jumps by more than a minute, in both directions.
@@ -178,8 +179,9 @@ impl TimeSource {
 }
 
 impl Steps {
-    /// Evaluates a reading; returns the offset to use.
+    /// Evaluates a reading of the system clock; returns the offset to use.
     fn update(&mut self, reading: Reading) -> i64 {
+        let reading = Reading { offset: self.shared_offset(reading.offset), ..reading };
         let used = *self.offset.get_or_insert(reading.offset);
         let by = TimeDelta::microseconds(reading.offset - used);
         if by > MAX_STEP && !self.has_lasted(reading, by) {
@@ -195,6 +197,24 @@ impl Steps {
         }
         self.offset = Some(reading.offset);
         reading.offset
+    }
+
+    /// Returns the offset of the database's clock if the system clock, with the offset `system`, differs from it.
+    fn shared_offset(&mut self, system: i64) -> i64 {
+        let Some(database) = self.database else { return system };
+        let ahead = TimeDelta::microseconds(system - database);
+        let differed = std::mem::replace(&mut self.differs, ahead.abs() > MAX_SKEW);
+        if self.differs && !differed {
+            tracing::warn!(
+                milliseconds_ahead = ahead.num_milliseconds(),
+                "the clock of this machine differs from the database's, whose time is used; synchronize the clocks of \
+                 all machines"
+            );
+            self.jumps += u64::from(ahead.abs() > MAX_STEP);
+        } else if differed && !self.differs {
+            tracing::info!("the clock of this machine agrees with the database's again");
+        }
+        if self.differs { database } else { system }
     }
 
     /// Returns whether a jump ahead has lasted for a minute since its first reading.
@@ -258,15 +278,14 @@ mod tests {
         }
         assert_eq!(clock.now(), START + HOUR + SECOND * 60);
         assert!(clock.stepped_within(SECOND));
-        assert_eq!((clock.held_back_jump(), clock.jumps()), (None, 1));
+        assert_eq!(clock.jumps(), 1);
     }
 
     #[test]
     fn a_jump_ahead_that_ends_sooner_has_no_effect() {
         let clock = clock();
         clock.set(TimeDelta::days(40));
-        let jump = Jump { without: START, with: START + TimeDelta::days(40) };
-        assert_eq!(clock.held_back_jump(), Some(jump));
+        assert_eq!((clock.now(), clock.jumps()), (START, 1));
         clock.advance(SECOND * 59);
         assert_eq!(clock.now(), START + SECOND * 59);
         // Another jump begins another minute.
@@ -277,33 +296,79 @@ mod tests {
         clock.set(-HOUR - TimeDelta::days(40));
         assert_eq!(clock.now(), START + SECOND * 118);
         assert!(!clock.stepped_within(HOUR));
-        assert_eq!((clock.held_back_jump(), clock.jumps()), (None, 2));
+        assert_eq!(clock.jumps(), 2);
+    }
+
+    /// Compares with a database whose clock is ahead of the start by `ahead`.
+    fn follow(clock: &Clock, ahead: TimeDelta) {
+        clock.follow(START + ahead + clock.elapsed(), clock.elapsed());
     }
 
     #[test]
-    fn a_jump_ahead_that_is_doubted_is_held_back() {
+    fn a_clock_that_differs_from_the_database_s_uses_its_time() {
+        for ahead in [SECOND * 2, SECOND * 25, HOUR, TimeDelta::days(40)] {
+            for ahead in [ahead, -ahead] {
+                let clock = Clock::manual(START + ahead);
+                assert_eq!(clock.now(), START + ahead);
+                follow(&clock, TimeDelta::zero());
+                assert_eq!(clock.now(), START);
+                assert!(!clock.stepped_within(HOUR), "nothing was written before");
+                assert_eq!(clock.jumps(), u64::from(ahead.abs() >= HOUR));
+                // The clock is corrected.
+                clock.set(-ahead);
+                clock.advance(SECOND);
+                assert_eq!(clock.now(), START + SECOND);
+                assert!(!clock.stepped_within(HOUR));
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_agrees_with_the_database_s_keeps_its_time() {
+        let clock = Clock::manual(START + TimeDelta::milliseconds(900));
+        follow(&clock, TimeDelta::zero());
+        assert_eq!(clock.now(), START + TimeDelta::milliseconds(900));
+    }
+
+    #[test]
+    fn steps_of_a_clock_that_the_database_does_not_share_have_no_effect() {
         let clock = clock();
-        clock.set(HOUR);
-        for _ in 0..10 {
-            assert_eq!(clock.held_back_jump().map(|jump| jump.with - jump.without), Some(HOUR));
-            clock.doubt_jump();
-            clock.advance(SECOND * 59);
+        follow(&clock, TimeDelta::zero());
+        for (count, step) in (1..).zip([HOUR, -HOUR, SECOND * 25, -SECOND * 90]) {
+            clock.set(step);
+            for _ in 0..100 {
+                follow(&clock, TimeDelta::zero());
+                clock.advance(SECOND);
+            }
+            assert_eq!(clock.now(), START + SECOND * 100 * count);
         }
-        assert_eq!(clock.now(), START + SECOND * 590);
-        clock.advance(SECOND);
-        assert_eq!(clock.now(), START + HOUR + SECOND * 591);
+        assert!(!clock.stepped_within(HOUR));
     }
 
     #[test]
-    fn a_clock_that_starts_ahead_of_a_better_one_uses_its_time() {
-        for (ahead, held_back) in [(HOUR, true), (TimeDelta::days(40), true), (SECOND * 59, false), (-HOUR, false)] {
-            let clock = Clock::manual(START + ahead);
-            clock.start_from(START);
-            assert_eq!(clock.now(), if held_back { START } else { START + ahead });
-            assert_eq!((clock.held_back_jump().is_some(), clock.jumps()), (held_back, u64::from(held_back)));
-            clock.advance(SECOND * 60);
-            assert_eq!(clock.now(), START + ahead + SECOND * 60);
+    fn a_jump_of_the_database_s_clock_is_used_after_a_minute() {
+        let clock = clock();
+        follow(&clock, TimeDelta::zero());
+        for second in 0..60 {
+            follow(&clock, HOUR);
+            assert_eq!(clock.now(), START + SECOND * second);
+            clock.advance(SECOND);
         }
+        assert_eq!(clock.now(), START + HOUR + SECOND * 60);
+        assert!(clock.stepped_within(SECOND));
+    }
+
+    #[test]
+    fn a_slow_query_says_nothing_about_the_time() {
+        let clock = clock();
+        let began = clock.elapsed();
+        clock.advance(SECOND * 4);
+        clock.follow(START + SECOND * 2, began);
+        assert_eq!(clock.now(), START + SECOND * 4, "the first query counts, in its middle");
+        let began = clock.elapsed();
+        clock.advance(SECOND * 4);
+        clock.follow(START + SECOND * 30, began);
+        assert_eq!(clock.now(), START + SECOND * 8);
     }
 
     #[test]

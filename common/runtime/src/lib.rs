@@ -180,7 +180,7 @@ impl Process {
         };
         let (store, new_key) = open_store(&config, TransportNotifier::of(&transport), OnMissing::Create).await?;
         wait::for_schema(&config, &store, &stop).await?;
-        store.start_clock().await?;
+        store.check_clock().await?;
         keys::check(&config, &store, new_key).await?;
         check_plans(&store, &config).await?;
         readiness.ready(DATABASE);

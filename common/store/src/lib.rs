@@ -155,21 +155,13 @@ impl Store {
         self.clock.now()
     }
 
-    /// Starts with Postgres' time if this machine's clock is more than a minute ahead of it. Called once, before any write.
-    pub async fn start_clock(&self) -> Result<()> {
-        if let Some(at) = server::now(&mut self.read().await?).await? {
-            self.clock.start_from(at);
-        }
-        Ok(())
-    }
-
-    /// Continues to ignore a jump of the clock if Postgres' clock is nearer to the time without the jump. Called
+    /// Compares the clock with Postgres', whose time is used while they differ. Called before any write, and then
     /// regularly.
     pub async fn check_clock(&self) -> Result<()> {
-        let Some(jump) = self.clock.held_back_jump() else { return Ok(()) };
-        let Some(at) = server::now(&mut self.read().await?).await? else { return Ok(()) };
-        if (at - jump.without).abs() < (at - jump.with).abs() {
-            self.clock.doubt_jump();
+        let mut conn = self.read().await?;
+        let began = self.clock.elapsed();
+        if let Some(at) = server::now(&mut conn).await? {
+            self.clock.follow(at, began);
         }
         Ok(())
     }

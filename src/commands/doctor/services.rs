@@ -19,9 +19,10 @@ use url::Host;
 use super::installation::text;
 use super::{Finding, SEE_ERRORS};
 
-/// If clocks differ by more, jobs start noticeably late or early.
+/// If clocks differ by more, Crier uses the time of the database (`crier_base::clock`), and logs that.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::seconds(1);
-/// If clocks differ by more, leases of jobs, which last 30 seconds, are unreliable.
+/// If clocks differ by more, one of them is not synchronized. Others rely on them too: a bucket rejects signatures whose
+/// time is wrong, and the lines of the logs are in a wrong order.
 const CLOCK_LIMIT: TimeDelta = TimeDelta::seconds(10);
 const MAX_BODY: usize = 8 << 20;
 

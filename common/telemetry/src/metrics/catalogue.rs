@@ -34,7 +34,8 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     (
         "crier_clock_jumps_total",
         Counter,
-        "Number of times that the system clock jumped by more than a minute, forward or back.",
+        "Number of times that the system clock jumped by more than a minute, forward or back, or began to differ from the \
+         database's by as much.",
     ),
     ("crier_dependency_up", Gauge, "Whether the process can use the database and, if it is configured, Redis: 0 or 1."),
     ("crier_jobs", Gauge, "Number of jobs in the database, by kind and state."),
