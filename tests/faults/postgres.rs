@@ -8,11 +8,13 @@ use std::time::Duration;
 use crier_store::Db;
 use futures::future::join_all;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::support::client::{Client, fresh_key, id, until, until_true};
 use crate::support::process::Installation;
 use crate::support::servers::PostgresServer;
 use crate::support::sites::Sites;
+use crate::support::vanishing_proxy::VanishingProxy;
 
 /// Clients that each create one post after another. Each post has an idempotency key, which is sent again until the
 /// post is acknowledged.
@@ -186,4 +188,25 @@ async fn a_clean_postgres_restart_fails_one_statement() {
 #[tokio::test]
 async fn a_postgres_crash_fails_one_statement() {
     assert_one_statement_fails(PostgresServer::stop_immediately).await;
+}
+
+/// Invariant: a server whose machine disappears, which closes no connections, is noticed within seconds, and the
+/// connections to it do not use up the pool.
+#[tokio::test]
+async fn a_server_that_vanishes_is_noticed() {
+    let postgres = PostgresServer::start();
+    let mut url = Url::parse(&postgres.url()).unwrap();
+    let proxy = VanishingProxy::start(url.port().unwrap());
+    url.set_port(Some(proxy.port)).unwrap();
+    let db = Db::postgres(url.as_str(), 2).unwrap();
+    db.migrate().await.unwrap();
+    db.ping().await.unwrap();
+    proxy.set_vanished(true);
+    // More than the pool has connections.
+    for _ in 0..3 {
+        let pinged = tokio::time::timeout(Duration::from_secs(30), db.ping()).await.expect("it fails in time");
+        assert!(pinged.unwrap_err().is_unavailable());
+    }
+    proxy.set_vanished(false);
+    until("the database responds", || async { db.ping().await.ok() }).await;
 }

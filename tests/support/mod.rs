@@ -57,6 +57,7 @@ pub mod tiktok_videos;
 pub mod transport;
 pub mod tumblr;
 pub mod twitter_videos;
+pub mod vanishing_proxy;
 pub mod videos;
 pub mod wordpress_media;
 pub mod worker_posts;

@@ -8,12 +8,15 @@ use std::time::Duration;
 use crier_base::backoff::{self, ExponentialBuilder, Pauses};
 use crier_store::jobs::engine as rows;
 use crier_store::{Result, Store};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
 
 /// Three heartbeats fit into a lease, with room for a slow one.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
+/// How long a heartbeat may take. The next one uses another connection, and is still in time for the lease.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(8);
 /// The pauses after failed heartbeats: several retries fit between two heartbeats.
 const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(250), Duration::from_secs(1));
 
@@ -49,13 +52,20 @@ where
     let mut pause = HEARTBEAT_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
-        pause = match renew_leases(engine, &store).await {
-            Ok(_) => {
+        pause = match timeout(HEARTBEAT_TIMEOUT, renew_leases(engine, &store)).await {
+            Ok(Ok(_)) => {
                 retries.reset();
                 HEARTBEAT_INTERVAL
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::warn!(%error, jobs = engine.held().len(), "failed to renew leases; retrying");
+                retries.next_pause()
+            }
+            Err(_) => {
+                tracing::warn!(
+                    jobs = engine.held().len(),
+                    "the database did not respond to a renewal of leases; retrying"
+                );
                 retries.next_pause()
             }
         };

@@ -17,6 +17,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, Postgres, Sqlite, SqliteConnection, SqlitePool};
 use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
 use super::cost;
 use super::error::StoreError;
@@ -27,6 +29,10 @@ use super::wal::WalSync;
 /// How long to wait for a connection before the database counts as unreachable.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a statement waits for the response of Postgres: longer than `statement_timeout`. A server that disappears
+/// with its machine or its network closes no connections, so without the limit a statement could wait forever, and with
+/// it all claims of a worker.
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(70);
 /// How long SQLite waits for another process (a `crier` command) to finish its write.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The pauses between attempts to open a file that another process holds.
@@ -91,7 +97,9 @@ macro_rules! run {
     ($conn:expr, $c:ident => $query:expr $(, $convert:expr)?) => {{
         let conn: &mut $crate::db::Conn = $conn;
         let result = match conn.engine() {
-            $crate::db::Engine::Pg($c) => $query.await$(.map($convert))?,
+            $crate::db::Engine::Pg($c) => {
+                $crate::db::in_time(tokio::time::timeout($crate::db::RESPONSE_TIMEOUT, $query).await)$(.map($convert))?
+            }
             $crate::db::Engine::Sqlite($c) => $query.await$(.map($convert))?,
         };
         conn.end_statement(result.as_ref().err());
@@ -105,6 +113,11 @@ macro_rules! execute {
     };
 }
 pub(crate) use {execute, run};
+
+/// Returns the result of a statement. After a timeout, returns an error that means that the connection was lost.
+pub fn in_time<T>(result: Result<Result<T, sqlx::Error>, Elapsed>) -> Result<T, sqlx::Error> {
+    result.unwrap_or_else(|_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into())))
+}
 
 /// Formats a time for use inside a JSON text. SQLite stores times as text, so the format is that of a bound time.
 pub fn time_text(at: DateTime<Utc>) -> String {
@@ -137,7 +150,7 @@ impl Conn {
     pub(super) async fn commit(self) -> Result<(), StoreError> {
         cost::count_statements(u64::from(self.is_open()));
         match self {
-            Self::PgTx(tx) => tx.commit().await?,
+            Self::PgTx(tx) => in_time(timeout(RESPONSE_TIMEOUT, tx.commit()).await)?,
             Self::SqliteTx(tx) => tx.commit().await?,
             Self::Pg(_) | Self::Sqlite(_) => {}
         }
@@ -148,7 +161,7 @@ impl Conn {
     pub(super) async fn rollback(self) -> Result<(), StoreError> {
         cost::count_statements(u64::from(self.is_open()));
         match self {
-            Self::PgTx(tx) => tx.rollback().await?,
+            Self::PgTx(tx) => in_time(timeout(RESPONSE_TIMEOUT, tx.rollback()).await)?,
             Self::SqliteTx(tx) => tx.rollback().await?,
             Self::Pg(_) | Self::Sqlite(_) => {}
         }
@@ -241,10 +254,11 @@ impl Db {
         Ok(match self {
             Self::Pg(pool) => {
                 cost::count_statements(1 + pg.matches(';').count() as u64);
-                Conn::PgTx(Transaction::begin(pool.acquire().await?, pg).await?)
+                let begun = Transaction::begin(pool.acquire().await?, pg);
+                Conn::PgTx(in_time(timeout(RESPONSE_TIMEOUT, begun).await)?)
             }
             Self::Sqlite { writer, write_permit, .. } => {
-                let permit = tokio::time::timeout(ACQUIRE_TIMEOUT * 4, write_permit.clone().acquire_owned()).await;
+                let permit = timeout(ACQUIRE_TIMEOUT * 4, write_permit.clone().acquire_owned()).await;
                 let permit = permit.map_err(|_| sqlx::Error::PoolTimedOut)?.map_err(|_| sqlx::Error::PoolClosed)?;
                 Conn::SqliteTx(Transaction::new(writer.acquire().await?, permit))
             }
@@ -326,10 +340,13 @@ impl Db {
 
     /// Fails if the database does not respond or has no `jobs` table.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        let mut conn = self.read().await?;
-        let _: Option<i64> =
-            run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
-        Ok(())
+        let ping = async {
+            let mut conn = self.read().await?;
+            let _: Option<i64> =
+                run!(&mut conn, c => sqlx::query_scalar("SELECT id FROM jobs WHERE id = 0").fetch_optional(c))?;
+            Ok::<_, StoreError>(())
+        };
+        timeout(PROBE_TIMEOUT, ping).await.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut.into()))
     }
 
     /// Closes all connections; on SQLite this also copies the write-ahead log into the file.
@@ -352,7 +369,7 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, StoreError>
         sqlx::raw_sql(SETTINGS).execute(&mut connection).await?;
         Ok::<_, sqlx::Error>(connection)
     };
-    Ok(tokio::time::timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
+    Ok(timeout(PROBE_TIMEOUT, connect).await.map_err(|_| sqlx::Error::PoolTimedOut)??)
 }
 
 /// Opens a SQLite connection outside the pools for statements that may be slow. It logs none of them.
@@ -368,6 +385,13 @@ fn pg_pool(options: PgConnectOptions, max_connections: u32) -> Pool<Postgres> {
         // A lost connection is found when a query fails. A ping before each use would double the round trips.
         .test_before_acquire(false)
         .after_connect(|conn, _| Box::pin(async move { sqlx::raw_sql(SETTINGS).execute(conn).await.map(drop) }))
+        // sqlx tests a connection that is returned without a limit, and counts it until then.
+        .after_release(|conn, _| {
+            Box::pin(async move {
+                let pinged = timeout(PROBE_TIMEOUT, conn.ping()).await;
+                Ok::<_, sqlx::Error>(matches!(pinged, Ok(Ok(()))))
+            })
+        })
         .connect_lazy_with(options);
     Pool::new(pool)
 }
@@ -399,4 +423,16 @@ fn sqlite_pool(max_connections: u32) -> SqlitePoolOptions {
 async fn open(pool: SqlitePoolOptions, options: &SqliteConnectOptions) -> Result<SqlitePool, StoreError> {
     let busy = |error: &sqlx::Error| matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("5"));
     Ok((|| pool.clone().connect_with(options.clone())).retry(OPEN_RETRIES).when(busy).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_statement_without_a_response_fails() {
+        let response = std::future::pending::<Result<(), sqlx::Error>>();
+        let error = StoreError::from(in_time(timeout(RESPONSE_TIMEOUT, response).await).unwrap_err());
+        assert!(error.is_unavailable(), "{error}");
+    }
 }

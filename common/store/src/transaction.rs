@@ -7,6 +7,8 @@
 //! A dropped transaction is rolled back in the background. After that, its connection is returned, and on SQLite also
 //! the permit to write.
 
+use std::time::Duration;
+
 use futures::future::{self, BoxFuture};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -20,6 +22,10 @@ use crate::pool::Pooled;
 /// Takes the write lock immediately: a transaction that began with a read could not take it later if another one has
 /// written meanwhile.
 const BEGIN_SQLITE: &str = "BEGIN IMMEDIATE; ";
+
+/// How long the rollback of a dropped transaction may take. After that, its connection is tested, and closed if it does
+/// not respond. Postgres ends an idle transaction after the same time.
+const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +129,9 @@ where
         runtime.spawn(async move {
             // Fails if there is no transaction: `BEGIN` failed, the `COMMIT` was dropped while it ran, or SQLite has
             // rolled the transaction back, as it does if the disk is full.
-            let ended = (&mut *connection).execute(sqlx::raw_sql("ROLLBACK")).await;
-            connection.set_clean(ended.is_ok());
+            let rollback = (&mut *connection).execute(sqlx::raw_sql("ROLLBACK"));
+            let ended = tokio::time::timeout(ROLLBACK_TIMEOUT, rollback).await;
+            connection.set_clean(matches!(ended, Ok(Ok(_))));
             drop((connection, write_permit));
         });
     }
