@@ -14,6 +14,7 @@ worker_on_both!(
     a_crash_on_the_last_attempt_is_reported,
     clean_up_deletes_only_expired_rows,
     clean_up_continues_until_nothing_is_left,
+    clean_up_continues_after_rows_that_cannot_be_deleted,
     measuring_changes_no_job,
 );
 
@@ -104,6 +105,23 @@ async fn clean_up_continues_until_nothing_is_left(w: TestWorker) {
         assert_eq!(wait, std::time::Duration::ZERO);
     }
     assert_eq!((w.count_rows("jobs").await, w.state(kept).await), (1, JobState::Ready));
+}
+
+async fn clean_up_continues_after_rows_that_cannot_be_deleted(w: TestWorker) {
+    w.enqueue_job(JobKind::Noop, 1, None).await;
+    w.set_job_state("jobs", JobState::Done).await;
+    w.sql("INSERT INTO mail_counts SELECT id, '2020-01-01', 'digest', '', 1 FROM workspaces").await;
+    w.sql(match w.is_postgres() {
+        true => {
+            "CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'rejected'; END $$;
+             CREATE TRIGGER reject BEFORE DELETE ON jobs FOR EACH ROW EXECUTE FUNCTION reject()"
+        }
+        false => "CREATE TRIGGER reject BEFORE DELETE ON jobs BEGIN SELECT RAISE(ABORT, 'rejected'); END",
+    })
+    .await;
+    w.clock.advance(TimeDelta::days(8));
+    assert!(clean_up::run(&w.scheduler).await.is_err(), "the failure is reported");
+    assert_eq!((w.count_rows("jobs").await, w.count_rows("mail_counts").await), (1, 0));
 }
 
 async fn measuring_changes_no_job(w: TestWorker) {

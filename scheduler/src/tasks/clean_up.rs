@@ -149,10 +149,16 @@ fn advance(cursor: &AtomicI64, next: Option<i64>) -> bool {
 }
 
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
-    let mut more = false;
+    let (mut more, mut failed) = (false, Ok(()));
     for kind in ALL {
-        more |= purge_in_batches(s, kind).await?;
+        match purge_in_batches(s, kind).await {
+            Ok(rest) => more |= rest,
+            Err(error) if error.is_unavailable() => return Err(error),
+            // The rows of the other kinds must not remain because of this one.
+            Err(error) => failed = Err(error),
+        }
     }
+    failed?;
     Ok(more.then_some(Duration::ZERO))
 }
 
