@@ -1,7 +1,7 @@
 //! Exports: the delivery, its file, its event, and failures.
 
 use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, JobState};
+use crier_domain::job::{JobKind, JobState, Lane, Outcome};
 use crier_scheduler::tasks;
 use crier_store::jobs::operate;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ on_both!(TestInstallation::start =>
     files_are_deleted_after_the_plan_s_retention,
     an_operator_can_retry_a_failed_export,
     an_unavailable_storage_is_retried,
+    an_export_does_not_wait_for_imports,
 );
 on_one!(TestInstallation::start =>
     every_format_is_downloaded_with_its_type_and_name,
@@ -244,4 +245,21 @@ async fn a_json_file_matches_the_openapi_schema(r: TestInstallation) {
     let document = t.get("/openapi.json").await.expect(200);
     assert_conforms(&document, &document["components"]["schemas"]["ReportDocument"], &file, "report");
     assert_eq!((&file["version"], file["widgets"].as_array().unwrap().len()), (&json!(1), 8));
+}
+
+/// Invariant: the images that a brand imports, of which there may be thousands, do not delay its reports.
+async fn an_export_does_not_wait_for_imports(r: TestInstallation) {
+    let (t, report) = create_report(&r).await;
+    let lane = Lane::Brand(t.brand).to_string();
+    let mut imports = Vec::new();
+    for subject in 1..=4 {
+        imports.push(r.enqueue_job(JobKind::ImportMedia, subject, Some(&lane)).await);
+    }
+    let running = r.claim(&imports, "busy").await;
+    assert_eq!(running.len(), 4, "the lane is full");
+    r.app.store.notifier.take();
+    assert_fields(&export(&r, &t, &report, json!({ "format": "csv" })).await, json!({ "status": "sent" }));
+    for job in &running {
+        assert!(r.settle(job, Outcome::Done).await);
+    }
 }

@@ -100,6 +100,8 @@ pub enum Lane {
     Refresh(i64),
     /// The recurring posts of a brand.
     Recurring(i64),
+    /// The exports of a brand's reports.
+    Reports(i64),
     MailServer,
     /// The posts of a feed that publishes.
     Feed(i64),
@@ -114,6 +116,7 @@ impl std::fmt::Display for Lane {
             Self::Brand(id) => write!(f, "brand:{id}"),
             Self::Refresh(id) => write!(f, "refresh:{id}"),
             Self::Recurring(id) => write!(f, "recurring:{id}"),
+            Self::Reports(id) => write!(f, "reports:{id}"),
             Self::MailServer => f.write_str("mail_server"),
             Self::Feed(id) => write!(f, "feed:{id}"),
         }

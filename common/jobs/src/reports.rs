@@ -21,7 +21,7 @@ pub async fn enqueue(
 ) -> Result<i64> {
     let id = report_deliveries::create(tx, new).await?;
     report_deliveries::add_recipients(tx, id, recipients).await?;
-    let job = NewJob::new(JobKind::ExportReport, id, tx.now).lane(Lane::Brand(new.brand_id)).workspace(workspace_id);
+    let job = NewJob::new(JobKind::ExportReport, id, tx.now).lane(Lane::Reports(new.brand_id)).workspace(workspace_id);
     jobs::enqueue(tx, &job.trace(trace.map(str::to_owned))).await?;
     Ok(id)
 }

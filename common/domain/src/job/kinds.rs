@@ -41,8 +41,9 @@ macro_rules! for_each_job_kind {
             // lane is the account. All kinds in this lane have the same cap: a lower one would hold back posts behind
             // it.
             CollectAnalytics = collect_analytics { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(16) },
-            // The lane is the brand. Rendering uses memory and a core for seconds, so it keeps its slot, and the cap of
-            // a workspace leaves slots for the others.
+            // The lane is the brand, apart from its imports: thousands of images do not delay a report. Rendering uses
+            // memory and a core for seconds, so it keeps its slot, and the cap of a workspace leaves slots for the
+            // others.
             ExportReport = export_report { max_attempts: 5, lane_cap: Some(2), workspace_cap: Some(2) },
             // The lane is the brand, apart from its imports: a catalog that is imported does not delay posts. A rejection
             // is not a failed job: these attempts are for crashes and database outages.
