@@ -57,6 +57,8 @@ pub struct Scheduler {
     pub outage_repeat: Arc<Mutex<Repeat>>,
     /// Locked while this process creates the assets of uploads.
     pub finishing_uploads: Arc<Mutex<()>>,
+    /// Cancelled when the process stops, which waits for the runs in progress.
+    pub stop: CancellationToken,
 }
 
 /// A recurring task.
@@ -141,11 +143,13 @@ impl Scheduler {
             last_outage: Arc::default(),
             outage_repeat: Arc::default(),
             finishing_uploads: Arc::default(),
+            stop: CancellationToken::new(),
         }
     }
 
     /// Runs every task until `stop`. A task that fails is logged and runs again at its next tick.
-    pub async fn run(self, stop: CancellationToken) {
+    pub async fn run(mut self, stop: CancellationToken) {
+        self.stop = stop.clone();
         let mut tasks = JoinSet::new();
         for task in TASKS {
             tracing::debug!(task = task.name, cron = task.cron, "scheduling a task");

@@ -15,6 +15,7 @@ worker_on_both!(
     clean_up_deletes_only_expired_rows,
     clean_up_continues_until_nothing_is_left,
     clean_up_continues_after_rows_that_cannot_be_deleted,
+    clean_up_ends_when_the_process_stops,
     measuring_changes_no_job,
 );
 
@@ -122,6 +123,15 @@ async fn clean_up_continues_after_rows_that_cannot_be_deleted(w: TestWorker) {
     w.clock.advance(TimeDelta::days(8));
     assert!(clean_up::run(&w.scheduler).await.is_err(), "the failure is reported");
     assert_eq!((w.count_rows("jobs").await, w.count_rows("mail_counts").await), (1, 0));
+}
+
+async fn clean_up_ends_when_the_process_stops(w: TestWorker) {
+    w.enqueue_job(JobKind::Noop, 1, None).await;
+    w.set_job_state("jobs", JobState::Done).await;
+    w.clock.advance(TimeDelta::days(8));
+    w.scheduler.stop.cancel();
+    assert_eq!(clean_up::run(&w.scheduler).await.unwrap(), None);
+    assert_eq!(w.count_rows("jobs").await, 1);
 }
 
 async fn measuring_changes_no_job(w: TestWorker) {

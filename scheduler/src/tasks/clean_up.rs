@@ -151,6 +151,10 @@ fn advance(cursor: &AtomicI64, next: Option<i64>) -> bool {
 pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
     let (mut more, mut failed) = (false, Ok(()));
     for kind in ALL {
+        // There may be two seconds of work of each kind.
+        if s.stop.is_cancelled() {
+            return Ok(None);
+        }
         match purge_in_batches(s, kind).await {
             Ok(rest) => more |= rest,
             Err(error) if error.is_unavailable() => return Err(error),
@@ -165,7 +169,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 /// Returns whether there are more rows.
 async fn purge_in_batches(s: &Scheduler, kind: PurgeKind) -> Result<bool> {
     let (end, mut size) = (Instant::now() + MAX_TICK_TIME, FIRST_BATCH);
-    while Instant::now() < end {
+    while Instant::now() < end && !s.stop.is_cancelled() {
         let mut tx = s.store.begin().await?;
         let began = Instant::now();
         let more = kind.purge(s, &mut tx, size).await?;
