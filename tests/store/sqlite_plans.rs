@@ -58,8 +58,12 @@ fn large_tables(sql: &str) -> Vec<&str> {
     names
 }
 
-/// Whether a step reads a whole table or one of its indexes. The sweep steps through that of waiting jobs.
+/// Whether a step reads a whole table or one of its indexes, also to create an index for this statement only. The sweep
+/// steps through that of waiting jobs.
 fn is_scan(step: &str, table: &str) -> bool {
+    if step.starts_with(&format!("SEARCH {table} USING AUTOMATIC ")) {
+        return true;
+    }
     let Some(("", how)) = step.split_once(&format!("SCAN {table}")) else { return false };
     how.is_empty() || how.starts_with(' ') && how != " USING INDEX jobs_lane_waiting"
 }
