@@ -59,6 +59,7 @@ mod tumblr;
 mod tumblr_inbox;
 mod tumblr_video;
 mod twitter;
+mod twitter_gif;
 mod twitter_inbox;
 mod twitter_metrics;
 mod twitter_video;

@@ -49,8 +49,17 @@ impl Respond for X {
         }
         match (request.method.as_str(), path) {
             ("POST", "/2/media/upload") => {
+                let body = String::from_utf8_lossy(&request.body).into_owned();
+                // It accepts no GIFs and no videos.
+                if !body.contains("tweet_image") {
+                    return problem(
+                        400,
+                        "about:blank",
+                        "media_category is not one of [tweet_image, dm_image, subtitles].",
+                    );
+                }
                 let mut uploads = self.uploads.lock().unwrap();
-                uploads.push(String::from_utf8_lossy(&request.body).into_owned());
+                uploads.push(body);
                 response(200, json!({ "data": { "id": format!("m{}", uploads.len()), "media_key": "3_1" } }))
             }
             ("POST", "/2/media/metadata") => {

@@ -2,12 +2,13 @@
 //! (`inbox.rs`), metrics if the operator enables them (`analytics.rs`), and recent posts after a call with an unknown
 //! outcome (`recent.rs`).
 //!
-//! A part of a thread and a first comment are replies. Videos are uploaded in segments (`video.rs`).
+//! A part of a thread and a first comment are replies. Videos and GIFs are uploaded in segments (`video.rs`, `gif.rs`).
 //!
 //! Sources: docs.x.com and `openapi.json` 2.167 of August 2026 (`/2/oauth2/token`, `/2/media/upload`,
 //! `/2/media/metadata`, `/2/tweets`, `/2/tweets/{id}`, `/2/users/{id}/tweets`, "Response codes and errors").
 
 mod analytics;
+mod gif;
 mod inbox;
 mod recent;
 mod video;
@@ -34,9 +35,10 @@ use super::window::{CallWindow, Listed, find};
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, Image, ImageTransfer,
     InboxConnector, Marker, MarkerSeed, Medium, OutgoingPost, Published, ReconcileResult, RefreshedTokens, Revocation,
-    UnpublishPost, Video, VideoStep, VideoTransfer, time_marker,
+    StageResult, UnpublishPost, Video, VideoStep, VideoTransfer, time_marker,
 };
 use analytics::is_of_type;
+use gif::is_gif;
 use recent::{MAX_RECENT_POSTS, comparable_reply, without_links};
 
 const SCOPES: [&str; 5] = ["tweet.read", "tweet.write", "users.read", "media.write", "offline.access"];
@@ -245,16 +247,20 @@ impl Connector for Twitter {
         _post: &OutgoingPost,
         image: &Image,
     ) -> Result<Value, CallError> {
-        let file = image_part(image)?;
-        let category = if image.mime_type == "image/gif" { "tweet_gif" } else { "tweet_image" };
-        let form = crier_http::multipart::Form::new().text("media_category", category).part("media", file);
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::POST, "/media/upload", token.expose_secret()).multipart(form);
-        let media: Created = self.call(Effect::Repeatable, request).await?;
+        let id = match is_gif(image) {
+            true => self.upload_gif(token.expose_secret(), image).await?,
+            false => {
+                let form = crier_http::multipart::Form::new().text("media_category", "tweet_image");
+                let form = form.part("media", image_part(image)?);
+                let request = self.request(Method::POST, "/media/upload", token.expose_secret()).multipart(form);
+                self.call::<Created>(Effect::Repeatable, request).await?.id
+            }
+        };
         if let Some(alt) = image.alt_text.as_deref().filter(|alt| !alt.trim().is_empty()) {
-            self.describe(token.expose_secret(), &media.id, alt).await?;
+            self.describe(token.expose_secret(), &id, alt).await?;
         }
-        Ok(Value::from(media.id))
+        Ok(Value::from(id))
     }
 
     fn video_transfer(&self) -> VideoTransfer {
@@ -268,6 +274,14 @@ impl Connector for Twitter {
         video: &Video,
     ) -> Result<VideoStep, CallError> {
         self.send_video_step(account, video).await
+    }
+
+    fn has_stages(&self) -> bool {
+        true
+    }
+
+    async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {
+        self.check_gif(account, post).await
     }
 
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError> {

@@ -22,7 +22,7 @@ use crate::{CallError, ConnectorAccount, Image, OutgoingPost, Video, VideoStep, 
 
 const MIB: u64 = 1024 * 1024;
 /// The size of a segment. X states no maximum; its former API accepted 5 MB.
-const SEGMENT: u64 = 4 * MIB;
+pub(super) const SEGMENT: u64 = 4 * MIB;
 /// The maximum number of segments, which are numbered from 0 to 999. One less than that, so that it is not reached.
 const MAX_SEGMENTS: u64 = 999;
 /// The pause before the next check, if X does not state one, and the maximum pause, in seconds.
@@ -68,7 +68,7 @@ fn segment_size(size: u64) -> u64 {
 }
 
 #[derive(Deserialize)]
-struct Media {
+pub(super) struct Media {
     /// `None` if X does not process the file.
     processing_info: Option<Processing>,
 }
@@ -81,14 +81,14 @@ struct Processing {
 
 impl Media {
     /// Returns the pause before the next check. `None` if the processing has ended.
-    fn pause(&self) -> Option<TimeDelta> {
+    pub(super) fn pause(&self) -> Option<TimeDelta> {
         let processing = self.processing_info.as_ref()?;
         let seconds = processing.check_after_secs.unwrap_or(PAUSE).clamp(1, MAX_PAUSE);
         let has_ended = matches!(processing.state.as_str(), "succeeded" | "failed");
         (!has_ended).then(|| TimeDelta::seconds(seconds))
     }
 
-    fn has_failed(&self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         self.processing_info.as_ref().is_some_and(|processing| processing.state == "failed")
     }
 }
@@ -113,19 +113,38 @@ impl Twitter {
     }
 
     async fn begin(&self, token: &str, video: &Video) -> Result<VideoStep, CallError> {
-        let body = json!({
-            "media_type": video.mime_type.as_str(),
-            "media_category": "tweet_video",
-            "total_bytes": video.size,
-        });
-        let request = self.request(Method::POST, "/media/upload/initialize", token).json(&body);
-        let Created { id } = self.call(Effect::Repeatable, request).await?;
-        if !is_post_id(&id) {
-            let message = "X returned an invalid ID for the upload of the video.";
-            return Err(CallError::Transient(Failure::of(Category::PlatformError, message)));
-        }
+        let id = self.initialize(token, video.mime_type.as_str(), "tweet_video", video.size).await?;
         let upload = Upload { id, segment: segment_size(video.size), sent: 0, finalized_at: None };
         Ok(VideoStep::Next(upload.progress()))
+    }
+
+    /// Begins an upload in segments and returns its id.
+    pub(super) async fn initialize(
+        &self,
+        token: &str,
+        media_type: &str,
+        category: &str,
+        size: u64,
+    ) -> Result<String, CallError> {
+        let body = json!({ "media_type": media_type, "media_category": category, "total_bytes": size });
+        let request = self.request(Method::POST, "/media/upload/initialize", token).json(&body);
+        let Created { id } = self.call(Effect::Repeatable, request).await?;
+        if is_post_id(&id) {
+            return Ok(id);
+        }
+        let message = "X returned an invalid ID for the upload.";
+        Err(CallError::Transient(Failure::of(Category::PlatformError, message)))
+    }
+
+    pub(super) fn append_request(&self, token: &str, id: &str, index: u64, file: Part) -> RequestBuilder {
+        let form = Form::new().text("segment_index", index.to_string()).part("media", file);
+        self.request(Method::POST, &format!("/media/upload/{id}/append"), token).multipart(form)
+    }
+
+    pub(super) fn finalize_request(&self, token: &str, id: &str) -> RequestBuilder {
+        let request = self.request(Method::POST, &format!("/media/upload/{id}/finalize"), token);
+        // Without a body, the length is not sent, which some servers reject.
+        request.header(CONTENT_LENGTH, 0_u64)
     }
 
     /// Sends a segment. X accepts one that it already has.
@@ -139,9 +158,7 @@ impl Twitter {
     ) -> Result<VideoStep, CallError> {
         let length = end.saturating_sub(start);
         let file = Part::stream_with_length(video.part(start..end).await?, length).file_name(video.filename.clone());
-        let form = Form::new().text("segment_index", upload.sent.to_string()).part("media", file);
-        let path = format!("/media/upload/{}/append", upload.id);
-        let request = self.request(Method::POST, &path, token).multipart(form);
+        let request = self.append_request(token, &upload.id, upload.sent, file);
         let response = self.client.send_bytes(Effect::Repeatable, request, length).await?;
         if response.status.is_success() {
             upload.sent = upload.sent.saturating_add(1);
@@ -151,10 +168,7 @@ impl Twitter {
     }
 
     async fn finalize(&self, token: &str, mut upload: Upload) -> Result<VideoStep, CallError> {
-        let request = self.request(Method::POST, &format!("/media/upload/{}/finalize", upload.id), token);
-        // Without a body, the length is not sent, which some servers reject.
-        let request = request.header(CONTENT_LENGTH, 0_u64);
-        let response = self.client.send(Effect::Repeatable, request).await?;
+        let response = self.client.send(Effect::Repeatable, self.finalize_request(token, &upload.id)).await?;
         let media: Media = if response.status.is_success() {
             self.data(Effect::Repeatable, &response)?
         } else if response.status == StatusCode::BAD_REQUEST {
@@ -209,7 +223,7 @@ impl Twitter {
         self.request(Method::GET, "/media/upload", token).query(&[("command", "STATUS"), ("media_id", id)])
     }
 
-    async fn media(&self, token: &str, id: &str) -> Result<Media, CallError> {
+    pub(super) async fn media(&self, token: &str, id: &str) -> Result<Media, CallError> {
         self.call(Effect::Repeatable, self.status_request(token, id)).await
     }
 

@@ -1,0 +1,67 @@
+//! Uploads of GIFs. X takes them only in segments, as it takes videos, and processes them. A post can have a GIF only
+//! when X has processed it.
+//!
+//! Sources: `openapi.json` 2.167 of August 2026 (`MediaCategoryOneShot` of `/2/media/upload` has no GIFs;
+//! `/2/media/upload/initialize`: `tweet_gif`).
+
+use crier_domain::failure::{Category, Failure};
+use crier_http::RequestBuilder;
+use secrecy::ExposeSecret;
+
+use super::Twitter;
+use super::video::SEGMENT;
+use crate::call::{Effect, image_part};
+use crate::{CallError, ConnectorAccount, Image, OutgoingPost, StageResult};
+
+/// Returns whether X takes an image only in segments.
+pub(super) fn is_gif(image: &Image) -> bool {
+    image.mime_type == "image/gif"
+}
+
+impl Twitter {
+    /// Uploads a GIF and returns its id.
+    pub(super) async fn upload_gif(&self, token: &str, image: &Image) -> Result<String, CallError> {
+        let size = image.bytes.len() as u64;
+        let id = self.initialize(token, &image.mime_type, "tweet_gif", size).await?;
+        let (mut rest, mut index) = (image.bytes.clone(), 0);
+        while !rest.is_empty() {
+            let segment = rest.split_to(rest.len().min(SEGMENT as usize));
+            let file = image_part(&Image { bytes: segment, ..image.clone() })?;
+            self.send_empty(self.append_request(token, &id, index, file)).await?;
+            index += 1;
+        }
+        self.send_empty(self.finalize_request(token, &id)).await?;
+        Ok(id)
+    }
+
+    /// Sends a request whose response needs not be read.
+    async fn send_empty(&self, request: RequestBuilder) -> Result<(), CallError> {
+        let response = self.client.send(Effect::Repeatable, request).await?;
+        match response.status.is_success() {
+            true => Ok(()),
+            false => Err(self.classify(Effect::Repeatable, &response)),
+        }
+    }
+
+    /// Checks whether X has processed the GIF of a post.
+    pub(super) async fn check_gif(
+        &self,
+        account: &ConnectorAccount,
+        post: &OutgoingPost,
+    ) -> Result<StageResult, CallError> {
+        let uploaded = post.images.iter().filter(|image| is_gif(image)).find_map(|image| image.uploaded.as_ref());
+        let Some(id) = uploaded.and_then(|uploaded| uploaded.name.as_str()) else { return Ok(StageResult::Ready) };
+        let token = account.secrets.require("access_token")?;
+        let media = match self.media(token.expose_secret(), id).await {
+            Ok(media) => media,
+            // X no longer has the upload, or got the image as a JPEG, which it does not process. The post shows that.
+            Err(CallError::Permanent(_)) => return Ok(StageResult::Ready),
+            Err(error) => return Err(error),
+        };
+        if media.has_failed() {
+            let message = "X could not process the GIF, and does not say why.";
+            return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("failed")));
+        }
+        Ok(media.pause().map_or(StageResult::Ready, StageResult::Pending))
+    }
+}
