@@ -18,6 +18,7 @@ on_one_app!("unlimited" =>
     a_video_that_exceeds_a_limit_is_rejected,
     a_video_satisfies_a_platform_that_requires_media,
     a_downloaded_video_needs_a_public_url,
+    an_upright_image_can_be_a_story,
     the_server_of_an_account_limits_its_videos,
     the_cover_of_a_video_is_checked_with_the_post,
     a_platform_may_require_a_cover,
@@ -165,6 +166,17 @@ async fn a_downloaded_video_needs_a_public_url(t: Tenant<'_>) {
     assert_eq!(codes(&story["warnings"]), [("content", "caption_not_shown")]);
     let text = validate(&t, body(facebook, &[], json!({ "format": "story" }))).await;
     assert_eq!(codes(&text["warnings"]), [("media", "format_not_used")]);
+}
+
+async fn an_upright_image_can_be_a_story(t: Tenant<'_>) {
+    let instagram = account(&t, Platform::Instagram, None).await;
+    let upright = t.upload("b.png", &images::png(90, 160), &[]).await.data(201)["id"].as_i64().unwrap();
+    let unreachable = ("media", "pictures_unreachable");
+    let feed = validate(&t, body(instagram, &[upright], json!({}))).await;
+    assert_eq!(codes(&feed["problems"]), [("media", "image_ratio"), unreachable]);
+    let story = validate(&t, body(instagram, &[upright], json!({ "format": "story" }))).await;
+    assert_eq!(codes(&story["problems"]), [unreachable]);
+    assert_eq!(codes(&story["warnings"]), [("content", "caption_not_shown")]);
 }
 
 async fn the_server_of_an_account_limits_its_videos(t: Tenant<'_>) {

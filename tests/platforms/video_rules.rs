@@ -3,7 +3,7 @@
 use crier_domain::catalogue::{self, descriptor, video::VideoFormat};
 use crier_domain::media::{VideoProperties, VideoType};
 use crier_domain::platform::{Platform, VideoLimits};
-use crier_platforms::text::{MediaCount, check_measured, measure};
+use crier_platforms::text::{ContentProblem, MediaCount, check_measured, measure};
 use crier_platforms::video_checks::{PostVideoRules, VideoFacts};
 use proptest::prelude::*;
 
@@ -380,8 +380,7 @@ fn what_a_file_does_not_say_is_accepted() {
 #[test]
 fn warnings_do_not_refuse_a_video() {
     let warnings = |platform, format, clips: &[Clip], has_text| -> Vec<(&'static str, &'static str)> {
-        let videos: Vec<_> = clips.iter().map(Clip::facts).collect();
-        let found = rules(platform, format).warnings(&videos, has_text);
+        let found = rules(platform, format).warnings(MediaCount { images: 0, videos: clips.len() }, has_text);
         found.into_iter().map(|warning| (warning.field, warning.code)).collect()
     };
     let mut last = Clip::default();
@@ -400,6 +399,21 @@ fn warnings_do_not_refuse_a_video() {
     assert!(warnings(Platform::Facebook, "reel", &first, true).is_empty());
     assert!(warnings(Platform::Facebook, "feed", &[], true).is_empty());
     assert!(warnings(Platform::Instagram, "reel", &[], true).is_empty());
+}
+
+#[test]
+fn a_story_on_instagram_may_be_an_image() {
+    let of = |platform, images| {
+        let rules = rules(platform, "story");
+        let warnings = rules.warnings(MediaCount { images, videos: 0 }, true);
+        let codes = |found: Vec<ContentProblem>| found.into_iter().map(|one| one.code).collect::<Vec<_>>();
+        (codes(rules.check(&[], images)), codes(warnings))
+    };
+    assert_eq!(of(Platform::Instagram, 1), (vec![], vec!["caption_not_shown"]));
+    assert_eq!(of(Platform::Instagram, 2), (vec!["too_many_images"], vec!["caption_not_shown"]));
+    assert_eq!(of(Platform::Facebook, 2), (vec![], vec!["format_not_used"]));
+    let two = rules(Platform::Instagram, "story").check(&[], 2);
+    assert_eq!(two[0].message, "Instagram accepts stories of exactly 1 image or video; this post has 2 images.");
 }
 
 #[test]

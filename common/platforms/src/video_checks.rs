@@ -79,10 +79,13 @@ impl<'a> PostVideoRules<'a> {
 
     /// Returns the problems of the videos of a post, in the order of the post.
     pub fn check(&self, videos: &[VideoFacts<'_>], images: usize) -> Vec<ContentProblem> {
-        if videos.is_empty() {
-            return Vec::new();
-        }
         let name = self.descriptor.name;
+        if videos.is_empty() {
+            let is_excess = images > 1 && self.format.is_some_and(VideoFormat::takes_images);
+            let message =
+                format!("{name} accepts {} of exactly 1 image or video; this post has {images} images.", self.noun());
+            return is_excess.then(|| problem("too_many_images", message)).into_iter().collect();
+        }
         let Some(rules) = &self.rules else {
             let message = format!("{name} accepts no videos; this post has {}.", count(videos.len(), "video"));
             return vec![problem("video_unsupported", message)];
@@ -126,19 +129,17 @@ impl<'a> PostVideoRules<'a> {
     }
 
     /// Returns facts that a user should know before the post is published.
-    pub fn warnings(&self, videos: &[VideoFacts<'_>], has_text: bool) -> Vec<ContentProblem> {
+    pub fn warnings(&self, media: MediaCount, has_text: bool) -> Vec<ContentProblem> {
         let name = self.descriptor.name;
-        let mut warnings = Vec::new();
-        if self.format.is_some() && videos.is_empty() {
+        let Some(format) = self.format else { return Vec::new() };
+        if media.videos == 0 && !(format.takes_images() && media.images > 0) {
             let message = format!("{name} has the option `format` only for posts with a video. This post has none.");
-            warnings.push(problem("format_not_used", message));
+            return vec![problem("format_not_used", message)];
         }
-        let is_story = self.format.is_some_and(VideoFormat::is_story) && !videos.is_empty();
-        if is_story && has_text {
-            let message = format!("{name} does not show the text of a story.");
-            warnings.push(ContentProblem { field: "content", code: "caption_not_shown", message });
-        }
-        warnings
+        let is_hidden = format.is_story() && has_text;
+        let message = format!("{name} does not show the text of a story.");
+        let warning = ContentProblem { field: "content", code: "caption_not_shown", message };
+        is_hidden.then_some(warning).into_iter().collect()
     }
 
     /// Returns the word for the videos, in the plural.

@@ -242,4 +242,9 @@ impl VideoFormat {
     pub const fn is_story(self) -> bool {
         matches!(self, Self::FacebookStory | Self::InstagramStory)
     }
+
+    /// Returns whether a single image can have this format too.
+    pub const fn takes_images(self) -> bool {
+        matches!(self, Self::InstagramStory)
+    }
 }

@@ -1,5 +1,6 @@
 //! Checks one part of a target, the post itself or a part of its thread, against its platform's rules.
 
+use crier_domain::catalogue::video::VideoFormat;
 use crier_domain::media::Asset;
 use crier_domain::platform::Descriptor;
 use crier_platforms::text::{ContentProblem, MediaCount, TextMeasurements, check_measured};
@@ -55,21 +56,29 @@ impl CheckedPart {
         let format = options::video_format(descriptor.platform, options);
         let video_rules = PostVideoRules::new(descriptor, limits, format);
         let mut problems = found.problems;
-        problems.extend(check_images(descriptor, &media.images));
+        problems.extend(check_images(descriptor, format, &media.images));
         problems.extend(video_rules.check(&media.videos, media.images.len()));
         problems.extend(check_reachable(descriptor, &video_rules, media.count(), lookup));
         let alt_texts: Vec<_> = media.images.iter().map(|asset| asset.and_then(|a| a.alt_text.as_deref())).collect();
         let mut warnings = images::alt_text_warnings(descriptor, &alt_texts);
-        warnings.extend(video_rules.warnings(&media.videos, !text.is_empty()));
+        warnings.extend(video_rules.warnings(media.count(), !text.is_empty()));
         Self { length: found.length, limit: found.limit, problems, warnings }
     }
 }
 
-fn check_images(descriptor: &Descriptor, images: &[Option<&Asset>]) -> Vec<ContentProblem> {
+fn check_images(
+    descriptor: &Descriptor,
+    format: Option<VideoFormat>,
+    images: &[Option<&Asset>],
+) -> Vec<ContentProblem> {
     let size = |asset: &Asset| (asset.width.unsigned_abs(), asset.height.unsigned_abs());
+    // The shapes are those of the feed. An image of a story is upright, as the screen is.
+    let max = match format.is_some_and(VideoFormat::takes_images) {
+        true => 0,
+        false => descriptor.capabilities.media.max_images as usize,
+    };
     // Images beyond the platform's maximum are already reported.
-    let checked = images.iter().take(descriptor.capabilities.media.max_images as usize);
-    let sizes: Vec<_> = checked.map(|asset| asset.map(size)).collect();
+    let sizes: Vec<_> = images.iter().take(max).map(|asset| asset.map(size)).collect();
     let types: Vec<_> = images.iter().filter_map(|asset| (*asset)?.mime_type.image()).collect();
     let mut problems = images::check_shapes(descriptor, &sizes);
     problems.extend(images::check_gif_alone(descriptor, &types));
