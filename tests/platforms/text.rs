@@ -85,6 +85,20 @@ fn bluesky_also_limits_bytes() {
 }
 
 #[test]
+fn the_text_of_a_video_on_tiktok_is_shorter_than_that_of_photos() {
+    let tiktok = descriptor(Platform::Tiktok);
+    let of = |text: &str, images, videos| check_measured(tiktok, &measure(tiktok, text), MediaCount { images, videos });
+    let (long, emoji) = ("x".repeat(2_201), "🥖".repeat(1_100));
+    assert!(of(&long, 1, 0).problems.is_empty() && of(&emoji, 0, 1).problems.is_empty());
+    let found = of(&long, 0, 1);
+    assert_eq!((found.limit, found.problems.len()), (Some(2_200), 1));
+    assert_eq!(
+        found.problems[0].message,
+        "TikTok accepts at most 2200 characters with a video; this text counts 2201."
+    );
+}
+
+#[test]
 fn images_with_invalid_dimensions_are_rejected() {
     let shapes = |platform, sizes: &[(u32, u32)]| -> Vec<(&'static str, String)> {
         let sizes: Vec<_> = sizes.iter().copied().map(Some).collect();

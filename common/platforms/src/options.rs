@@ -22,7 +22,9 @@ pub struct PostOption {
 pub enum OptionKind {
     /// The maximum number of characters.
     Text(usize),
-    /// The same, without `<` and `>`.
+    /// The maximum number of UTF-16 code units.
+    Utf16Text(usize),
+    /// The maximum number of characters, without `<` and `>`.
     PlainText(usize),
     /// An `http` or `https` URL.
     Link,
@@ -121,7 +123,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
             const {
                 &[
                     one_of("visibility", &TIKTOK_VISIBILITIES),
-                    text_of("title", 90),
+                    PostOption { name: "title", kind: OptionKind::Utf16Text(90) },
                     boolean("disable_comment"),
                     boolean("auto_add_music"),
                     boolean("brand_content"),
@@ -204,6 +206,7 @@ impl OptionKind {
             (Self::LinkCard, Value::Bool(_)) => true,
             (Self::LinkCard, Value::Object(card)) => card.iter().all(|(name, value)| is_card_field(name, value)),
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
+            (Self::Utf16Text(max), Value::String(text)) => text.encode_utf16().count() <= max,
             (Self::PlainText(max), Value::String(text)) => text.chars().count() <= max && !text.contains(['<', '>']),
             // Empty means omitted.
             (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
@@ -222,6 +225,7 @@ impl OptionKind {
     fn describe(self) -> String {
         match self {
             Self::Text(max) => format!("text of at most {max} characters"),
+            Self::Utf16Text(max) => format!("text of at most {max} characters, of which most emoji count as 2 or more"),
             Self::PlainText(max) => format!("text of at most {max} characters without < and >"),
             Self::Link => format!("an http or https URL of at most {MAX_LINK} characters"),
             Self::Language => "a language code such as de or pt-BR".to_owned(),
@@ -392,6 +396,16 @@ mod tests {
             assert_eq!(format(Platform::Instagram, value.clone()), None, "{value}");
         }
         assert_eq!(format(Platform::Tiktok, json!("story")), None);
+    }
+
+    #[test]
+    fn a_title_on_tiktok_is_counted_in_utf_16() {
+        for right in ["x".repeat(90), "é".repeat(90), "🥖".repeat(45)] {
+            assert!(rejected(Platform::Tiktok, json!({ "title": right })).is_empty(), "{right}");
+        }
+        for wrong in ["x".repeat(91), "🥖".repeat(46)] {
+            assert_eq!(rejected(Platform::Tiktok, json!({ "title": wrong })), ["title"], "{wrong}");
+        }
     }
 
     #[test]

@@ -150,6 +150,10 @@ impl TextMeasurements {
     }
 }
 
+/// The maximum length of the text of a video on TikTok ("Direct Post": `title`), in UTF-16 code units. That of a photo
+/// post is longer.
+const MAX_TIKTOK_CAPTION: u32 = 2_200;
+
 /// Checks a post with `images` images against a platform's rules.
 pub fn check(descriptor: &Descriptor, text: &str, images: usize) -> TextCheck {
     check_measured(descriptor, &measure(descriptor, text), MediaCount::of_images(images))
@@ -161,7 +165,11 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, media: M
     let (name, rules) = (descriptor.name, &descriptor.capabilities.text);
     let length = text.length;
     let has_media = media.total() > 0;
-    let limit = if has_media { rules.max_with_media.or(rules.max) } else { rules.max };
+    let (limit, with) = match rules.max_with_media {
+        _ if descriptor.platform == Platform::Tiktok && media.videos > 0 => (Some(MAX_TIKTOK_CAPTION), " with a video"),
+        Some(max) if has_media => (Some(max), " with media"),
+        _ => (rules.max, ""),
+    };
     let mut problems = Vec::new();
     let mut content = |code, message| problems.push(ContentProblem { field: "content", code, message });
 
@@ -171,7 +179,6 @@ pub fn check_measured(descriptor: &Descriptor, text: &TextMeasurements, media: M
         content("empty", format!("{name} requires {required}."));
     }
     if let Some(limit) = limit.filter(|&limit| length > limit) {
-        let with = if has_media && rules.max_with_media.is_some() { " with media" } else { "" };
         let unit = if rules.unit == TextUnit::Utf8Bytes { "bytes" } else { "characters" };
         let counts = match (text.has_warning, text.has_signature) {
             (false, false) => "this text has",
