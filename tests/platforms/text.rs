@@ -71,6 +71,8 @@ fn limit_errors_name_the_platform_and_the_length() {
     assert_eq!(caption.problems[0].message, "Telegram accepts at most 1024 characters with media; this text has 1025.");
     assert!(problems(Platform::Telegram, &"a".repeat(4096), 0).is_empty());
     assert_eq!(problems(Platform::Telegram, &"a".repeat(4097), 0), [("content", "text_too_long")]);
+    // On Tumblr, each block has a limit.
+    assert!(problems(Platform::Tumblr, &"a".repeat(100_000), 0).is_empty());
 }
 
 #[test]

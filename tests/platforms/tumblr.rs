@@ -56,6 +56,22 @@ async fn a_text_is_published_in_blocks() {
 }
 
 #[tokio::test]
+async fn paragraphs_share_blocks_if_there_are_too_many() {
+    let (tumblr, _server, connector, account) = start().await;
+    for (paragraphs, images, blocks) in [(1_000, 0, 1_000), (1_001, 0, 1), (999, 1, 1_000), (1_000, 1, 2)] {
+        let text = vec!["ab"; paragraphs].join("\n\n");
+        let mut outgoing = post(connector.as_ref(), &text);
+        outgoing.images = vec![image("cat"); images];
+        publish(connector.as_ref(), &account, &mut outgoing).await.unwrap();
+        let (sent, _) = tumblr.posts().pop().unwrap();
+        let content = sent["content"].as_array().unwrap();
+        assert_eq!(content.len(), blocks, "{paragraphs} paragraphs, {images} images");
+        let texts: Vec<_> = content.iter().filter_map(|block| block["text"].as_str()).collect();
+        assert_eq!(texts.join("\n\n"), text);
+    }
+}
+
+#[tokio::test]
 async fn images_go_out_in_order_with_their_alt_texts() {
     let (tumblr, _server, connector, account) = start().await;
     let mut outgoing = post(connector.as_ref(), "Two");

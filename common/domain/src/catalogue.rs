@@ -473,13 +473,14 @@ const REDDIT: Descriptor = by_page(
     },
 );
 
-/// Tumblr, Neue Post Format: 4096 characters per text block, 30 images per post.
+/// Tumblr, Neue Post Format: 4096 characters per text block, 1,000 blocks and 1 MB per post; the connector makes the
+/// blocks, and 100,000 characters are always within these limits. 30 images per post.
 const TUMBLR: Descriptor = by_page(
     Platform::Tumblr,
     "Tumblr",
     Mode::Oauth,
     Capabilities {
-        text: text(4096, TextUnit::Characters),
+        text: text(100_000, TextUnit::Characters),
         media: with_alt_text(4_096, images(30, &[JPEG, PNG, GIF, WEBP], None)),
         video: Some(video::TUMBLR),
         required_options: &[],

@@ -38,6 +38,8 @@ use super::{
 
 /// The maximum length of the text in one block.
 const MAX_BLOCK: usize = 4_096;
+/// The maximum number of blocks of a post.
+const MAX_BLOCKS: usize = 1_000;
 /// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 20;
 /// The pause after a daily limit is reached. Tumblr does not state when its day ends, and each attempt may send a whole
@@ -250,7 +252,8 @@ fn body(post: &OutgoingPost) -> Result<Value, CallError> {
         Medium::Video(one) => videos.next().map(|index| video::block(one, index)),
     };
     let mut content: Vec<Value> = post.media().into_iter().filter_map(block).collect();
-    content.extend(blocks(&post.text).into_iter().map(|text| json!({ "type": "text", "text": text })));
+    let max = MAX_BLOCKS.saturating_sub(content.len());
+    content.extend(blocks(&post.text, max).into_iter().map(|text| json!({ "type": "text", "text": text })));
     let mut body = json!({ "content": content, "state": "published", "slug": marker_field(&post.marker, "slug")? });
     if let Some(tags) = post.options.get("tags") {
         let wrong = || CallError::invalid("tags must be text such as a,b.");
@@ -259,15 +262,30 @@ fn body(post: &OutgoingPost) -> Result<Value, CallError> {
     Ok(body)
 }
 
-/// Splits a text into blocks: one per paragraph, or several if it is too long.
-fn blocks(text: &str) -> Vec<String> {
+/// Splits a text into blocks: one per paragraph, or several if it is too long. If there were more than `max`, paragraphs
+/// share blocks.
+fn blocks(text: &str, max: usize) -> Vec<String> {
     let paragraphs = text.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
     let mut found = Vec::new();
     for paragraph in paragraphs {
         let characters: Vec<char> = paragraph.chars().collect();
         found.extend(characters.chunks(MAX_BLOCK).map(|chunk| chunk.iter().collect::<String>()));
     }
-    found
+    if found.len() <= max {
+        return found;
+    }
+    let mut shared: Vec<String> = Vec::new();
+    for block in found {
+        match shared.last_mut() {
+            // A text has at most as many characters as bytes.
+            Some(last) if last.len() + 2 + block.len() <= MAX_BLOCK => {
+                last.push_str("\n\n");
+                last.push_str(&block);
+            }
+            _ => shared.push(block),
+        }
+    }
+    shared
 }
 
 /// Classifies a failed call by Tumblr's own code, or else by the status.
