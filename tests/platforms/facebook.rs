@@ -118,6 +118,27 @@ async fn errors_are_classified_by_metas_codes() {
 }
 
 #[tokio::test]
+async fn a_rate_limit_lasts_as_long_as_meta_estimates() {
+    let end = async |usage: &str| {
+        let response = error(400, 80_001, None, "Too many calls").insert_header("x-business-use-case-usage", usage);
+        let limited = publish_expecting_error(response).await;
+        let CallError::RateLimited { until, .. } = limited else { panic!("{usage}: {limited:?}") };
+        until
+    };
+    let use_case =
+        |minutes: i64| json!({ "type": "pages", "call_count": 100, "estimated_time_to_regain_access": minutes });
+    let usage = json!({ "42": [use_case(0), use_case(19)], "43": [use_case(7)] }).to_string();
+    assert_eq!(end(&usage).await, Some(now() + TimeDelta::minutes(19)));
+    let longest = json!({ "42": [use_case(1_000_000)] }).to_string();
+    assert_eq!(end(&longest).await, Some(now() + TimeDelta::hours(24)), "no longer than other pauses");
+    for usage in ["{}", "[]", "x", r#"{"42":[]}"#, r#"{"42":[{"estimated_time_to_regain_access":0}]}"#] {
+        assert_eq!(end(usage).await, None, "{usage}");
+    }
+    let beyond = json!({ "42": [use_case(i64::MAX)] }).to_string();
+    assert_eq!(end(&beyond).await, None);
+}
+
+#[tokio::test]
 async fn an_internal_error_leaves_the_outcome_unknown() {
     for (status, code) in [(500, 1), (400, 2), (500, 99_999)] {
         let unknown = publish_expecting_error(error(status, code, None, "An unknown error occurred")).await;

@@ -6,10 +6,11 @@ use crier_base::hexadecimal;
 use crier_domain::failure::{Category, Failure};
 use crier_http::{HttpResponse, RequestBuilder};
 use hmac::{Hmac, KeyInit, Mac};
-use http::Method;
+use http::{HeaderMap, Method};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sha2::Sha256;
 
 use crate::CallError;
@@ -152,12 +153,25 @@ impl Access<'_> {
             Kind::Reauth => CallError::Reauth(failure),
             Kind::Permanent => CallError::Permanent(failure),
             Kind::Internal => self.client.classify_unknown_effect(effect, "had an internal error", Some(&code)),
-            Kind::Rate => self.client.rate_limited(retry_at(&response.headers, self.client.now()), Some(&code)),
+            Kind::Rate => {
+                let now = self.client.now();
+                let until = retry_at(&response.headers, now).or_else(|| access_regained_at(&response.headers, now));
+                self.client.rate_limited(until, Some(&code))
+            }
             Kind::DailyLimit => self.client.daily_limit("posts", DAILY_LIMIT_PAUSE, &code),
             Kind::Transient => CallError::Transient(failure),
             Kind::ByStatus => self.client.classify_status(effect, response, Some(&code), detail),
         }
     }
+}
+
+/// Returns when a page or an account may be called again: `X-Business-Use-Case-Usage`, which is `{id: [{type,
+/// estimated_time_to_regain_access}]}`, in minutes.
+fn access_regained_at(headers: &HeaderMap, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+    let usage: Value = serde_json::from_str(headers.get("x-business-use-case-usage")?.to_str().ok()?).ok()?;
+    let use_cases = usage.as_object()?.values().filter_map(Value::as_array).flatten();
+    let minutes = use_cases.filter_map(|one| one["estimated_time_to_regain_access"].as_i64()).max()?;
+    now.checked_add_signed(TimeDelta::try_minutes(minutes).filter(|pause| *pause > TimeDelta::zero())?)
 }
 
 /// A failed call with Meta's codes. Without codes in the response, `code` is 0 and `subcode` is `None`.
