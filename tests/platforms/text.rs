@@ -109,6 +109,7 @@ fn images_with_invalid_dimensions_are_rejected() {
     for (platform, good, bad) in [
         (Platform::Telegram, [(2_000, 100), (100, 2_000), (1, 1), (9_000, 9_000)], [(2_001, 100), (100, 2_001)]),
         (Platform::Instagram, [(800, 1_000), (191, 100), (1, 1), (382, 200)], [(799, 1_000), (192, 100)]),
+        (Platform::Threads, [(1_000, 100), (100, 1_000), (1, 1), (9, 16)], [(1_001, 100), (100, 1_001)]),
     ] {
         assert_eq!(shapes(platform, &good), []);
         let found = shapes(platform, &[good[0], bad[0], bad[1]]);

@@ -329,14 +329,18 @@ const INSTAGRAM: Descriptor = by_page(
     },
 );
 
-/// Threads API, posts: 500 characters, where an emoji counts as its UTF-8 bytes; a carousel of 2 to 20 images.
+/// Threads API, posts: 500 characters, where an emoji counts as its UTF-8 bytes; a carousel of 2 to 20 images of at most
+/// 10:1.
 const THREADS: Descriptor = by_page(
     Platform::Threads,
     "Threads",
     Mode::Oauth,
     Capabilities {
         text: text(500, TextUnit::Weighted),
-        media: with_alt_text(1_000, downloaded(images(20, &[JPEG, PNG], Some(8 * MB)))),
+        media: with_alt_text(
+            1_000,
+            shaped(downloaded(images(20, &[JPEG, PNG], Some(8 * MB))), Ratio(1, 10), Ratio(10, 1)),
+        ),
         video: Some(video::THREADS),
         required_options: &[],
         inbox: &[Comment, Mention],
