@@ -30,6 +30,7 @@ use http::{Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 use url::Url;
 
 use self::urn::created_at;
@@ -411,6 +412,11 @@ fn content(post: &OutgoingPost) -> Result<Option<Value>, CallError> {
     })
 }
 
+/// Returns whether a character continues a hashtag. In many scripts, words contain marks, such as vowels and tones.
+fn is_in_hashtag(c: char) -> bool {
+    c.is_alphanumeric() || c.general_category_group() == GeneralCategoryGroup::Mark
+}
+
 /// Escapes the text, except hashtags.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -421,7 +427,7 @@ fn escape(text: &str) -> String {
             c == '#' && !before.is_alphanumeric() && characters.peek().is_some_and(|next| next.is_alphanumeric());
         if begins_hashtag {
             let mut word = String::new();
-            while let Some(next) = characters.next_if(|next| next.is_alphanumeric()) {
+            while let Some(next) = characters.next_if(|next| is_in_hashtag(*next)) {
                 word.push(next);
             }
             out.push_str("{hashtag|\\#|");

@@ -191,9 +191,15 @@ mod tests {
         assert_eq!(plain(r"{hashtag|\#|open \\ \"), r"{hashtag|#|open \");
     }
 
+    #[test]
+    fn a_hashtag_contains_the_marks_of_its_letters() {
+        assert_eq!(escape("#bread, #ข้าวใหม่ #हिन्दी!"), r"{hashtag|\#|bread}, {hashtag|\#|ข้าวใหม่} {hashtag|\#|हिन्दी}!");
+        assert_eq!(escape("a#b #_ # c"), r"a\#b \#\_ \# c");
+    }
+
     proptest! {
         #[test]
-        fn an_escaped_text_is_shown_unchanged(text in r"[ab#@{}|\\()<>~_*\[\] ß\n]{0,40}") {
+        fn an_escaped_text_is_shown_unchanged(text in r"[ab#@{}|\\()<>~_*\[\] ßข้\n]{0,40}") {
             prop_assert_eq!(plain(&escape(&text)), single_spaced(&text));
         }
     }
