@@ -34,7 +34,7 @@ static RULES: MediaRules = MediaRules {
     max_bytes: Some(20_000),
     max_sides: None,
     max_pixels: Some(96 * 96),
-    gif: GifRules { max_pixels: None, max_frames: None, max_total_pixels: None },
+    gif: GifRules::NONE,
     max_alt_text: None,
     min_side: None,
     ratio: None,

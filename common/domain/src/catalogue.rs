@@ -69,7 +69,7 @@ const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes:
         max_bytes,
         max_sides: None,
         max_pixels: None,
-        gif: GifRules { max_pixels: None, max_frames: None, max_total_pixels: None },
+        gif: GifRules::NONE,
         max_alt_text: None,
         min_side: None,
         ratio: None,
@@ -254,7 +254,7 @@ const MASTODON: Descriptor = by_page(
         text: TextRules { url_weight: Some(23), ..text(500, TextUnit::Graphemes) },
         media: MediaRules {
             max_pixels: Some(33_177_600),
-            gif: GifRules { max_pixels: Some(1280 * 720), max_frames: None, max_total_pixels: None },
+            gif: GifRules { max_pixels: Some(1280 * 720), ..GifRules::NONE },
             ..with_alt_text(1_500, images(4, &[JPEG, PNG, GIF, WEBP], Some(16 << 20)))
         },
         video: Some(video::MASTODON),
@@ -352,8 +352,8 @@ const THREADS: Descriptor = by_page(
     },
 );
 
-/// X, "Counting characters" and media best practices: a GIF has at most 1280 × 1080 pixels, 350 frames, and 300 million
-/// pixels (width × height × frames) in total.
+/// X, "Counting characters" and media best practices: a GIF has at most 15 MB, 1280 × 1080 pixels, 350 frames, and 300
+/// million pixels (width × height × frames) in total. X accepts no still GIFs (its staff, in the developer forum).
 const TWITTER: Descriptor = by_page(
     Platform::Twitter,
     "X",
@@ -361,7 +361,13 @@ const TWITTER: Descriptor = by_page(
     Capabilities {
         text: TextRules { url_weight: Some(23), ..text(280, TextUnit::Weighted) },
         media: MediaRules {
-            gif: GifRules { max_pixels: Some(1280 * 1080), max_frames: Some(350), max_total_pixels: Some(300_000_000) },
+            gif: GifRules {
+                max_bytes: Some(15 * MB),
+                max_pixels: Some(1280 * 1080),
+                max_frames: Some(350),
+                max_total_pixels: Some(300_000_000),
+                only_animated: true,
+            },
             ..with_alt_text(1_000, images(4, &[JPEG, PNG, WEBP, GIF], Some(5 * MB)))
         },
         video: Some(video::TWITTER),
@@ -386,7 +392,7 @@ const LINKEDIN: Descriptor = by_page(
         text: text(3000, TextUnit::Weighted),
         media: MediaRules {
             max_pixels: Some(36_152_319),
-            gif: GifRules { max_pixels: None, max_frames: Some(250), max_total_pixels: None },
+            gif: GifRules { max_frames: Some(250), ..GifRules::NONE },
             ..with_alt_text(4_086, images(20, &[JPEG, PNG, GIF], None))
         },
         video: Some(video::LINKEDIN),

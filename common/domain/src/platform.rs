@@ -189,11 +189,20 @@ impl VideoRules {
 /// The limits of a GIF, in addition to those of every image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GifRules {
+    /// Maximum number of bytes, instead of that of every image.
+    pub max_bytes: Option<u64>,
     /// Maximum of width times height.
     pub max_pixels: Option<u64>,
     pub max_frames: Option<u32>,
     /// Maximum of width times height times the number of frames.
     pub max_total_pixels: Option<u64>,
+    /// Whether the platform rejects a GIF with only one frame.
+    pub only_animated: bool,
+}
+
+impl GifRules {
+    pub const NONE: Self =
+        Self { max_bytes: None, max_pixels: None, max_frames: None, max_total_pixels: None, only_animated: false };
 }
 
 /// The allowed aspect ratios, as the platform documents them.

@@ -141,23 +141,31 @@ fn image_rules(media: &MediaRules) -> ImageRules<'_> {
     }
 }
 
+/// Returns the maximum number of bytes of an image of this type.
+fn max_bytes(asset: &Asset, rules: &MediaRules) -> Option<u64> {
+    match asset.mime_type {
+        MediaType::Gif => rules.gif.max_bytes.or(rules.max_bytes),
+        _ => rules.max_bytes,
+    }
+}
+
 /// Returns whether the platform certainly accepts the image unchanged. The number of frames of a GIF is not known here.
 fn fits(asset: &Asset, rules: &MediaRules) -> bool {
     let pixels = u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs());
     let gif = rules.gif;
-    let needs_frames = gif.max_frames.is_some() || gif.max_total_pixels.is_some();
+    let needs_frames = gif.max_frames.is_some() || gif.max_total_pixels.is_some() || gif.only_animated;
     let fits_gif = !needs_frames && gif.max_pixels.is_none_or(|max| pixels <= max);
     rules.mime_types.contains(&asset.mime_type.as_str())
         && (asset.mime_type != MediaType::Gif || fits_gif)
         && rules.max_pixels.is_none_or(|max| pixels <= max)
-        && rules.max_bytes.is_none_or(|max| asset.size_bytes.unsigned_abs() <= max)
+        && max_bytes(asset, rules).is_none_or(|max| asset.size_bytes.unsigned_abs() <= max)
         && rules.max_sides.is_none_or(|max| asset.width.unsigned_abs() + asset.height.unsigned_abs() <= max)
 }
 
 /// Returns the approximate size of a converted image, in bytes.
 pub fn estimate_output_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
     let size = asset.size_bytes.unsigned_abs();
-    if fits(asset, rules) { size } else { rules.max_bytes.unwrap_or(size) }
+    if fits(asset, rules) { size } else { max_bytes(asset, rules).unwrap_or(size) }
 }
 
 /// Returns the memory for a conversion, in bytes: that of the file and, if it must be changed, twice that of its

@@ -31,7 +31,8 @@ const PROFILE_DIVISOR: u64 = 4;
 pub fn fit_to_rules(bytes: Bytes, kind: ImageType, rules: &ImageRules<'_>) -> Result<FittedImage, Rejection> {
     let head = head::read(Cursor::new(&bytes))?;
     let sides = rules.sides(head.width, head.height);
-    let is_small = rules.max_bytes.is_none_or(|max| bytes.len() as u64 <= max);
+    let max_of_kind = if kind == ImageType::Gif { rules.gif.max_bytes.or(rules.max_bytes) } else { rules.max_bytes };
+    let is_small = max_of_kind.is_none_or(|max| bytes.len() as u64 <= max);
     let is_accepted =
         rules.accepts(kind) && (kind != ImageType::Gif || rules.accepts_gif(&bytes, head.width, head.height)?);
     if is_small && sides == (head.width, head.height) && is_accepted {
@@ -61,16 +62,17 @@ impl ImageRules<'_> {
     /// Returns whether a GIF is within the limits that only GIFs have.
     fn accepts_gif(&self, bytes: &Bytes, width: u32, height: u32) -> Result<bool, Rejection> {
         let pixels = pixels(width, height);
-        let GifRules { max_pixels, max_frames, max_total_pixels } = self.gif;
+        let GifRules { max_bytes: _, max_pixels, max_frames, max_total_pixels, only_animated } = self.gif;
         if max_pixels.is_some_and(|max| pixels > max) {
             return Ok(false);
         }
-        if max_frames.is_none() && max_total_pixels.is_none() {
+        if max_frames.is_none() && max_total_pixels.is_none() && !only_animated {
             return Ok(true);
         }
         let frames = gif::walk(bytes)?.frames.len() as u64;
         Ok(max_frames.is_none_or(|max| frames <= u64::from(max))
-            && max_total_pixels.is_none_or(|max| pixels.saturating_mul(frames) <= max))
+            && max_total_pixels.is_none_or(|max| pixels.saturating_mul(frames) <= max)
+            && (frames > 1 || !only_animated))
     }
 
     /// Returns the width and height, scaled to the limits.

@@ -6,9 +6,8 @@ use super::super::gif;
 use super::*;
 
 const ALL: &[&str] = &["image/jpeg", "image/png", "image/gif", "image/webp"];
-const GIF_FREE: GifRules = GifRules { max_pixels: None, max_frames: None, max_total_pixels: None };
 const FREE: ImageRules<'_> =
-    ImageRules { mime_types: ALL, max_bytes: None, max_sides: None, max_pixels: None, gif: GIF_FREE };
+    ImageRules { mime_types: ALL, max_bytes: None, max_sides: None, max_pixels: None, gif: GifRules::NONE };
 
 fn fitted(bytes: &Bytes, kind: ImageType, rules: &ImageRules<'_>) -> FittedImage {
     let fitted = fit_to_rules(bytes.clone(), kind, rules).unwrap();
@@ -67,15 +66,41 @@ fn a_gif_over_its_own_limits_becomes_a_still_image() {
     let sides = opened(&bytes).dimensions();
     let pixels = u64::from(sides.0) * u64::from(sides.1);
     let total = pixels * u64::from(frames);
+    let size = bytes.len() as u64;
+    let exact = GifRules {
+        max_bytes: Some(size),
+        max_pixels: Some(pixels),
+        max_frames: Some(frames),
+        max_total_pixels: Some(total),
+        only_animated: true,
+    };
     for (gif, is_kept) in [
-        (GifRules { max_pixels: Some(pixels), max_frames: Some(frames), max_total_pixels: Some(total) }, true),
-        (GifRules { max_frames: Some(frames - 1), ..GIF_FREE }, false),
-        (GifRules { max_pixels: Some(pixels - 1), ..GIF_FREE }, false),
-        (GifRules { max_total_pixels: Some(total - 1), ..GIF_FREE }, false),
+        (exact, true),
+        (GifRules { max_bytes: Some(size - 1), ..GifRules::NONE }, false),
+        (GifRules { max_frames: Some(frames - 1), ..GifRules::NONE }, false),
+        (GifRules { max_pixels: Some(pixels - 1), ..GifRules::NONE }, false),
+        (GifRules { max_total_pixels: Some(total - 1), ..GifRules::NONE }, false),
     ] {
         let fitted = fitted(&bytes, ImageType::Gif, &ImageRules { gif, ..FREE });
         assert_eq!((fitted.kind == ImageType::Gif, fitted.bytes == bytes), (is_kept, is_kept));
         assert_eq!((fitted.width, fitted.height), sides);
+    }
+}
+
+#[test]
+fn a_gif_may_have_more_bytes_than_other_images() {
+    let bytes = file("animated.gif");
+    let gif = GifRules { max_bytes: Some(bytes.len() as u64), ..GifRules::NONE };
+    let rules = ImageRules { max_bytes: Some(10), gif, ..FREE };
+    assert_eq!(fit_to_rules(bytes.clone(), ImageType::Gif, &rules).unwrap().bytes, bytes);
+}
+
+#[test]
+fn a_still_gif_is_converted_for_a_platform_that_takes_only_animated_ones() {
+    let bytes = encoded(&photo(40, 30).to_rgba8().into(), ImageFormat::Gif);
+    for (only_animated, is_kept) in [(false, true), (true, false)] {
+        let gif = GifRules { only_animated, ..GifRules::NONE };
+        assert_eq!(fitted(&bytes, ImageType::Gif, &ImageRules { gif, ..FREE }).kind == ImageType::Gif, is_kept);
     }
 }
 
