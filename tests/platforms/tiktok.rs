@@ -160,7 +160,12 @@ async fn errors_are_classified() {
         let error = publish(rejection(403, code)).await;
         assert!(matches!(&error, CallError::Permanent(f) if f.category == category), "{code}: {error:?}");
     }
-    for response in [rejection(500, "internal_error"), rejection(200, "internal_error"), ResponseTemplate::new(502)] {
+    for response in [
+        rejection(500, "internal_error"),
+        rejection(200, "internal_error"),
+        rejection(503, "something_new"),
+        ResponseTemplate::new(502),
+    ] {
         assert!(matches!(publish(response).await, CallError::Unknown(_)));
     }
     let unreadable = ResponseTemplate::new(200).set_body_string("<html>");

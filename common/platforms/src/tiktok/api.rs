@@ -74,6 +74,10 @@ impl Tiktok {
             code @ ("internal_error" | "internal") => {
                 self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
             }
+            // Whether a server error that Crier does not know published anything is unknown.
+            code if response.status.is_server_error() => {
+                self.client.classify_status(effect, response, Some(code), detail)
+            }
             code => self.classify(code, detail),
         })
     }
