@@ -213,6 +213,8 @@ async fn errors_are_classified() {
     assert!(matches!(&denied, CallError::Permanent(f) if f.category == Category::Account), "{denied:?}");
     let invalid = publish_expecting_error(error(422, json!({ "message": "too long" }))).await;
     assert!(matches!(&invalid, CallError::Permanent(f) if f.category == Category::InvalidContent), "{invalid:?}");
+    let early = publish_expecting_error(error(422, json!({ "message": "Unable to obtain activity from URN" }))).await;
+    assert!(matches!(early, CallError::Transient(_)), "{early:?}");
     for status in [500, 503, 504] {
         let unknown = publish_expecting_error(error(status, json!({}))).await;
         assert!(matches!(unknown, CallError::Unknown(_)), "{status}: {unknown:?}");

@@ -107,6 +107,12 @@ impl Linkedin {
             StatusCode::BAD_REQUEST if body.has_code("MEDIA_ASSET_WAITING_UPLOAD") => {
                 CallError::Transient(failure(Category::Media, "does not have the whole video yet"))
             }
+            // LinkedIn has not created the activity of a new post yet (reported by other projects).
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
+                if body.message.contains("Unable to obtain activity") =>
+            {
+                CallError::Transient(failure(Category::PlatformError, "is not ready for this"))
+            }
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the token; connect the account again"))
             }
