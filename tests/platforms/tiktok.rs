@@ -9,7 +9,7 @@ use crier_platforms::{CallError, Connector, ConnectorAccount, OutgoingPost, Reco
 use serde_json::json;
 use wiremock::{MockServer, ResponseTemplate};
 
-use super::support::{account, connect_in_browser, connector, image, now, post, shown, unused_address};
+use super::support::{account, connect_in_browser, connector, image, is_invalid, now, post, shown, unused_address};
 use crate::support::request::assert_fields;
 use crate::support::tiktok::{Tiktok, rejection};
 
@@ -127,6 +127,17 @@ async fn a_visibility_is_required_and_must_be_allowed() {
         let error = connector.publish(&account, &without).await.unwrap_err();
         assert!(matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent), "{error:?}");
     }
+    assert!(fake.posts.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn branded_content_cannot_be_private() {
+    let (fake, _server, connector, account) = start().await;
+    let mut private = outgoing(connector.as_ref());
+    private.options.insert("visibility".to_owned(), json!("private"));
+    private.options.insert("brand_content".to_owned(), json!(true));
+    let error = connector.publish(&account, &private).await.unwrap_err();
+    assert!(is_invalid(&error) && error.failure().message.contains("brand_content"), "{error:?}");
     assert!(fake.posts.lock().unwrap().is_empty());
 }
 

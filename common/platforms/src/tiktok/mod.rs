@@ -120,6 +120,12 @@ fn privacy_level(post: &OutgoingPost) -> Result<&'static str, CallError> {
             )));
         }
     };
+    if level == "SELF_ONLY" && options::flag(post, "brand_content") {
+        return Err(CallError::invalid(
+            "TikTok does not accept the option brand_content with the visibility private. Choose another visibility, or \
+             remove brand_content.",
+        ));
+    }
     Ok(level)
 }
 
