@@ -26,6 +26,8 @@ pub enum OptionKind {
     Utf16Text(usize),
     /// The maximum number of characters, without `<` and `>`.
     PlainText(usize),
+    /// The maximum number of characters, without `.` and `&`.
+    Tag(usize),
     /// An `http` or `https` URL.
     Link,
     /// A language tag (BCP 47), such as `de` or `pt-BR`.
@@ -65,6 +67,7 @@ const fn boolean(name: &'static str) -> PostOption {
 
 const LANGUAGE: PostOption = PostOption { name: "language", kind: OptionKind::Language };
 const LINK_CARD: PostOption = PostOption { name: link_card::OPTION, kind: OptionKind::LinkCard };
+const TOPIC_TAG: PostOption = PostOption { name: "topic_tag", kind: OptionKind::Tag(50) };
 const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 const COVER_TIME: PostOption = PostOption { name: COVER_AT_MS, kind: OptionKind::Milliseconds };
 const COVER_IMAGE: PostOption = PostOption { name: COVER_MEDIA_ID, kind: OptionKind::Image };
@@ -118,7 +121,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
         Platform::Pinterest => const { &[text_of("board", 100), text_of("title", 100), LINK, COVER_TIME, COVER_IMAGE] },
         Platform::Telegram => &[COVER_IMAGE],
         Platform::Tumblr => const { &[text_of("tags", 4_000), COVER_IMAGE] },
-        Platform::Threads => const { &[LINK, one_of("reply_control", &THREADS_REPLIES), text_of("topic_tag", 50)] },
+        Platform::Threads => const { &[LINK, one_of("reply_control", &THREADS_REPLIES), TOPIC_TAG] },
         Platform::Tiktok => {
             const {
                 &[
@@ -208,6 +211,7 @@ impl OptionKind {
             (Self::Text(max), Value::String(text)) => text.chars().count() <= max,
             (Self::Utf16Text(max), Value::String(text)) => text.encode_utf16().count() <= max,
             (Self::PlainText(max), Value::String(text)) => text.chars().count() <= max && !text.contains(['<', '>']),
+            (Self::Tag(max), Value::String(text)) => text.chars().count() <= max && !text.contains(['.', '&']),
             // Empty means omitted.
             (Self::Language | Self::Subreddit, Value::String(text)) if text.trim().is_empty() => true,
             (Self::Language, Value::String(text)) => is_language_tag(text),
@@ -227,6 +231,7 @@ impl OptionKind {
             Self::Text(max) => format!("text of at most {max} characters"),
             Self::Utf16Text(max) => format!("text of at most {max} characters, of which most emoji count as 2 or more"),
             Self::PlainText(max) => format!("text of at most {max} characters without < and >"),
+            Self::Tag(max) => format!("text of at most {max} characters without . and &"),
             Self::Link => format!("an http or https URL of at most {MAX_LINK} characters"),
             Self::Language => "a language code such as de or pt-BR".to_owned(),
             Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
@@ -405,6 +410,16 @@ mod tests {
         }
         for wrong in ["x".repeat(91), "🥖".repeat(46)] {
             assert_eq!(rejected(Platform::Tiktok, json!({ "title": wrong })), ["title"], "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_topic_on_threads_contains_no_dot_and_no_ampersand() {
+        for right in ["bread", "rye bread", "é".repeat(50).as_str(), ""] {
+            assert!(rejected(Platform::Threads, json!({ "topic_tag": right })).is_empty(), "{right}");
+        }
+        for wrong in ["v1.2", "rock&roll", "é".repeat(51).as_str()] {
+            assert_eq!(rejected(Platform::Threads, json!({ "topic_tag": wrong })), ["topic_tag"], "{wrong}");
         }
     }
 

@@ -218,9 +218,10 @@ impl ComposerAccount {
             let (label, hint) = label_and_hint(option.name);
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
-                OptionKind::Text(max) | OptionKind::Utf16Text(max) | OptionKind::PlainText(max) => {
-                    OptionValue::Text { value, max }
-                }
+                OptionKind::Text(max)
+                | OptionKind::Utf16Text(max)
+                | OptionKind::PlainText(max)
+                | OptionKind::Tag(max) => OptionValue::Text { value, max },
                 OptionKind::Language => OptionValue::Text { value, max: options::MAX_LANGUAGE },
                 OptionKind::Subreddit => OptionValue::Text { value, max: 50 },
                 OptionKind::Link => OptionValue::Link(value),
