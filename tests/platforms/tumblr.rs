@@ -161,11 +161,34 @@ async fn errors_are_classified_by_tumblrs_codes() {
         let CallError::RateLimited { until, failure } = limited else { panic!("{code}: {limited:?}") };
         assert_eq!((until, failure.is_daily_limit()), (Some(now() + TimeDelta::hours(3)), true));
     }
-    assert!(matches!(publish_expecting_error(error(429, None, "")).await, CallError::RateLimited { .. }));
     let passing = publish_expecting_error(error(500, Some(8006), "later")).await;
     assert!(matches!(passing, CallError::Transient(_)), "{passing:?}");
     for status in [403, 404] {
         assert!(matches!(publish_expecting_error(error(status, None, "no")).await, CallError::Permanent(_)));
+    }
+}
+
+#[tokio::test]
+async fn used_up_calls_are_waited_for() {
+    for (hour, day, seconds) in [
+        (None, None, 3_600),
+        (Some(("0", "1800")), Some(("4000", "80000")), 1_800),
+        (Some(("900", "1800")), Some(("0", "80000")), 80_000),
+        (Some(("0", "1800")), Some(("0", "80000")), 80_000),
+        (Some(("900", "1800")), Some(("4000", "80000")), 3_600),
+        (Some(("0", "soon")), None, 3_600),
+        (None, Some(("0", "999999999")), 86_400),
+    ] {
+        let mut response = error(429, None, "Limit Exceeded");
+        for (period, limit) in [("perhour", hour), ("perday", day)] {
+            if let Some((remaining, reset)) = limit {
+                response = response.insert_header(format!("x-ratelimit-{period}-remaining").as_str(), remaining);
+                response = response.insert_header(format!("x-ratelimit-{period}-reset").as_str(), reset);
+            }
+        }
+        let limited = publish_expecting_error(response).await;
+        let CallError::RateLimited { until, .. } = limited else { panic!("{limited:?}") };
+        assert_eq!(until, Some(now() + TimeDelta::seconds(seconds)), "{hour:?} {day:?}");
     }
 }
 

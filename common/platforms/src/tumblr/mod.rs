@@ -20,14 +20,14 @@ use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{Descriptor, Platform};
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use self::rest::FailedCall;
 use super::analytics::AnalyticsConnector;
-use super::call::{Effect, PlatformClient, image_part};
+use super::call::{Effect, PlatformClient, image_part, retry_at};
 use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::window::CallWindow;
@@ -40,6 +40,8 @@ use super::{
 const MAX_BLOCK: usize = 4_096;
 /// The maximum number of blocks of a post.
 const MAX_BLOCKS: usize = 1_000;
+/// The pause, in seconds, after a limit was reached, if the response names none.
+const PAUSE: i64 = 3_600;
 /// The maximum number of recent posts that are searched.
 const MAX_RECENT_POSTS: usize = 20;
 /// The pause after a daily limit is reached. Tumblr does not state when its day ends, and each attempt may send a whole
@@ -288,6 +290,17 @@ fn blocks(text: &str, max: usize) -> Vec<String> {
     shared
 }
 
+/// Returns the seconds until the application has calls again: until the end of the hour or the day whose calls are used
+/// up.
+fn pause(headers: &HeaderMap) -> i64 {
+    let number = |name: String| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
+    let until_end = |period: &str| {
+        let is_used_up = number(format!("x-ratelimit-{period}-remaining"))? <= 0;
+        number(format!("x-ratelimit-{period}-reset")).filter(|_| is_used_up)
+    };
+    ["perhour", "perday"].into_iter().filter_map(until_end).max().unwrap_or(PAUSE)
+}
+
 /// Classifies a failed call by Tumblr's own code, or else by the status.
 fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> CallError {
     let detail = failed.detail.clone();
@@ -311,6 +324,13 @@ fn classify(client: &PlatformClient, effect: Effect, failed: &FailedCall) -> Cal
         (_, Some(8010)) => client.rate_limited_for(video::TRANSCODING_PAUSE.num_seconds()),
         // The images or videos did not arrive completely. Nothing was published.
         (_, Some(8006 | 8009)) => CallError::Transient(failure(Category::Media, "could not store an image or video")),
+        (429, _) => {
+            let until = retry_at(&failed.response.headers, client.now());
+            until.map_or_else(
+                || client.rate_limited_for(pause(&failed.response.headers)),
+                |until| client.rate_limited(Some(until), Some(&code)),
+            )
+        }
         (403, _) => CallError::Permanent(failure(Category::Account, "does not allow this")),
         (404, _) => CallError::Permanent(failure(Category::Account, "no longer knows this blog")),
         _ => client.classify_status(effect, &failed.response, Some(&code), detail),
