@@ -4,7 +4,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::media::ImageType;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
 use crier_domain::snippet::parts_with;
-use crier_platforms::images::{alt_text_warnings, check_gif_alone, check_shapes};
+use crier_platforms::images::{alt_text_warnings, check_gif_alone, check_same_size, check_shapes};
 use crier_platforms::text::{ContentProblem, MediaCount, check, check_measured, length, measure};
 use proptest::prelude::*;
 
@@ -127,6 +127,21 @@ fn images_with_invalid_dimensions_are_rejected() {
     assert_eq!(small, [("image_too_small", sentence.to_owned())]);
     assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
     assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
+}
+
+#[test]
+fn the_images_of_a_carousel_on_pinterest_have_one_size() {
+    let found = |platform, sizes: &[Option<(u32, u32)>]| check_same_size(descriptor(platform), sizes);
+    for sizes in [&[Some((2, 3))][..], &[], &[Some((2, 3)), None, Some((2, 3))], &[None, Some((3, 2))]] {
+        assert_eq!(found(Platform::Pinterest, sizes), None);
+    }
+    let different = [None, Some((2, 3)), Some((2, 3)), Some((3, 2)), Some((4, 4))];
+    assert_eq!(found(Platform::Tumblr, &different), None);
+    let problem = found(Platform::Pinterest, &different).unwrap();
+    assert_eq!((problem.field, problem.code), ("media", "image_sizes_differ"));
+    let sentence = "Pinterest accepts several images only if all have the same width and height; image 2 has 2 × 3, and \
+                    image 4 has 3 × 2.";
+    assert_eq!(problem.message, sentence);
 }
 
 #[test]

@@ -36,6 +36,19 @@ pub fn check_gif_alone(descriptor: &Descriptor, types: &[ImageType]) -> Option<C
     is_problem.then_some(ContentProblem { field: "media", code: "gif_not_alone", message })
 }
 
+/// Returns the problem of images of different sizes on Pinterest, whose carousels have images of one width and height.
+pub fn check_same_size(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Option<ContentProblem> {
+    let mut known = (1..).zip(sizes).filter_map(|(number, size)| Some((number, (*size)?)));
+    let (first, (width, height)) = known.next().filter(|_| descriptor.platform == Platform::Pinterest)?;
+    let (other, (other_width, other_height)) = known.find(|(_, size)| *size != (width, height))?;
+    let message = format!(
+        "{} accepts several images only if all have the same width and height; image {first} has {width} × {height}, \
+         and image {other} has {other_width} × {other_height}.",
+        descriptor.name
+    );
+    Some(ContentProblem { field: "media", code: "image_sizes_differ", message })
+}
+
 /// Returns warnings about the alt texts that will be cut. `alt_texts` is in the order of the post, with `None` for an
 /// image without one.
 pub fn alt_text_warnings(descriptor: &Descriptor, alt_texts: &[Option<&str>]) -> Vec<ContentProblem> {

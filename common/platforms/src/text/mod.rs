@@ -31,9 +31,10 @@ pub struct ContentProblem {
     /// `content` or `media`; of a missing permission, `thread` or `first_comment`.
     pub field: &'static str,
     /// A stable code: `text_too_long`, `too_many_images`, `image_required`, `video_required`, `image_ratio`,
-    /// `image_too_small`, `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`, `too_many_links`,
-    /// `angle_brackets`, `empty`, `missing_permission`, and those of videos ([`video_checks`](super::video_checks)); of
-    /// a warning: `link_costs_more`, `hashtags_not_counted`, `text_may_be_too_long`, `alt_text_cut`.
+    /// `image_too_small`, `image_sizes_differ`, `gif_not_alone`, `too_many_hashtags`, `too_many_mentions`,
+    /// `too_many_links`, `angle_brackets`, `empty`, `missing_permission`, and those of videos
+    /// ([`video_checks`](super::video_checks)); of a warning: `link_costs_more`, `hashtags_not_counted`,
+    /// `text_may_be_too_long`, `alt_text_cut`.
     pub code: &'static str,
     /// A sentence that names the platform, the post's value and the limit.
     pub message: String,

@@ -81,6 +81,7 @@ fn check_images(
     let sizes: Vec<_> = images.iter().take(max).map(|asset| asset.map(size)).collect();
     let types: Vec<_> = images.iter().filter_map(|asset| (*asset)?.mime_type.image()).collect();
     let mut problems = images::check_shapes(descriptor, &sizes);
+    problems.extend(images::check_same_size(descriptor, &sizes));
     problems.extend(images::check_gif_alone(descriptor, &types));
     problems
 }
