@@ -4,7 +4,7 @@ use crier_domain::catalogue::descriptor;
 use crier_domain::media::ImageType;
 use crier_domain::platform::{Platform, TextRules, TextUnit};
 use crier_domain::snippet::parts_with;
-use crier_platforms::images::{alt_text_warnings, check_gif_alone, check_same_size, check_shapes};
+use crier_platforms::images::{alt_text_warnings, check_file_sizes, check_gif_alone, check_same_size, check_shapes};
 use crier_platforms::text::{ContentProblem, MediaCount, check, check_measured, length, measure};
 use proptest::prelude::*;
 
@@ -127,6 +127,18 @@ fn images_with_invalid_dimensions_are_rejected() {
     assert_eq!(small, [("image_too_small", sentence.to_owned())]);
     assert_eq!(shapes(Platform::Wordpress, &[(1, 60_000)]), []);
     assert!(check_shapes(descriptor(Platform::GoogleBusiness), &[None]).is_empty());
+}
+
+#[test]
+fn google_accepts_no_images_of_few_bytes() {
+    use ImageType::{Jpeg, Png, Webp};
+    let found = |platform, files: &[Option<(ImageType, u64)>]| check_file_sizes(descriptor(platform), files);
+    let files = [None, Some((Png, 10_000)), Some((Jpeg, 9_999)), Some((Webp, 10))];
+    assert_eq!(found(Platform::Bluesky, &files), []);
+    let problems = found(Platform::GoogleBusiness, &files);
+    assert_eq!((problems.len(), problems[0].code), (1, "image_too_small"));
+    let sentence = "Google Business Profile accepts images of at least 10000 bytes; image 3 has 9999 bytes.";
+    assert_eq!(problems[0].message, sentence);
 }
 
 #[test]

@@ -36,6 +36,7 @@ static RULES: MediaRules = MediaRules {
     max_pixels: Some(96 * 96),
     gif: GifRules::NONE,
     max_alt_text: None,
+    min_bytes: None,
     min_side: None,
     ratio: None,
     downloaded: false,

@@ -71,6 +71,7 @@ const fn images(max_images: u32, mime_types: &'static [&'static str], max_bytes:
         max_pixels: None,
         gif: GifRules::NONE,
         max_alt_text: None,
+        min_bytes: None,
         min_side: None,
         ratio: None,
         downloaded: false,
@@ -445,14 +446,18 @@ const TIKTOK: Descriptor = by_page(
     },
 );
 
-/// Google Business Profile, `localPosts`; photos of at least 250 by 250 pixels.
+/// Google Business Profile, `localPosts`; photos of at least 10 KB and 250 by 250 pixels.
 const GOOGLE_BUSINESS: Descriptor = by_page(
     Platform::GoogleBusiness,
     "Google Business Profile",
     Mode::Oauth,
     Capabilities {
         text: text(1500, TextUnit::Characters),
-        media: MediaRules { min_side: Some(250), ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB))) },
+        media: MediaRules {
+            min_bytes: Some(10_000),
+            min_side: Some(250),
+            ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB)))
+        },
         video: None,
         required_options: &[],
         inbox: &[Comment],

@@ -110,6 +110,8 @@ pub struct MediaRules {
     /// Maximum length of an alt text, in characters.
     #[serde(skip)]
     pub max_alt_text: Option<u32>,
+    #[serde(skip)]
+    pub min_bytes: Option<u64>,
     /// Minimum width and height, in pixels.
     #[serde(skip)]
     pub min_side: Option<u32>,

@@ -27,6 +27,20 @@ pub fn check_shapes(descriptor: &Descriptor, sizes: &[Option<(u32, u32)>]) -> Ve
     problems
 }
 
+/// Checks the files of images by their types and sizes in bytes, in the order of the post. `None` if a file is unknown.
+pub fn check_file_sizes(descriptor: &Descriptor, files: &[Option<(ImageType, u64)>]) -> Vec<ContentProblem> {
+    let (name, rules) = (descriptor.name, &descriptor.capabilities.media);
+    let Some(min) = rules.min_bytes else { return Vec::new() };
+    // A file of another type is converted, which changes its size.
+    let is_small = |(kind, bytes): &(ImageType, u64)| *bytes < min && rules.mime_types.contains(&kind.as_str());
+    let small = (1..).zip(files).filter_map(|(number, file)| Some((number, file.filter(is_small)?.1)));
+    let problem = |(number, bytes)| {
+        let message = format!("{name} accepts images of at least {min} bytes; image {number} has {bytes} bytes.");
+        ContentProblem { field: "media", code: "image_too_small", message }
+    };
+    small.map(problem).collect()
+}
+
 /// Returns the problem of a GIF among several images on X, by the images' types (media best practices: at most four
 /// photos, or one GIF).
 pub fn check_gif_alone(descriptor: &Descriptor, types: &[ImageType]) -> Option<ContentProblem> {

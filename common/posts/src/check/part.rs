@@ -80,7 +80,10 @@ fn check_images(
     // Images beyond the platform's maximum are already reported.
     let sizes: Vec<_> = images.iter().take(max).map(|asset| asset.map(size)).collect();
     let types: Vec<_> = images.iter().filter_map(|asset| (*asset)?.mime_type.image()).collect();
+    let file = |asset: &Asset| Some((asset.mime_type.image()?, asset.size_bytes.unsigned_abs()));
+    let files: Vec<_> = images.iter().take(max).map(|asset| asset.and_then(file)).collect();
     let mut problems = images::check_shapes(descriptor, &sizes);
+    problems.extend(images::check_file_sizes(descriptor, &files));
     problems.extend(images::check_same_size(descriptor, &sizes));
     problems.extend(images::check_gif_alone(descriptor, &types));
     problems
