@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod rust;
+mod scripts;
 mod templates;
 mod words;
 
@@ -176,16 +177,21 @@ fn source_of(file: &Path) -> Source {
     let source = page::read(&name);
     let texts = match file.extension().and_then(|extension| extension.to_str()) {
         Some("html" | "txt") => templates::texts(&source),
+        Some("js") => scripts::texts(&source),
         _ => rust::texts(&source, name.starts_with("src/cli")),
     };
     Source { texts: unique(texts), name }
 }
 
-/// Returns the Rust sources and templates below a directory, in the order of their names, without tests.
+/// Returns the Rust sources, templates and scripts below a directory, in the order of their names, without tests.
 fn files_in(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
-        let is_source =
-            path.extension().is_some_and(|extension| ["rs", "html"].iter().any(|known| extension == *known));
+        let is_source = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rs" | "html" | "js") => true,
+            // Emails. Elsewhere, such files are data.
+            Some("txt") => path.components().any(|part| part.as_os_str() == "templates"),
+            _ => false,
+        };
         return if is_source { vec![path.to_owned()] } else { Vec::new() };
     }
     let mut entries: Vec<PathBuf> = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -208,7 +214,7 @@ fn documents() -> Vec<Source> {
     static CODE: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"(?s)```.*?```|`[^`\n]*`|\]\([^)\n]*\)|<!--.*?-->").unwrap());
     let mut files = vec![page::path("README.md"), page::path("CHANGELOG.md"), page::path("CONTRIBUTING.md")];
-    for directory in ["docs", "docs/decisions"] {
+    for directory in ["docs", "docs/decisions", "docs/examples/n8n", "migrations", "ops"] {
         let mut entries: Vec<PathBuf> =
             std::fs::read_dir(page::path(directory)).unwrap().map(|entry| entry.unwrap().path()).collect();
         entries.retain(|entry| entry.extension().is_some_and(|extension| extension == "md"));
