@@ -496,7 +496,19 @@ async fn videos_and_comments_are_deleted_and_a_deletion_can_be_repeated() {
         connector.unpublish(&channel(), &unpublish_post(&video)).await.unwrap();
     }
     assert_eq!(fake.videos(), 0);
-    fake.state().rejected.push_back(("DELETE", error(403, "insufficientPermissions")));
-    let error = connector.unpublish(&channel(), &unpublish_post(&video)).await.unwrap_err();
-    assert!(matches!(&error, CallError::Permanent(f) if f.code == "missing_permission"), "{error:?}");
+}
+
+#[tokio::test]
+async fn failed_deletions_are_classified() {
+    let (fake, _server, connector) = start().await;
+    let fails_with = async |status, reason: &'static str| {
+        fake.state().rejected.push_back(("DELETE", error(status, reason)));
+        connector.unpublish(&channel(), &unpublish_post("video-00001")).await.unwrap_err()
+    };
+    let denied = fails_with(403, "insufficientPermissions").await;
+    assert!(matches!(&denied, CallError::Permanent(f) if f.code == "missing_permission"), "{denied:?}");
+    let limited = fails_with(403, "quotaExceeded").await;
+    assert!(matches!(limited, CallError::RateLimited { .. }), "{limited:?}");
+    let unavailable = fails_with(503, "backendError").await;
+    assert!(matches!(unavailable, CallError::Transient(_)), "{unavailable:?}");
 }
