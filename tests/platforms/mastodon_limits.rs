@@ -214,7 +214,8 @@ const TEXTS: [(&str, &str); 8] = [
 #[tokio::test]
 async fn validation_and_publishing_agree_for_each_software() {
     let connector = connector(Platform::Mastodon, "");
-    for software in ["mastodon", "", "pleroma", "akkoma", "gotosocial", "pixelfed"] {
+    // glitch-soc calls itself "mastodon".
+    for software in ["mastodon", "", "pleroma", "akkoma", "gotosocial", "pixelfed", "friendica"] {
         let mastodon = Mastodon::start("2026-03-01T12:00:05.000Z").await;
         mastodon.fake.oauth.add_token(TOKEN);
         let ann = account("ann@example.social", secrets_at(&mastodon.server.uri()));
