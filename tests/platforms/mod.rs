@@ -63,6 +63,7 @@ mod twitter_gif;
 mod twitter_inbox;
 mod twitter_metrics;
 mod twitter_video;
+mod video_features;
 mod video_rules;
 mod woocommerce;
 mod wordpress;
