@@ -7,6 +7,7 @@ use crier_domain::post::{AttemptOutcome, PostStatus, Target, TargetStatus};
 use crier_domain::webhook::DeliveryStatus;
 use crier_jobs::publishing::{self, EndedTarget};
 use crier_jobs::{self as jobs};
+use crier_store::post_overview::{self, PostQuery};
 use crier_store::posts::{self, LockedPost};
 use crier_store::targets::{self, NewAttempt, TargetOutcome};
 use crier_store::{PageRequest, StoreError, Tx, deliveries, events};
@@ -17,6 +18,7 @@ use crate::support::store::{TestStore, World, on_both};
 on_both![
     a_post_ends_with_its_last_target,
     a_post_ends_as_its_targets_have_ended,
+    lists_know_what_a_retry_publishes_again,
     targets_that_end_together_end_their_posts,
     concurrent_target_ends_always_end_the_post,
     a_target_waiting_for_a_retry_emits_no_event,
@@ -164,6 +166,21 @@ async fn a_post_ends_as_its_targets_have_ended(s: TestStore) {
             };
             assert_eq!(after.published_at, newest, "{all:?}");
         }
+    }
+}
+
+/// The statements of lists repeat the rule of `Target::is_retried`.
+async fn lists_know_what_a_retry_publishes_again(s: TestStore) {
+    let w = s.create_world().await;
+    for status in TargetStatus::ALL {
+        let (post, ids) = s.post(w, &[1]).await;
+        s.sql(format!("UPDATE post_targets SET status = '{status}' WHERE id = {}", ids[0])).await;
+        let is_retried = target(&s, ids[0]).await.is_retried();
+        let mut conn = s.conn().await;
+        let summaries = targets::target_summaries(&mut conn, &[post]).await.unwrap();
+        assert_eq!(summaries[0].published_parts.is_some(), is_retried, "{status}");
+        let newest = &post_overview::list(&mut conn, PostQuery::default(), 1).await.unwrap()[0];
+        assert_eq!((newest.id, newest.failed), (post, i64::from(is_retried)), "{status}");
     }
 }
 
