@@ -1,11 +1,12 @@
 //! The page of the queue, and the queue in the composer, the calendar and the settings.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{Tenant, on_one_app};
 use crate::support::console::ConsoleUser;
+use crate::support::reports::{post_metrics, publish};
 
 on_one_app!(console "unlimited" =>
     slots_are_painted_added_and_removed,
@@ -16,7 +17,7 @@ on_one_app!(console "unlimited" =>
     an_edited_post_stays_in_the_queue,
     a_new_time_zone_moves_queued_posts,
 );
-on_one_app!("unlimited" => contributors_only_see_the_queue);
+on_one_app!("unlimited" => contributors_only_see_the_queue, the_best_times_become_slots);
 
 async fn slots(t: &Tenant<'_>) -> Value {
     t.get(&t.path("/queue")).await.data(200)["slots"].take()
@@ -64,6 +65,26 @@ async fn slots_are_painted_added_and_removed(t: Tenant<'_>, person: ConsoleUser<
     let entered = [("slots", "1-09:00"), ("weekday", "3"), ("time", "09:30"), ("accounts", &id), ("_action", "save")];
     person.submit(&path, &path, &entered).await.expect(200, "Wednesday 09:30, ");
     assert_eq!(slots(&t).await, added);
+}
+
+async fn the_best_times_become_slots(t: Tenant<'_>) {
+    let account = t.account("demo").await;
+    // Mondays at 9:00 and Tuesdays at 10:00 in Berlin, in winter.
+    let monday: DateTime<Utc> = "2027-01-04T08:20:00Z".parse().unwrap();
+    t.app.clock.advance(monday + TimeDelta::days(30) - t.app.now());
+    for post in 0..10 {
+        let (hours, likes) = if post < 4 { (0, 9) } else { (25, 2) };
+        let at = monday + TimeDelta::hours(hours) + TimeDelta::minutes(post);
+        publish(&t, account, "x", &at.to_rfc3339(), post_metrics(1, likes)).await;
+    }
+    let person = ConsoleUser::sign_in(&t).await;
+    let path = t.path("/queue");
+    person.get(&path).await.expect(200, "Add best times");
+    // A slot that is already chosen is not added again.
+    let form = [("slots", "1-09:00"), ("slots", "5-12:00"), ("_action", "best")];
+    person.submit(&path, &path, &form).await.expect(200, "Slots saved.");
+    let of = |weekday: u32, time: &str| json!({ "weekday": weekday, "time": time, "account_ids": null });
+    assert_eq!(slots(&t).await, json!([of(1, "09:00"), of(5, "12:00"), of(2, "10:00")]));
 }
 
 async fn errors_in_a_slot_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {
