@@ -1,5 +1,5 @@
 //! `crier-bench recurring`: measures what the scheduler does for many recurring posts, through the functions that its
-//! task calls.
+//! task calls. The brands also have slots, which cost the scheduler nothing: a queued post has a time like others.
 //!
 //! The rules are daily, so each is due once per day. A tick that finds nothing due reads the head of an index. The work
 //! per day is that of all ticks of a day, and of the runs that they enqueue. It is measured with a tenth of the brands
@@ -9,13 +9,14 @@
 
 use std::time::Instant;
 
-use chrono::{NaiveDate, TimeDelta};
+use chrono::{NaiveDate, NaiveTime, TimeDelta};
 use crier_domain::content_plan::Destination;
 use crier_domain::job::JobKind;
+use crier_domain::queue::Slot;
 use crier_domain::recurrence::Frequency;
 use crier_domain::recurring_post::{RecurringPost, Variation};
 use crier_store::brands::{self, NewBrand};
-use crier_store::{Store, Tx, jobs, recurring_posts, users};
+use crier_store::{Store, Tx, jobs, queues, recurring_posts, users};
 
 use super::figure::{Figure, median};
 use super::{Figures, Suite, database, fail, figure};
@@ -102,7 +103,7 @@ async fn enqueue_batch(store: &Store) -> Result<usize, super::BenchError> {
     Ok(due)
 }
 
-/// Creates brands with their rules, of which none is due. Returns the ids of the rules.
+/// Creates brands with their slots and their rules, of which none is due. Returns the ids of the rules.
 async fn fill(bench: &Bench, store: &Store, brands: u32) -> Result<Vec<i64>, super::BenchError> {
     let mut tx = store.begin().await?;
     let workspace = users::create_workspace(&mut tx, "bench", "unlimited").await?;
@@ -116,6 +117,8 @@ async fn fill(bench: &Bench, store: &Store, brands: u32) -> Result<Vec<i64>, sup
         let Some(brand) = brands::create(&mut tx, workspace, user, None, new).await? else {
             return fail("a brand without a cap was rejected");
         };
+        queues::lock(&mut tx, brand.id).await?;
+        queues::set_slots(&mut tx, brand.id, &slots(bench.args.slots)).await?;
         for _ in 0..bench.args.rules {
             let rule = rule(&tx, brand.id, user);
             let id = recurring_posts::create(&mut tx, rule, None).await?.id;
@@ -128,6 +131,16 @@ async fn fill(bench: &Bench, store: &Store, brands: u32) -> Result<Vec<i64>, sup
         tx.commit().await?;
     }
     Ok(rules)
+}
+
+/// Returns slots at different hours of the week.
+fn slots(count: u32) -> Vec<Slot> {
+    let slot = |number: u32| Slot {
+        weekday: number % 7 + 1,
+        time: NaiveTime::from_hms_opt(number / 7, 0, 0).unwrap_or_default(),
+        account_ids: Vec::new(),
+    };
+    (0..count).map(slot).collect()
 }
 
 fn rule(tx: &Tx, brand: i64, user: i64) -> RecurringPost {
