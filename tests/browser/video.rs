@@ -1,10 +1,12 @@
-//! A video from its upload, which is interrupted and continues after a reload, to its post on the sandbox.
+//! A video from its upload, which is interrupted and continues after a reload, to its post on the sandbox. And several files
+//! that are dropped on the page.
 
 use serde_json::json;
 
 use super::console::{connect_sandbox, sign_in};
 use super::driver::Driver;
 use crate::support::client::until;
+use crate::support::images;
 use crate::support::process::Installation;
 use crate::support::videos::{VideoSpec, mp4};
 
@@ -31,6 +33,16 @@ const COUNT: &str = "
         send.call(this, body);
     };";
 
+/// Drops files on the page, each with its name and its bytes.
+const DROP: &str = "
+    ((files) => {
+        const dataTransfer = new DataTransfer();
+        for (const [name, bytes] of files) {
+            dataTransfer.items.add(new File([new Uint8Array(bytes)], name, { type: 'image/png' }));
+        }
+        document.body.dispatchEvent(new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true }));
+    })";
+
 async fn test_video(crier: Installation) {
     let Some(browser) = Driver::start_on(&crier).await else { return };
     sign_in(&browser, &crier, "owner@localhost").await;
@@ -40,6 +52,7 @@ async fn test_video(crier: Installation) {
     }
     connect_sandbox(&browser, "demo").await;
     an_interrupted_upload_continues_after_a_reload(&browser).await;
+    dropped_files_are_uploaded(&browser).await;
     a_video_is_published(&browser, &crier).await;
     browser.quit().await;
 }
@@ -88,6 +101,18 @@ async fn an_interrupted_upload_continues_after_a_reload(browser: &Driver) {
     browser.open("/brands/1/media/1").await;
     browser.wait_for_text("Ready for streaming").await;
     browser.save_screenshots("media-video-item").await;
+}
+
+async fn dropped_files_are_uploaded(browser: &Driver) {
+    browser.open("/brands/1/media").await;
+    let files = json!([["loaf.png", images::png(20, 20)], ["roll.png", images::png(21, 21)]]);
+    browser.script(&format!("{DROP}({files})")).await;
+    until("the library shows both files", || async {
+        let library = browser.script("return document.getElementById('library').textContent").await;
+        let has = |name: &str| library.as_str().is_some_and(|text| text.contains(name));
+        (has("loaf.png") && has("roll.png")).then_some(())
+    })
+    .await;
 }
 
 async fn a_video_is_published(browser: &Driver, crier: &Installation) {
