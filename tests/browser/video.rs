@@ -1,5 +1,5 @@
-//! A video from its upload, which is interrupted and continues after a reload, to its post on the sandbox. And several files
-//! that are dropped on the page.
+//! A video from its upload, which is interrupted and continues after a reload, to its post on the sandbox. And several
+//! files that are dropped on the page.
 
 use serde_json::json;
 
