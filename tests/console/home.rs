@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;
+use crier_store::{feeds, webhooks};
 use serde_json::json;
 
 use crate::support::app::{Tenant, on_one_app};
@@ -13,6 +14,7 @@ on_one_app!(console "unlimited" =>
     webhooks_are_a_step_for_developers,
     upcoming_and_failed_posts_are_shown,
     contributors_see_problems_that_others_can_solve,
+    the_navigation_counts_every_kind_of_problem,
 );
 
 async fn a_new_brand_has_a_checklist(t: Tenant<'_>, person: ConsoleUser<'_>) {
@@ -86,5 +88,30 @@ async fn contributors_see_problems_that_others_can_solve(t: Tenant<'_>, person: 
         for page in [home, post] {
             assert_eq!(page.has("/accounts/connect/"), can_publish, "{}", page.text);
         }
+    }
+}
+
+/// There is one of each kind. A contributor cannot approve, and a webhook belongs to its user.
+async fn the_navigation_counts_every_kind_of_problem(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
+    let accounts = [t.account("one").await, t.account("two").await];
+    let mut posts = Vec::new();
+    for schedule_type in ["now", "now", "draft"] {
+        let body = json!({ "content": "x", "schedule_type": schedule_type, "accounts": accounts });
+        posts.push(t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap());
+    }
+    t.app.end_post(posts[0], "failed", &["failed", "failed"]).await;
+    t.app.end_post(posts[1], "partially_published", &["published", "failed"]).await;
+    t.request("POST", &t.path(&format!("/posts/{}/submit", posts[2]))).send().await.expect(200);
+    t.app.expire_account(accounts[1]).await;
+    let url = json!({ "url": "https://8.8.8.8/feed.xml" });
+    let feed = t.post(&t.path("/feeds"), url).await.data(201)["id"].as_i64().unwrap();
+    let next = t.app.later(900);
+    t.app.write(async |tx| feeds::record_failure(tx, feed, "It is gone.", false, next).await).await;
+    let endpoint = json!({ "url": "https://8.8.8.8/hook", "events": ["post.failed"] });
+    let webhook = t.post("/webhooks", endpoint).await.data(201)["id"].as_i64().unwrap();
+    t.app.write(async |tx| webhooks::disable(tx, webhook, "no delivery succeeded for 5 days").await).await;
+    for (user, count) in [(&person, 6), (&contributor, 4)] {
+        user.get(&t.path("")).await.expect(200, &format!("{count}<span class=\"sr\"> need attention"));
     }
 }
