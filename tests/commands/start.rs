@@ -143,6 +143,9 @@ async fn links_have_the_address_that_was_bound() {
     let mut words = out.split_whitespace();
     let api = words.find(|word| word.ends_with("/api/public/v1")).expect("an address").to_owned();
     assert!(!api.contains(":8080") && !api.contains(":0/"), "{out}");
+    // A line for each role, and none for each task of the scheduler and each kind of jobs.
+    let log = machine.read("err");
+    assert!(log.lines().count() <= 4, "{log}");
     let key = out.split_once("Your key").unwrap().1.split_whitespace().next().unwrap().to_owned();
     let http = HttpClient::trusted(Duration::from_secs(20), 1 << 20);
     let request = http.request(reqwest::Method::GET, &format!("{api}/brands/1/posts")).bearer_auth(&key);
