@@ -16,6 +16,7 @@ on_one_app!(console "unlimited" =>
     a_video_is_chosen_for_a_post,
     a_cover_is_chosen_in_seconds,
     a_preview_has_the_shape_of_the_platform,
+    a_limit_that_a_video_exceeds_is_shown_while_a_post_is_written,
 );
 
 const UPRIGHT: VideoSpec = VideoSpec {
@@ -174,4 +175,16 @@ async fn a_preview_has_the_shape_of_the_platform(t: Tenant<'_>, person: ConsoleU
         assert!(result.contains("oven.mp4, video of 0:32") && result.contains("#i-play"), "{platform}: {result}");
     }
     assert!(!page.has("autoplay"), "{}", page.text);
+}
+
+async fn a_limit_that_a_video_exceeds_is_shown_while_a_post_is_written(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (long, account) =
+        (upload(&t, VideoSpec { duration_ms: 724_000, ..UPRIGHT }).await, connect(&t, Platform::Tiktok).await);
+    let fields = [("content", "Bread"), ("media", long.as_str()), ("accounts", account.as_str())];
+    let page = preview(&t, &person, &fields).await;
+    let problem = "TikTok accepts videos of at most 10 minutes; video 1 has 12:04 minutes.";
+    let result = result_of(&page, Platform::Tiktok);
+    assert!(result.contains(problem), "in the preview: {result}");
+    page.expect(200, &format!("<bdi>user_tiktok</bdi>: {problem}"));
+    assert!(t.get(&t.path("/posts")).await.data(200).as_array().unwrap().is_empty(), "nothing was saved");
 }
