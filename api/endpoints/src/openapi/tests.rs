@@ -144,6 +144,33 @@ fn every_endpoint_is_fully_documented() {
     }
 }
 
+/// The specification has 61 endpoints and these events. A client may ignore everything else.
+#[test]
+fn extensions_are_marked() {
+    let document = document(&routes::all());
+    let paths = document["paths"].as_object().unwrap().values();
+    let operations = paths.flat_map(|path| path.as_object().unwrap().values());
+    assert_eq!(operations.filter(|operation| operation["x-extension"] != true).count(), 61);
+    let webhooks = document["webhooks"].as_object().unwrap().iter();
+    let specified = webhooks.filter(|(_, webhook)| webhook["post"]["x-extension"] != true);
+    let names: Vec<&str> = specified.map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "post.published",
+        "post.failed",
+        "account.connected",
+        "account.disconnected",
+        "brand.created",
+        "media.completed",
+        "media.failed",
+        "report.sent",
+        "report.failed",
+        "message.sent",
+        "message.failed",
+        "message.received",
+    ];
+    assert_eq!(names, expected);
+}
+
 #[test]
 fn a_name_stands_for_one_type() {
     let (mut requests, mut responses) = (Schemas::default(), Schemas::default());

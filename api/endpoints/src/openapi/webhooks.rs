@@ -30,10 +30,21 @@ fn operation(event: EventName, components: &mut Components) -> Value {
         },
         "responses": responses(components),
     });
-    if matches!(event, EventName::PostRejectedByPlatform | EventName::AccountExpiring | EventName::AccountExpired) {
+    if is_extension(event) {
         operation["x-extension"] = true.into();
     }
     operation
+}
+
+fn is_extension(event: EventName) -> bool {
+    matches!(
+        event,
+        EventName::PostUnpublished
+            | EventName::PostFirstCommentFailed
+            | EventName::PostRejectedByPlatform
+            | EventName::AccountExpiring
+            | EventName::AccountExpired
+    )
 }
 
 /// Returns the headers of a delivery.

@@ -38,6 +38,7 @@ pub struct AccountSeries {
     /// One entry per day, oldest first.
     pub points: Vec<AccountPoint>,
     /// The metrics that the platform does not provide for this account. Crier requests them again after a day.
+    #[schemars(extend("x-extension" = true))]
     pub unavailable: Vec<String>,
 }
 

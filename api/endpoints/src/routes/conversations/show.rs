@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::response::{One, Reply};
 
 pub fn endpoint() -> Endpoint<(), One<ConversationDetail>> {
-    Endpoint::get("/brands/{brand}/conversations/{conversation}", "showConversation", Scope::InboxRead)
+    Endpoint::get("/brands/{brand}/conversations/{conversation}", "getConversation", Scope::InboxRead)
         .tag(TAG)
         .summary("Get a conversation with its messages")
         .features(FEATURES)

@@ -80,7 +80,7 @@ pub struct ReportSchedule {
     #[schemars(with = "TextEnum<Frequency>")]
     pub frequency: Frequency,
     /// A cron expression with five POSIX fields. Null for other frequencies.
-    #[schemars(extend("examples" = [null]))]
+    #[schemars(extend("examples" = [null], "x-extension" = true))]
     pub cron: Option<String>,
     /// The local time, as `HH:MM`. Null if `frequency` is `cron`.
     #[schemars(extend("examples" = ["09:00"], "x-extension" = true))]
