@@ -326,7 +326,17 @@ async fn a_rejected_post_becomes_a_draft(app: TestApp) {
     assert_eq!(t.post(&format!("{path}/reject"), json!({ "reason": 5 })).await.invalid_fields(), ["reason"]);
     let draft = t.request("POST", &format!("{path}/reject")).send().await.data(200);
     assert_eq!((&draft["status"], &draft["schedule_type"]), (&json!("draft"), &json!("draft")));
+    assert_eq!(draft["reject_reason"], Value::Null);
     t.post(&format!("{path}/reject"), json!({ "reason": "no" })).await.expect_error(409, "post_not_pending");
+    // The reason is shown until the status changes again.
+    t.request("POST", &format!("{path}/submit")).send().await.expect(200);
+    let draft = t.post(&format!("{path}/reject"), json!({ "reason": "Too long" })).await.data(200);
+    assert_eq!(draft["reject_reason"], "Too long");
+    t.put(&path, json!({ "content": "y" })).await.expect(200);
+    assert_eq!(t.get(&path).await.data(200)["reject_reason"], "Too long");
+    let submitted = t.request("POST", &format!("{path}/submit")).send().await.data(200);
+    assert_eq!(submitted["reject_reason"], Value::Null);
+    assert_eq!(t.get(&path).await.data(200)["reject_reason"], Value::Null);
 }
 
 async fn a_post_counts_once_per_month(app: TestApp) {

@@ -299,6 +299,8 @@ pub struct Post {
     pub first_comment: Option<FirstComment>,
     /// Whether the post was counted against `posts_per_month`: it counts once, when it first leaves draft.
     pub counted: bool,
+    /// Why the post was not approved. `None` once its status changes again.
+    pub reject_reason: Option<String>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
 }
@@ -324,6 +326,7 @@ impl Post {
             thread: Vec::new(),
             first_comment: None,
             counted: false,
+            reject_reason: None,
             created_at: now,
             updated_at: now,
         }
@@ -332,6 +335,7 @@ impl Post {
     /// Changes the status if the table allows the transition.
     pub fn move_to(&mut self, next: PostStatus) -> Result<(), PostTransitionError> {
         self.status = self.status.to(next)?;
+        self.reject_reason = None;
         Ok(())
     }
 }

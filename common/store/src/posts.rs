@@ -18,7 +18,7 @@ pub use search::{PostFilter, count_fitting_among, find_each, ids_before, search}
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
     p.published_at, p.queued, p.recurring_id, p.external_ref, p.media, p.labels, p.thread, p.first_comment, p.counted,
-    p.created_at, p.updated_at";
+    p.reject_reason, p.created_at, p.updated_at";
 
 /// The size of a post's texts.
 const TEXT_BYTES: &str = "
@@ -97,7 +97,8 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
     const SQL: &str = "
         UPDATE posts
         SET status = $2, content = $3, schedule_type = $4, scheduled_at = $5, published_at = $6, media = $7,
-            counted = $8, updated_at = $9, labels = $10, thread = $11, first_comment = $12, queued = $13
+            counted = $8, updated_at = $9, labels = $10, thread = $11, first_comment = $12, queued = $13,
+            reject_reason = $14
         WHERE id = $1";
     let now = tx.now;
     execute!(
@@ -115,7 +116,8 @@ pub async fn update(tx: &mut Tx, post: &Post) -> Result<()> {
         Json(&post.labels),
         Json(&post.thread),
         post.first_comment.as_ref().map(Json),
-        post.queued
+        post.queued,
+        &post.reject_reason
     )?;
     Ok(())
 }
@@ -348,20 +350,6 @@ pub async fn labels(conn: &mut Conn, brand_id: i64) -> Result<Vec<(String, i64)>
         ORDER BY label
         LIMIT $2";
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(brand_id).bind(MAX_LISTED_LABELS).fetch_all(c))?)
-}
-
-/// Stores why a post was not approved.
-pub async fn set_reject_reason(tx: &mut Tx, post_id: i64, reason: Option<&str>) -> Result<()> {
-    execute!(tx, "UPDATE posts SET reject_reason = $2 WHERE id = $1", post_id, reason)?;
-    Ok(())
-}
-
-/// Returns why a post was last not approved. Returns `None` if there is no reason.
-pub async fn reject_reason(conn: &mut Conn, brand_id: i64, post_id: i64) -> Result<Option<String>> {
-    const SQL: &str = "SELECT reject_reason FROM posts WHERE brand_id = $1 AND id = $2 AND deleted_at IS NULL";
-    let found: Option<Option<String>> =
-        run!(conn, c => sqlx::query_scalar(SQL).bind(brand_id).bind(post_id).fetch_optional(c))?;
-    Ok(found.flatten())
 }
 
 /// Hides a post from clients, and removes it from the queue.

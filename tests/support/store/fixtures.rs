@@ -196,6 +196,7 @@ pub fn new_post(world: World, status: PostStatus) -> Post {
         thread: Vec::new(),
         first_comment: None,
         counted: true,
+        reject_reason: None,
         created_at: start_time(),
         updated_at: start_time(),
     }

@@ -8,7 +8,7 @@ use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
 use crier_endpoints::error::Result;
-use crier_store::{Conn, accounts, first_comments, media, posts, recurring_posts, targets};
+use crier_store::{Conn, accounts, first_comments, media, recurring_posts, targets};
 use http::StatusCode;
 
 use super::composer_input::Stored;
@@ -142,10 +142,6 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let comments = first_comments::of_post(&mut conn, stored.post.id).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
     let (post, shell) = (&stored.post, visit.shell(Section::Posts, format!("Post {}", stored.post.id)));
-    let rejection = match post.status {
-        PostStatus::Draft => posts::reject_reason(&mut conn, brand, post.id).await?,
-        _ => None,
-    };
     let rule = match post.recurring_id {
         Some(id) => recurring_posts::find(&mut conn, brand, id).await?,
         None => None,
@@ -193,7 +189,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         labels: label_links(brand, &post.labels),
         is_recurring: post.recurring_id.is_some(),
         recurring: rule.map(|rule| Link::new(&rule.name, &shell.page("recurring", rule.id, ""))),
-        rejection: rejection.filter(|reason| !reason.is_empty()),
+        rejection: post.reject_reason.clone(),
         reason: visit.form.get("reason").to_owned(),
         actions: Actions::of(visit, &stored, has_approvals),
         retry_question: retry_question(&stored, &chips),

@@ -49,6 +49,9 @@ pub struct ScheduledPost {
     pub targets: Vec<TargetBody>,
     /// The author of the post. Null if the user was deleted.
     pub author: Option<Author>,
+    /// The reason for rejecting the post. Null if there is none, and after the next change of the status.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub reject_reason: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -141,7 +144,7 @@ fn map_field(path: &str) -> String {
 
 impl ScheduledPost {
     fn of(plan_item_id: i64, post: PostDetail) -> Self {
-        let PostDetail { id, fields, targets, author, created_at, updated_at } = post;
-        Self { id, plan_item_id, fields, targets, author, created_at, updated_at }
+        let PostDetail { id, fields, targets, author, reject_reason, created_at, updated_at } = post;
+        Self { id, plan_item_id, fields, targets, author, reject_reason, created_at, updated_at }
     }
 }

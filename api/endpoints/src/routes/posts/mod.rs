@@ -210,6 +210,9 @@ pub struct PostDetail {
     pub targets: Vec<TargetBody>,
     /// Null if the user was deleted.
     pub author: Option<Author>,
+    /// The reason for rejecting the post. Null if there is none, and after the next change of the status.
+    #[schemars(extend("x-extension" = true, "examples" = [null]))]
+    pub reject_reason: Option<String>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -318,13 +321,14 @@ impl PostDetail {
     ) -> Self {
         let (id, created_at, updated_at) = (p.id, p.created_at.into(), p.updated_at.into());
         let author = p.author_id.zip(p.author_name.take()).map(|(id, name)| Author { id, name });
+        let reject_reason = p.reject_reason.take();
         let target = |t: post::Target| {
             let comment = comments.get(&t.id);
             TargetBody::new(t, &p, comment)
         };
         let targets: Vec<TargetBody> = targets.into_iter().map(target).collect();
         let states = targets.iter().map(|t| (t.account_id, t.status, t.error.as_ref()));
-        Self { id, fields: PostFields::new(p, states), targets, author, created_at, updated_at }
+        Self { id, fields: PostFields::new(p, states), targets, author, reject_reason, created_at, updated_at }
     }
 
     /// Loads the post's targets, and the progress of their first comments.

@@ -26,7 +26,10 @@ pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
     Endpoint::post("/brands/{brand}/posts/{post}/reject", "rejectPost", Scope::PostsWrite)
         .tag(TAG)
         .summary("Reject a post")
-        .description("The post returns to draft. Only owners and admins of the brand can reject posts.")
+        .description(
+            "The post returns to draft and has the reason in `reject_reason` until its status changes again. Only owners \
+             and admins of the brand can reject posts.",
+        )
         .extension()
         .features(&[Feature::Approvals])
         .body_is_optional()
@@ -46,8 +49,8 @@ async fn reject(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<Rejection>>) -> Re
 pub async fn reject_post(tx: &mut Tx, mut post: Post, reason: Option<&str>) -> Result<Post> {
     check_pending(&post)?;
     post.move_to(PostStatus::Draft)?;
-    let post = Post { schedule_type: StoredScheduleType::Draft, updated_at: tx.now, ..post };
+    let reject_reason = reason.filter(|reason| !reason.is_empty()).map(str::to_owned);
+    let post = Post { schedule_type: StoredScheduleType::Draft, reject_reason, updated_at: tx.now, ..post };
     posts::update(tx, &post).await?;
-    posts::set_reject_reason(tx, post.id, reason).await?;
     Ok(post)
 }
