@@ -8,6 +8,7 @@ use crate::support::reports::{all_widgets, create, tenant_in};
 on_both_apps!(a_schedule_has_its_next_run_time);
 on_both_apps!("unlimited" =>
     a_report_is_created_updated_and_deleted,
+    exports_are_listed_in_pages,
     a_schedule_of_another_report_is_not_found,
     a_report_has_at_most_twenty_schedules,
 );
@@ -34,6 +35,21 @@ async fn a_report_is_created_updated_and_deleted(t: Tenant<'_>) {
     t.delete(&report).await.expect(204);
     t.get(&report).await.expect_error(404, "not_found");
     assert_eq!(t.get(&t.path("/reports")).await.expect(200)["data"], json!([]));
+}
+
+async fn exports_are_listed_in_pages(t: Tenant<'_>) {
+    let (report, other) = (create(&t, "Weekly", all_widgets()).await, create(&t, "Other", all_widgets()).await);
+    let export = async |report: &str| t.post(&format!("{report}/export"), json!({ "format": "csv" })).await.data(202);
+    let (first, second) = (export(&report).await, export(&report).await);
+    export(&other).await;
+    let path = format!("{report}/deliveries");
+    let all = t.get(&path).await.expect(200);
+    assert_eq!((&all["data"], &all["meta"]["total"]), (&json!([second, first]), &json!(2)));
+    let last = t.get(&format!("{path}?per_page=1&page=2")).await.expect(200);
+    assert_eq!((&last["data"], &last["meta"]["last_page"]), (&json!([first]), &json!(2)));
+    assert!(last["links"]["next"].is_null() && last["links"]["prev"].is_string(), "{last}");
+    assert_eq!(t.get(&format!("{path}?page=0")).await.invalid_fields(), ["page"]);
+    t.get(&t.path(&format!("/reports/{MISSING_ID}/deliveries"))).await.expect_error(404, "not_found");
 }
 
 async fn invalid_reports_are_rejected(t: Tenant<'_>) {

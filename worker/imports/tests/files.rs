@@ -74,6 +74,14 @@ fn a_row_says_when_its_post_is_published() {
     assert_eq!(time_only.column_name(crier_domain::post_import::PostColumn::Schedule), "Posting Time");
 }
 
+#[test]
+fn a_file_has_at_most_5000_posts() {
+    let file = |posts: usize| format!("content\n{}", "Bread\n".repeat(posts));
+    assert_eq!(read_as(&file(5_000), DateFormat::Iso).rows.len(), 5_000);
+    let error = read(file(5_001).as_bytes(), &options(DateFormat::Iso)).unwrap_err();
+    assert_eq!(error, FileError::TooManyRows);
+}
+
 /// Each link is searched for in the text, so many of them would take hours.
 #[test]
 fn many_links_are_rejected() {
