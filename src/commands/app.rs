@@ -2,13 +2,11 @@
 
 use std::io::{IsTerminal as _, Read as _};
 
-use crier_domain::application::{Application, MAX_CREDENTIAL, Owner};
+use crier_domain::application::{Application, MAX_CREDENTIAL, Owner, is_credential};
 use crier_domain::catalogue;
-use crier_platforms::Secrets;
 use crier_runtime::StartError;
 use crier_store::applications::{self, NewApplication};
-use crier_store::{Tx, account_tokens, accounts, brands, users};
-use secrecy::SecretString;
+use crier_store::{brands, users};
 
 use super::{BRAND_HINT, CommandError, Context, Result, fail};
 use crate::cli::{AppCommand, SetApp};
@@ -41,10 +39,9 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     if target != platform.application_target(target) {
         return fail(format!("{platform} has one application for all targets; omit --target"));
     }
-    let fits = |text: &str| !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control);
     let client_id = client_id.trim().to_owned();
     let secret = read_secret()?;
-    if !fits(&client_id) || !fits(&secret) {
+    if !is_credential(&client_id) || !is_credential(&secret) {
         return fail(format!("the client ID and the secret on stdin must have 1 to {MAX_CREDENTIAL} characters"));
     }
     let application = Application::new(client_id, secret);
@@ -61,8 +58,7 @@ async fn set(cx: &Context, args: SetApp) -> Result {
         (None, None) => Owner::Installation,
     };
     let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
-    let id = applications::set(&mut tx, &new).await?;
-    let updated = update_account_secrets(&mut tx, &new).await?;
+    let (id, updated) = crier_runtime::applications::set(&mut tx, &new).await?;
     tx.commit().await?;
     let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
     print_line(format_args!("Set application {id}. Its callback URL at the platform must be {callback}"));
@@ -70,24 +66,6 @@ async fn set(cx: &Context, args: SetApp) -> Result {
         print_line(format_args!("Connected accounts that use the new secret: {updated}."));
     }
     Ok(())
-}
-
-/// Stores the secret in the accounts that were connected with this application, because their tokens are renewed with it.
-/// Returns their number.
-async fn update_account_secrets(tx: &mut Tx, new: &NewApplication<'_>) -> std::result::Result<usize, CommandError> {
-    use secrecy::ExposeSecret as _;
-    let cipher = tx.cipher.clone();
-    let of_application = account_tokens::of_application(tx, new.platform, &new.application.client_id).await?;
-    let mut updated = 0;
-    for id in of_application {
-        account_tokens::lock(tx, id).await?;
-        let Some((account, secrets)) = accounts::with_secrets(tx, &cipher, id).await? else { continue };
-        let secrets =
-            Secrets::from_stored(&secrets).with(&[("client_secret", new.application.client_secret.expose_secret())]);
-        let text = SecretString::from(secrets.expose_json());
-        updated += usize::from(accounts::replace_secrets(tx, &account, &text).await?);
-    }
-    Ok(updated)
 }
 
 /// Reads the secret from stdin, so that it is not in the shell's history or in the list of processes.

@@ -396,6 +396,7 @@ async fn an_editor_has_fewer_rights(browser: &Driver, crier: &Installation) {
         ("/operator", "operator"),
         ("/operator/users", "operator-users"),
         ("/operator/plans", "operator-plans"),
+        ("/operator/applications", "operator-applications"),
         ("/operator/system", "operator-system"),
     ] {
         browser.open(path).await;

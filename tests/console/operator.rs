@@ -16,6 +16,7 @@ on_both_apps!(console "unlimited" =>
     jobs_are_filtered_and_paged,
     users_plans_and_the_system_are_shown,
     a_kind_is_paused_and_resumed,
+    applications_are_set_and_deleted,
 );
 on_sqlite_app!(only_the_operator_has_access);
 
@@ -129,6 +130,46 @@ async fn users_plans_and_the_system_are_shown(t: Tenant<'_>, person: ConsoleUser
     }
 }
 
+async fn applications_are_set_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (path, brand, missing) = ("/operator/applications", t.brand.to_string(), MISSING_ID.to_string());
+    person.get(path).await.expect(200, "No applications");
+    let form = [
+        ("platform", "tumblr"),
+        ("client_id", "id-1"),
+        ("client_secret", "hidden-1"),
+        ("target", "page"),
+        ("workspace", ""),
+        ("brand", brand.as_str()),
+    ];
+    let page = person.submit(path, path, &form).await;
+    page.expect(200, "Application saved.").expect(200, &format!("Brand {brand}")).expect(200, "id-1");
+    page.expect(200, "/connect/callback/tumblr");
+    assert!(!page.has("hidden-1") && !page.has("badge-plain\">Pages"), "one application serves both: {}", page.text);
+    for (name, value, problem) in [
+        ("platform", "bluesky", "Choose a platform"),
+        ("client_id", " ", "Enter 1 to 2048 characters"),
+        ("client_secret", "", "Enter 1 to 2048 characters"),
+        ("brand", missing.as_str(), "This brand does not exist"),
+        ("workspace", "1", "but not both"),
+    ] {
+        // The last value of a field counts.
+        let page = person.submit(path, path, &[form.as_slice(), &[(name, value)]].concat()).await;
+        page.expect(422, problem);
+        assert!(!page.has("hidden-1"), "{}", page.text);
+    }
+    let elsewhere = [form.as_slice(), &[("brand", ""), ("workspace", missing.as_str())]].concat();
+    person.submit(path, path, &elsewhere).await.expect(422, "This workspace does not exist");
+    // An application of the same owner is replaced.
+    let page = person.submit(path, path, &[form.as_slice(), &[("client_id", "id-2")]].concat()).await;
+    page.expect(200, "id-2");
+    assert_eq!(t.app.count_rows("applications").await, 1);
+    let delete = format!("{path}/{}/delete", t.app.newest_id("applications").await);
+    for _ in 0..2 {
+        person.submit_from(&page, &delete, &[]).await.expect(200, "Application deleted.");
+    }
+    assert_eq!(t.app.count_rows("applications").await, 0);
+}
+
 async fn pages_without_a_brand_show_the_menu_of_the_first_brand(t: Tenant<'_>) {
     let bio = format!("href=\"{}\"", t.path("/bio"));
     let owner = ConsoleUser::sign_in(&t).await;
@@ -145,7 +186,7 @@ async fn only_the_operator_has_access(app: TestApp) {
     let first = app.tenant("unlimited").await;
     let t = app.tenant("unlimited").await;
     let person = ConsoleUser::sign_in(&t).await;
-    for path in ["/operator", "/operator/users", "/operator/plans", "/operator/system"] {
+    for path in ["/operator", "/operator/users", "/operator/plans", "/operator/applications", "/operator/system"] {
         person.get(path).await.expect(403, "Only operators");
     }
     let operator = ConsoleUser::sign_in(&first).await;

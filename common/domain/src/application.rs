@@ -9,6 +9,11 @@ use super::platform::{ConnectTarget, Platform};
 /// The maximum length of an id or a secret.
 pub const MAX_CREDENTIAL: usize = 2_048;
 
+/// Returns whether a text can be an id or a secret.
+pub fn is_credential(text: &str) -> bool {
+    !text.is_empty() && text.len() <= MAX_CREDENTIAL && !text.chars().any(char::is_control)
+}
+
 /// The id and the secret; the secret is empty if the platform gave none. `Debug` prints no secret.
 #[derive(Clone, Debug)]
 pub struct Application {

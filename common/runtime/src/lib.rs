@@ -32,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+pub mod applications;
 pub mod data_dir;
 pub mod descriptors;
 pub mod disk;

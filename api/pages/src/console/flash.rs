@@ -40,6 +40,8 @@ const MESSAGES: &[(&str, &str)] = &[
     ("signature-saved", "Signature saved. It applies to posts that you save from now on."),
     ("key-revoked", "API key revoked. It no longer works."),
     ("application-disconnected", "Application disconnected. It no longer has access."),
+    ("application-saved", "Application saved. Accounts can be connected with it."),
+    ("application-deleted", "Application deleted. Accounts can no longer be connected with it."),
     ("webhook-created", "Webhook created."),
     ("webhook-saved", "Webhook saved."),
     ("webhook-deleted", "Webhook deleted."),

@@ -81,6 +81,7 @@ mod members;
 mod notifications;
 mod oauth_consent;
 mod operator;
+mod operator_applications;
 mod operator_plans;
 mod operator_system;
 mod operator_users;
@@ -165,6 +166,7 @@ fn routes() -> Vec<PageRoute> {
         conversation::routes(),
         analytics::routes(),
         operator::routes(),
+        operator_applications::routes(),
         operator_users::routes(),
         operator_plans::routes(),
         operator_system::routes(),

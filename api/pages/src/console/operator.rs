@@ -84,12 +84,13 @@ impl OperatorJobs {
     }
 }
 
-/// Returns the tabs of the section; `current` is `jobs`, `users`, `plans` or `system`.
+/// Returns the tabs of the section; `current` is the key of one of them.
 pub fn tabs(current: &str) -> Vec<Choice> {
     let all = [
         ("jobs", "/operator", "Jobs"),
         ("users", "/operator/users", "Users"),
         ("plans", "/operator/plans", "Plans and usage"),
+        ("applications", "/operator/applications", "Platform applications"),
         ("system", "/operator/system", "System"),
     ];
     all.iter().map(|(key, path, label)| Choice::new(path, label, *key == current)).collect()

@@ -352,6 +352,7 @@ fn label(path: &str) -> String {
         "timezone" => "Time zone".to_owned(),
         "slots" => "Slots".to_owned(),
         "weekday" => "Day".to_owned(),
+        "client_id" => "Client ID".to_owned(),
         "post_id" | "before" => "Post".to_owned(),
         "schedule_type" => "Publishing".to_owned(),
         "email" => "Email address".to_owned(),
