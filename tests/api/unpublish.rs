@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use serde_json::{Value, json};
 
-use crate::support::app::{Tenant, TestApp, on_both_apps};
+use crate::support::app::{BASE, Tenant, TestApp, on_both_apps};
 
 on_both_apps!("unlimited" =>
     a_post_is_unpublished_from_all_its_accounts,
@@ -38,7 +38,9 @@ async fn jobs(t: &Tenant<'_>) -> i64 {
 async fn a_post_is_unpublished_from_all_its_accounts(t: Tenant<'_>) {
     let (path, accounts) = create(&t, "published", ["published", "published"]).await;
     let unpublish = format!("{path}/unpublish");
-    let post = t.request("POST", &unpublish).send().await.data(202);
+    let reply = t.request("POST", &unpublish).send().await;
+    let post = reply.data(202);
+    assert_eq!(reply.header("location"), Some(format!("{BASE}{path}").as_str()));
     assert_eq!((&post["status"], statuses(&post)), (&json!("published"), vec!["unpublishing", "unpublishing"]));
     assert_eq!(t.get(&path).await.data(200), post);
     assert_eq!(jobs(&t).await, 2);

@@ -120,6 +120,8 @@ impl Reply {
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
         self.check_headers();
+        let has_location = self.header("location").is_some_and(|path| path.starts_with('/'));
+        assert!(has_location || !matches!(status, 201 | 202), "a {status} response needs a `Location`");
         if self.body.is_empty() { Value::Null } else { self.json() }
     }
 

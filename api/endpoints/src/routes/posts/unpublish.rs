@@ -94,7 +94,8 @@ async fn unpublish(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<UnpublishPostRe
     if !unpublishing::begin(tx, &deletable, cx.caller.workspace_id, cx.trace()).await? {
         return Err(not_editable("The post is being processed. Retry when processing has finished."));
     }
-    Ok(Reply::from(PostDetail::load(tx, post).await?))
+    let path = format!("/brands/{}/posts/{}", post.brand_id, post.id);
+    Ok(Reply::at(&path, PostDetail::load(tx, post).await?))
 }
 
 /// Returns the targets of these accounts, or all targets. Fails if an account is not one of the post's accounts.
