@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crier_domain::platform::Platform;
-use crier_domain::post::PostStatus;
+use crier_domain::post::{PostStatus, ThreadPart};
 use crier_store::accounts::NewAccount;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -20,6 +20,7 @@ on_one!(
     a_post_is_published_without_a_card_if_the_page_cannot_be_read,
     the_option_switches_the_card_off,
     the_option_replaces_the_page,
+    each_part_of_a_thread_has_its_card,
     an_unusable_image_is_left_out,
     a_failed_upload_leaves_the_image_out,
     a_token_is_refreshed_during_the_upload,
@@ -29,6 +30,7 @@ on_both!(a_page_that_changes_between_two_calls_does_not_double_the_post);
 const UPLOAD: &str = "com.atproto.repo.uploadBlob";
 const PUT: &str = "com.atproto.repo.putRecord";
 const GET: &str = "com.atproto.repo.getRecord";
+const WRITES: &str = "com.atproto.repo.applyWrites";
 
 struct Server {
     mock: MockServer,
@@ -190,6 +192,34 @@ async fn the_option_replaces_the_page(s: TestStore) {
     let uploads = server.requests(UPLOAD).await;
     assert!(uploads.len() == 2 && server.requests("cat.png").await.is_empty());
     assert!(image::load_from_memory(&uploads[0].body).is_ok_and(|image| image.width() == 7));
+}
+
+/// The option describes the card of the post itself. The parts after it have cards of their own links.
+async fn each_part_of_a_thread_has_its_card(s: TestStore) {
+    let server = Server::start(|name, _, _| match name {
+        WRITES => ResponseTemplate::new(200).set_body_json(json!({})),
+        name => good_response(name),
+    })
+    .await;
+    let (w, account) = worker(s, &server).await;
+    let (post, created) = w.publish(&[account]).await;
+    let part = |content: &str| ThreadPart { content: content.to_owned(), media: Vec::new() };
+    let (page, thread) = (server.page(), vec![part("No link"), part(&server.page())]);
+    w.change_post(post, |post| {
+        post.content.clone_from(&page);
+        post.thread = thread;
+    })
+    .await;
+    let options = json!({ "link_card": { "title": "Mine" } });
+    w.sql(format!("UPDATE post_targets SET options = '{options}' WHERE id = {}", created[0])).await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    let calls = server.requests(WRITES).await;
+    assert_eq!(calls.len(), 1);
+    let body: Value = calls[0].body_json().unwrap();
+    let embeds: Vec<&Value> = body["writes"].as_array().unwrap().iter().map(|write| &write["value"]["embed"]).collect();
+    let card = |title: &str| external(&page, title, "About", Some(blob()));
+    assert_eq!(embeds, [&card("Mine"), &Value::Null, &card("Fish & Chips")]);
 }
 
 async fn an_unusable_image_is_left_out(s: TestStore) {
