@@ -27,8 +27,8 @@ pub fn endpoint() -> Endpoint<Rejection, One<PostDetail>> {
         .tag(TAG)
         .summary("Reject a post")
         .description(
-            "The post returns to draft and has the reason in `reject_reason` until its status changes again. Only owners \
-             and admins of the brand can reject posts.",
+            "The post returns to draft and has the reason in `reject_reason` until its status changes again. Only \
+             owners and admins of the brand can reject posts.",
         )
         .extension()
         .features(&[Feature::Approvals])
