@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::command::CommandOutput;
 use crate::support::databases;
 use crate::support::process::Installation;
-use crate::support::servers::free_port;
+use crate::support::servers::{RedisServer, free_port};
 
 const OTHER_KEY: &str = "Hx4dHBsaGRgXFhUUExIREA8ODQwLCgkIBwYFBAMCAQA=";
 
@@ -254,6 +254,19 @@ async fn each_failure_of_a_split_installation_is_found() {
         assert_ne!(output.status, Some(0), "{output:?}");
         assert!(!dir.exists(), "a key that is not saved needs no directory");
     }
+}
+
+/// A server whose memory is full still responds to a ping.
+#[tokio::test]
+async fn a_redis_that_accepts_no_writes_is_found() {
+    let (s, redis) = (Installation::split().await, RedisServer::start());
+    let url = redis.url();
+    let queue = || finding(&findings(&s.try_command(&["doctor", "--json"], &[("CRIER_REDIS_URL", &url)])), "queue");
+    assert_eq!(queue()["status"], "ok");
+    let () = redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert_fails(&s, &[("CRIER_REDIS_URL", &url)], "queue", "Redis does not accept writes");
+    let () = redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(queue()["status"], "ok");
 }
 
 #[tokio::test]

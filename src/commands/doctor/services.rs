@@ -34,16 +34,28 @@ async fn redis(config: &Config) -> Option<Result<MultiplexedConnection, RedisErr
 
 pub async fn queue(config: &Config) -> Finding {
     let Some(connected) = redis(config).await else { return Finding::ok("queue", "in-process") };
-    let ping = async { redis::cmd("PING").query_async::<String>(&mut connected?).await };
-    match ping.await {
-        Ok(_) => Finding::ok("queue", "Redis responds"),
-        Err(error) => Finding::failure(
-            "queue",
-            format!("Redis does not respond: {error}"),
-            "start Redis, or correct CRIER_REDIS_URL; until then, no job starts: nothing is published, and posts that \
-             become due wait in the database",
+    let mut connection = match connected {
+        Ok(connection) => connection,
+        Err(error) => return no_queue(&format!("Redis does not respond: {error}"), "start Redis"),
+    };
+    // A server whose memory or disk is full, or a replica, responds to all commands except for writes.
+    let mut write = redis::cmd("SET");
+    write.arg("crier:doctor").arg("").arg("PX").arg(1_000);
+    match write.query_async::<()>(&mut connection).await {
+        Ok(()) => Finding::ok("queue", "Redis accepts writes"),
+        Err(error) => no_queue(
+            &format!("Redis does not accept writes: {error}"),
+            "free its memory (maxmemory) or its disk, let the user of Crier write",
         ),
     }
+}
+
+fn no_queue(detail: &str, remedy: &str) -> Finding {
+    let remedy = format!(
+        "{remedy}, or correct CRIER_REDIS_URL; until then, no job starts: nothing is published, and posts that become \
+         due wait in the database"
+    );
+    Finding::failure("queue", detail, remedy)
 }
 
 pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
