@@ -85,7 +85,7 @@ create table brand_members (
     created_at timestamptz not null,
     primary key (brand_id, user_id)
 );
--- brands::list, users::brand_without_other_owner; trigger delete_brand_members.
+-- brands::list, users::brand_without_other_owner, users::brands_without_other_member; trigger delete_brand_members.
 create index brand_members_user on brand_members (user_id);
 -- Members are always read together with their users, so a member whose user is gone is never returned.
 create trigger delete_brand_members after delete on brands

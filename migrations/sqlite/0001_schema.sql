@@ -62,7 +62,7 @@ create table brand_members (
     created_at timestamptz not null,
     primary key (brand_id, user_id)
 );
--- brands::list, users::brand_without_other_owner; fk.
+-- brands::list, users::brand_without_other_owner, users::brands_without_other_member; fk.
 create index brand_members_user on brand_members (user_id);
 
 -- Invitations to a brand. The link works once. A new invitation to the same email replaces the earlier one.

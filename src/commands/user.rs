@@ -54,9 +54,17 @@ async fn delete(cx: &Context, email: &str) -> Result {
     if let Some(brand) = users::brand_without_other_owner(&mut tx, user.id).await? {
         return fail(only_owner_message(brand));
     }
+    let brands = users::brands_without_other_member(&mut tx, user.id).await?;
     users::delete(&mut tx, email).await?;
     tx.commit().await?;
     print_line(format_args!("Deleted {email}."));
+    for brand in brands {
+        print_line(format_args!(
+            "Brand {brand} has no members, and Crier still publishes its posts. Add another user of workspace \
+             {workspace}: crier member add --brand {brand} --user EMAIL --role owner",
+            workspace = user.workspace_id
+        ));
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ on_both!(
     the_last_operator_cannot_be_removed,
     the_last_owner_cannot_be_removed,
     a_deletion_makes_nobody_an_operator,
+    brands_that_a_deletion_leaves_without_members_are_named,
     brands_of_all_workspaces_are_listed,
 );
 
@@ -66,6 +67,23 @@ async fn a_deletion_makes_nobody_an_operator(s: TestStore) {
     crier(&s, &["user", "operator", "add", "ann@example.com"]).expect_stdout();
     s.sql("DELETE FROM users WHERE email = 'ann@example.com'").await;
     assert_eq!(emails(&crier(&s, &["user", "operator", "list", "--json"]).json()), Vec::<&str>::new());
+}
+
+async fn brands_that_a_deletion_leaves_without_members_are_named(s: TestStore) {
+    let w = s.create_world().await;
+    let brand = w.brand.to_string();
+    s.world_of("eve@example.com").await;
+    s.user(w.workspace, "bob@example.com").await;
+    crier(&s, &["member", "add", "--brand", &brand, "--user", "bob@example.com", "--role", "owner"]).expect_stdout();
+    let delete = |user: &str| crier(&s, &["user", "delete", user]).expect_stdout().to_owned();
+    assert_eq!(delete("bob@example.com").trim(), "Deleted bob@example.com.");
+    let deleted = delete("ann@example.com");
+    let remedy = format!(
+        "Brand {brand} has no members, and Crier still publishes its posts. Add another user of workspace {}: crier \
+         member add --brand {brand} --user EMAIL --role owner",
+        w.workspace
+    );
+    assert_eq!(deleted.lines().collect::<Vec<_>>(), ["Deleted ann@example.com.", &remedy]);
 }
 
 async fn brands_of_all_workspaces_are_listed(s: TestStore) {

@@ -99,6 +99,23 @@ pub async fn brand_without_other_owner(conn: &mut Conn, user_id: i64) -> Result<
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_optional(c))?)
 }
 
+/// Returns the brands of which nobody else is a member.
+pub async fn brands_without_other_member(conn: &mut Conn, user_id: i64) -> Result<Vec<i64>> {
+    const SQL: &str = "
+        SELECT m.brand_id
+        FROM brand_members m
+        WHERE m.user_id = $1
+            AND NOT EXISTS (
+                SELECT 1
+                FROM brand_members others
+                JOIN users u ON u.id = others.user_id
+                WHERE others.brand_id = m.brand_id
+                    AND others.user_id <> m.user_id
+            )
+        ORDER BY m.brand_id";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(user_id).fetch_all(c))?)
+}
+
 /// A member of a brand as listed.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
 pub struct Member {
