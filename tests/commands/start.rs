@@ -445,7 +445,7 @@ async fn failures_of_postgres_name_the_server_and_the_fix() {
         Running(worker.stderr(std::fs::File::create(machine.0.path().join("err")).unwrap()).spawn().unwrap());
     for line in [
         format!("waiting for the database: Postgres at 127.0.0.1:{port} is not reachable: Connection refused"),
-        format!("Redis at 127.0.0.1:{port} is not reachable (CRIER_REDIS_URL): Connection refused"),
+        format!("Redis at 127.0.0.1:{port} cannot be used (CRIER_REDIS_URL): Connection refused"),
     ] {
         until_true(&line, || machine.read("err").contains(&line)).await;
     }

@@ -216,6 +216,23 @@ async fn redis_keeps_no_entries_of_received_ids() {
     let _: () = ::redis::cmd("PING").query_async(&mut connection).await.unwrap();
 }
 
+/// A server whose memory is full responds, but passes on no ids.
+#[tokio::test]
+async fn a_redis_that_accepts_no_writes_is_not_up() {
+    let server = RedisServer::start();
+    let (notifier, _stop) = redis(server.url(), "t");
+    let mut ids = test_listener(&*notifier, JobKind::Noop);
+    wait_until_up(&notifier).await;
+    let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    until("the full memory is not detected", async || !notifier.is_up()).await;
+    // It stays down, although the server accepts connections.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!notifier.is_up());
+    let () = server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    wait_until_up(&notifier).await;
+    wait_for_delivery(&*notifier, &mut ids, 0).await;
+}
+
 #[tokio::test]
 async fn a_restarted_redis_is_reconnected() {
     let mut server = RedisServer::start();

@@ -39,7 +39,7 @@ pub trait Transport: JobNotifier {
         stop: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 
-    /// Returns whether the notifier is reachable.
+    /// Returns whether the notifier is reachable and accepts ids.
     fn is_up(&self) -> bool;
 
     /// Returns the capacity of the notifier for each kind; `None` if it is unreachable.

@@ -247,7 +247,7 @@ impl Process {
             match is_up {
                 _ if !needs_queue => {}
                 true => self.readiness.ready(QUEUE),
-                false => self.readiness.missing(QUEUE, "Redis does not respond"),
+                false => self.readiness.missing(QUEUE, "Redis does not respond, or does not accept writes"),
             }
             if self.stop.is_cancelled() {
                 self.readiness.drain();

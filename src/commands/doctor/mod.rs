@@ -1,6 +1,5 @@
 //! `crier doctor`: checks everything that an installation depends on by using it, and says how to fix each problem. It
-//! changes nothing, except for a small file that it writes to the storage and deletes, and a key in Redis that expires
-//! after a second.
+//! changes nothing, except for a small file that it writes to the storage and deletes.
 //!
 //! **To add a check:** a function that returns [`Finding`]s, and its line in [`check_all`].
 

@@ -88,6 +88,13 @@ impl Queues {
             .set_response_timeout(Some(RESPONSE_TIMEOUT));
         self.client.get_multiplexed_async_connection_with_config(&config).await
     }
+
+    /// Like [`Self::connect`], but fails if Redis does not accept writes.
+    async fn connect_writable(&self) -> Result<MultiplexedConnection, RedisError> {
+        let mut connection = self.connect().await?;
+        storage::check_writable(&mut connection, &self.prefix).await?;
+        Ok(connection)
+    }
 }
 
 /// Returns the pauses between attempts to reach Redis.

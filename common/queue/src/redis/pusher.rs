@@ -22,7 +22,8 @@ const MAX_BATCH: usize = 500;
 const MAX_PENDING: usize = 20_000;
 /// The interval at which Redis is queried for free capacity while ids wait.
 const CAPACITY_INTERVAL: Duration = Duration::from_millis(20);
-const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// The interval of the checks that Redis accepts writes, while no ids wait.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The number of ids of each kind that this process has notified and not yet pushed.
 #[derive(Debug, Default)]
@@ -50,7 +51,8 @@ impl Unpushed {
     }
 }
 
-/// Pushes ids to Redis. Pings if there are no ids, so that readiness is known.
+/// Pushes ids to Redis. If there are no ids, it checks that Redis accepts writes, so that readiness is known: a server
+/// whose memory is full still responds, and no job starts.
 pub struct Pusher {
     queues: Queues,
     receiver: mpsc::Receiver<JobNotification>,
@@ -74,7 +76,7 @@ impl Pusher {
         let (mut pauses, mut repeat, mut has_failed) = (reconnect_pauses(), Repeat::default(), false);
         let server = self.queues.client.get_connection_info().addr().to_string();
         loop {
-            match self.queues.connect().await {
+            match self.queues.connect_writable().await {
                 Ok(connection) => {
                     // The end of a failure that was logged.
                     if has_failed {
@@ -88,7 +90,7 @@ impl Pusher {
                     self.up.store(false, Ordering::Relaxed);
                     match error {
                         Some(error) => {
-                            tracing::warn!(%error, "the queue (Redis) is unreachable; jobs wait in the database");
+                            tracing::warn!(%error, "the queue (Redis) failed; jobs wait in the database");
                         }
                         None => return,
                     }
@@ -96,8 +98,7 @@ impl Pusher {
                 }
                 Err(error) if repeat.is_due() => {
                     tracing::warn!(
-                        "Redis at {server} is not reachable (CRIER_REDIS_URL): {error}; jobs wait in the \
-                         database"
+                        "Redis at {server} cannot be used (CRIER_REDIS_URL): {error}; jobs wait in the database"
                     );
                 }
                 Err(_) => {}
@@ -117,18 +118,18 @@ impl Pusher {
         }
     }
 
-    /// Pushes until the connection fails; returns `None` when the notifier was dropped.
+    /// Pushes until Redis fails; returns `None` when the notifier was dropped.
     async fn push_until_failure(&mut self, mut connection: MultiplexedConnection) -> Option<RedisError> {
         let mut batch = Vec::new();
         loop {
-            let wait = if self.pending.is_empty() { PING_INTERVAL } else { CAPACITY_INTERVAL };
+            let wait = if self.pending.is_empty() { CHECK_INTERVAL } else { CAPACITY_INTERVAL };
             match tokio::time::timeout(wait, self.receiver.recv_many(&mut batch, MAX_BATCH)).await {
                 Ok(0) => return None,
                 Ok(_) => batch.drain(..).for_each(|notification| self.add(notification)),
                 Err(_) => {}
             }
             let pushed = match self.pending.is_empty() {
-                true => redis::cmd("PING").query_async::<()>(&mut connection).await,
+                true => storage::check_writable(&mut connection, &self.queues.prefix).await,
                 false => self.push_pending(&mut connection).await,
             };
             if let Err(error) = pushed {

@@ -55,6 +55,14 @@ fn next_task_id() -> String {
     format!("{millis:012x}-{count:08x}-{:08x}", random::u64() as u32)
 }
 
+/// Fails if Redis does not accept writes: its memory or its disk is full, or it is a replica. Writes nothing, because
+/// there is no such list.
+pub async fn check_writable(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), RedisError> {
+    let length: Result<i64, RedisError> =
+        redis::cmd("LPUSHX").arg(format!("{prefix}:check")).arg("").query_async(connection).await;
+    length.map(drop)
+}
+
 /// Returns the number of ids of each storage that wait for a worker.
 pub async fn count(connection: &mut MultiplexedConnection, configs: &[Config]) -> Result<Vec<usize>, RedisError> {
     let mut pipe = redis::pipe();
