@@ -40,10 +40,8 @@ pub async fn queue(config: &Config) -> Finding {
     };
     // A server whose memory or disk is full, or a replica, responds to all commands except for writes.
     // This writes nothing, because there is no such list.
-    let written: Result<i64, RedisError> =
-        redis::cmd("LPUSHX").arg("crier:check").arg("").query_async(&mut connection).await;
-    match written {
-        Ok(_) => Finding::ok("queue", "Redis accepts writes"),
+    match redis::cmd("LPUSHX").arg("crier:check").arg("").query_async::<()>(&mut connection).await {
+        Ok(()) => Finding::ok("queue", "Redis accepts writes"),
         Err(error) => no_queue(
             &format!("Redis does not accept writes: {error}"),
             "free its memory (maxmemory) or its disk, let the user of Crier write",

@@ -58,9 +58,7 @@ fn next_task_id() -> String {
 /// Fails if Redis does not accept writes: its memory or its disk is full, or it is a replica. Writes nothing, because
 /// there is no such list.
 pub async fn check_writable(connection: &mut MultiplexedConnection, prefix: &str) -> Result<(), RedisError> {
-    let length: Result<i64, RedisError> =
-        redis::cmd("LPUSHX").arg(format!("{prefix}:check")).arg("").query_async(connection).await;
-    length.map(drop)
+    redis::cmd("LPUSHX").arg(format!("{prefix}:check")).arg("").query_async(connection).await
 }
 
 /// Returns the number of ids of each storage that wait for a worker.
