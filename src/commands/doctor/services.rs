@@ -44,7 +44,7 @@ pub async fn queue(config: &Config) -> Finding {
         Ok(()) => Finding::ok("queue", "Redis accepts writes"),
         Err(error) => no_queue(
             &format!("Redis does not accept writes: {error}"),
-            "free its memory (maxmemory) or its disk, let the user of Crier write",
+            "free its memory (maxmemory) or its disk, permit its user to write",
         ),
     }
 }
