@@ -1413,8 +1413,8 @@ create table inbox_syncs (
     -- Null if the platform has no inbox.
     next_sync_at timestamptz,
     synced_at    timestamptz,
-    -- The number of requested syncs, by which a running sync notices a further request.
-    requests     bigint not null default 0,
+    -- The time for which a sync was last requested, by which a running sync notices a further request.
+    requested_at timestamptz,
     failures     integer not null default 0,
     created_at   timestamptz not null,
     last_error   jsonb,

@@ -36,6 +36,8 @@ worker_on_both!(
     an_expired_token_is_refreshed_once,
     rejected_credentials_expire_the_account,
     a_sync_requested_during_a_run_causes_another_run,
+    syncs_requested_in_a_loop_wait,
+    a_waiting_sync_is_not_lost_during_a_run,
     due_accounts_are_synced_every_minute,
     a_platform_without_inbox_is_not_synced,
     a_snooze_ends_automatically,
@@ -62,6 +64,12 @@ pub async fn sync(w: &TestWorker) {
 async fn sync_later(w: &TestWorker) {
     w.advance(70);
     sync(w).await;
+}
+
+/// Requests a sync of an account whose platform has an interval of a minute.
+async fn request(w: &TestWorker) {
+    let (account, workspace, interval) = (w.account.id, w.world.workspace, TimeDelta::minutes(1));
+    w.write(async |tx| inbox_syncs::request(tx, account, workspace, interval, None).await).await;
 }
 
 /// Returns the bodies of a conversation's messages, oldest first.
@@ -354,13 +362,54 @@ async fn a_sync_requested_during_a_run_causes_another_run(w: TestWorker) {
     let engine = w.engine.clone();
     let running = tokio::spawn(async move { engine.run(id).await });
     gate.wait_until_entered().await;
-    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    request(&w).await;
     gate.let_through();
     running.await.unwrap();
     assert_eq!(w.show(id).await.state, JobState::Scheduled);
     w.run_jobs().await;
     assert_eq!(w.show(id).await.state, JobState::Done);
     assert_eq!(w.fake.inbox.fetches(), [COMMENTS, DMS, COMMENTS, DMS]);
+}
+
+async fn syncs_requested_in_a_loop_wait(w: TestWorker) {
+    start(&w).await;
+    sync(&w).await;
+    request(&w).await;
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), 4, "the first one begins immediately");
+    for _ in 0..11 {
+        request(&w).await;
+        sync(&w).await;
+        w.advance(1);
+    }
+    assert_eq!(w.fake.inbox.fetches().len(), 4);
+    w.advance(1);
+    for _ in 0..11 {
+        request(&w).await;
+        sync(&w).await;
+        w.advance(1);
+    }
+    assert_eq!(w.fake.inbox.fetches().len(), 6, "one sync for all requests of a fifth of the interval");
+}
+
+async fn a_waiting_sync_is_not_lost_during_a_run(w: TestWorker) {
+    start(&w).await;
+    request(&w).await;
+    let gate = Gate::new();
+    w.fake.inbox.hold_fetch(gate.clone());
+    let id = w.notified_job();
+    let engine = w.engine.clone();
+    let running = tokio::spawn(async move { engine.run(id).await });
+    gate.wait_until_entered().await;
+    request(&w).await;
+    gate.let_through();
+    running.await.unwrap();
+    assert_eq!(w.fake.inbox.fetches().len(), 2);
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), 2);
+    w.advance(12);
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), 4);
 }
 
 async fn due_accounts_are_synced_every_minute(w: TestWorker) {

@@ -81,7 +81,7 @@ fn each_message_is_stored_once_on_postgres() {
 
 /// Makes the account due, and returns its job if it can be claimed.
 async fn claim(w: &TestWorker) -> Option<crier_domain::job::ClaimedJob> {
-    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, TimeDelta::zero(), None).await).await;
     let ids = w.s.notifier.take();
     let mut claimed = w.claim(&ids, "doomed").await;
     claimed.retain(|job| job.kind == JobKind::SyncInbox);

@@ -79,7 +79,7 @@ async fn a_sync_before_the_result_creates_no_duplicate(w: TestWorker) {
     w.fake.inbox.script_replies([ReplyStep::AcceptAnd(unknown())]);
     run_reply(&w, id).await;
     assert_eq!(reply_status(&w, id).await, (MessageStatus::Pending, Some(Category::OutcomeUnknown)));
-    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, None).await).await;
+    w.write(async |tx| inbox_syncs::request(tx, w.account.id, w.world.workspace, TimeDelta::zero(), None).await).await;
     sync(&w).await;
     assert_eq!(bodies(&w, conversation).await.len(), 3, "it appears as a message of the account");
     w.advance(MAX_CALL_SECONDS);

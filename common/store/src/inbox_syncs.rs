@@ -21,14 +21,18 @@ use super::{Conn, Result, Tx, jobs};
 /// When an account is due again if the job that was enqueued for it is lost.
 const NEXT_SYNC: TimeDelta = TimeDelta::minutes(30);
 
+/// A sync that is requested again waits until this part of the platform's interval has passed, so that the client of one
+/// workspace cannot use up a quota that all of them share.
+const REQUESTS_PER_INTERVAL: i32 = 5;
+
 /// The connector's cursor of each of its streams.
 pub type Cursors = BTreeMap<String, Value>;
 
 #[derive(Clone, Debug, sqlx_macros::FromRow)]
 pub struct InboxSync {
     pub account_id: i64,
-    /// The number of syncs that were requested.
-    pub requests: i64,
+    /// The time for which a sync was last requested.
+    pub requested_at: Option<DateTime<Utc>>,
     /// The number of consecutive syncs that have failed, at least in part.
     pub failures: i32,
     /// The time of the last sync that succeeded completely.
@@ -44,7 +48,7 @@ pub struct InboxSync {
     pub unfinished: Vec<String>,
 }
 
-const COLUMNS: &str = "account_id, requests, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
+const COLUMNS: &str = "account_id, requested_at, failures, synced_at, next_sync_at, last_error, cursors, unfinished";
 
 pub async fn find(conn: &mut Conn, account_id: i64) -> Result<Option<InboxSync>> {
     let sql = sql!("SELECT {COLUMNS} FROM inbox_syncs WHERE account_id = $1", COLUMNS);
@@ -77,16 +81,30 @@ pub async fn start(tx: &mut Tx, account_id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Syncs an account immediately, if its platform has an inbox.
-pub async fn request(tx: &mut Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> Result<()> {
-    const SQL: &str = "
-        UPDATE inbox_syncs
-        SET next_sync_at = $2, requests = requests + 1
-        WHERE account_id = $1";
-    let next = tx.now + NEXT_SYNC;
-    if execute!(tx, SQL, account_id, next)? == 0 {
+/// Syncs an account immediately, or if a sync was requested shortly before, after a part of its platform's `interval`.
+pub async fn request(
+    tx: &mut Tx,
+    account_id: i64,
+    workspace_id: i64,
+    interval: TimeDelta,
+    trace: Option<&str>,
+) -> Result<()> {
+    const SQL: &str = "UPDATE inbox_syncs SET next_sync_at = $2, requested_at = $3 WHERE account_id = $1";
+    let Some(sync) = lock(tx, account_id).await? else { return Ok(()) };
+    let (now, pause) = (tx.now, interval / REQUESTS_PER_INTERVAL);
+    let at = match sync.requested_at {
+        // A requested sync is waiting. The clock may have been ahead.
+        Some(waiting) if waiting > now => waiting.min(now + pause),
+        Some(last) => now.max(last + pause),
+        None => now,
+    };
+    if at > now {
+        let next = sync.next_sync_at.map_or(at, |next| next.min(at));
+        execute!(tx, SQL, account_id, next, at)?;
         return Ok(());
     }
+    let next = now + NEXT_SYNC;
+    execute!(tx, SQL, account_id, next, at)?;
     let job = sync_now(tx, account_id, workspace_id, trace);
     jobs::run_now(tx, &job).await
 }

@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::conversation::{Conversation, Message, MessageStatus};
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_jobs::replies;
+use crier_platforms::InboxConnector;
 use crier_store::conversations::replies::ReplyOutcome;
 use crier_store::{Result, Tx, conversations, inbox_syncs};
 use crier_telemetry::metrics::{self, ReplyResult};
@@ -20,6 +21,8 @@ pub struct ReplyRunResult {
     outcome: CallOutcome,
     /// The version of the credentials that the call used, and the account's workspace.
     account: Option<(i64, i64)>,
+    /// The interval of the account's syncs.
+    interval: TimeDelta,
     /// The maximum duration of a call. A query about a call is reliable only after that.
     timeout: TimeDelta,
     jitter: f64,
@@ -34,7 +37,7 @@ impl ReplyRunResult {
         let mut outcome = expire_or_pause_account(tx, (ACTION, &self.outcome), (account_id, version), trace).await?;
         if let (CallOutcome::Published(_), Some((_, workspace_id))) = (&outcome, self.account) {
             // Syncs the account soon, so that the reply appears in its conversation.
-            inbox_syncs::request(tx, account_id, workspace_id, trace).await?;
+            inbox_syncs::request(tx, account_id, workspace_id, self.interval, trace).await?;
         }
         inbox_syncs::lock(tx, account_id).await?;
         let Some(conversation) = conversations::lock_of_message(tx, self.message.id).await? else {
@@ -57,13 +60,15 @@ impl ReplyRunResult {
 
     pub(super) fn of(p: &Prepared, outcome: CallOutcome, timeout: TimeDelta) -> Self {
         let account = Some((p.session.account.credentials_version, p.session.account.workspace_id));
-        Self { account, timeout, ..Self::without_call(&p.conversation, p.message.clone(), outcome) }
+        let interval = p.session.connector.inbox().map_or(TimeDelta::zero(), InboxConnector::interval);
+        Self { account, interval, timeout, ..Self::without_call(&p.conversation, p.message.clone(), outcome) }
     }
 
     /// Returns the result of a run that had no account to call.
     pub fn without_call(conversation: &Conversation, message: Message, outcome: CallOutcome) -> Self {
-        let (timeout, jitter) = (TimeDelta::zero(), crier_base::random::unit());
-        Self { conversation: conversation.clone(), message, outcome, account: None, timeout, jitter }
+        let (zero, jitter) = (TimeDelta::zero(), crier_base::random::unit());
+        let conversation = conversation.clone();
+        Self { conversation, message, outcome, account: None, interval: zero, timeout: zero, jitter }
     }
 
     /// Returns when a call with an unknown outcome must have ended.

@@ -282,7 +282,7 @@ impl Job for SyncInbox {
             account_id: id,
             platform: account.platform,
             version: account.credentials_version,
-            requests: sync.requests,
+            requested_at: sync.requested_at,
             interval: None,
             has_more: false,
             unfinished: Vec::new(),
@@ -314,8 +314,8 @@ pub struct SyncRunResult {
     platform: Platform,
     /// The version of the credentials that the last call used.
     version: i64,
-    /// The number of syncs that had been requested when this one began.
-    requests: i64,
+    /// The time for which a sync had been requested when this one began.
+    requested_at: Option<DateTime<Utc>>,
     /// The interval between syncs; `None` if the platform has no inbox for the account.
     interval: Option<TimeDelta>,
     has_more: bool,
@@ -366,19 +366,21 @@ impl SyncRunResult {
             return Ok(Outcome::Cancelled("the account no longer exists".to_owned()));
         };
         let (now, failure) = (tx.now, self.error.as_ref().map(CallError::failure));
+        let requested = sync.requested_at.filter(|_| sync.requested_at != self.requested_at);
         let mut next = self.next(sync.failures, now);
         if let Some(CallError::RateLimited { until, failure }) = &self.error {
             let until = until.unwrap_or(now + LIMIT_PAUSE);
             next = next.map(|next| next.max(until));
             pause_after_read(tx, self.account_id, until, failure).await?;
-        } else if self.interval.is_some() && (self.has_more || sync.requests != self.requests) {
+        } else if self.interval.is_some() && (self.has_more || requested.is_some()) {
             jobs::refund_attempt(tx, job).await?;
             // A sync that was requested meanwhile reads all streams.
-            let unfinished: &[String] = if sync.requests == self.requests { &self.unfinished } else { &[] };
+            let unfinished: &[String] = if requested.is_none() { &self.unfinished } else { &[] };
             if unfinished != sync.unfinished {
                 inbox_syncs::set_unfinished(tx, self.account_id, unfinished).await?;
             }
-            return Ok(Outcome::RetryAt(now, "there are more messages to read".to_owned()));
+            let at = requested.filter(|_| !self.has_more).map_or(now, |at| at.max(now));
+            return Ok(Outcome::RetryAt(at, "there are more messages to read".to_owned()));
         }
         match failure {
             Some(failure) => inbox_syncs::fail(tx, self.account_id, failure, next).await?,

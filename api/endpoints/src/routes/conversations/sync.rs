@@ -30,7 +30,8 @@ pub fn endpoint() -> Endpoint<(), One<InboxSync>> {
         .adds(Growth::Texts)
         .summary("Sync an account's inbox")
         .description(
-            "Crier also checks accounts regularly, most of them every minute. The response describes earlier syncs.",
+            "Crier also checks accounts regularly, most of them every minute. If a sync was requested shortly before, the \
+             next one begins when a fifth of the platform's interval has passed. The response describes earlier syncs.",
         )
         .extension()
         .features(FEATURES)
@@ -45,18 +46,18 @@ async fn sync(cx: &Context, tx: &mut Tx) -> Result<Reply<InboxSync>> {
     let connector = cx.app.platforms.get(account.platform);
     let name = descriptor(account.platform).name;
     let unavailable = |message| Err(ApiError::new(ErrorCode::PlatformCapabilityUnavailable, message));
-    match connector.as_ref().and_then(|connector| connector.inbox()) {
+    let interval = match connector.as_ref().and_then(|connector| connector.inbox()) {
         None => return unavailable(format!("Crier cannot read messages on {name}.")),
         Some(inbox) if !inbox.reads(&account.external_id) => {
             return unavailable(format!("{name} does not let applications read messages to this type of account."));
         }
-        Some(_) => {}
-    }
+        Some(inbox) => inbox.interval(),
+    };
     if account.status == AccountStatus::Expired {
         let message = "The account's access has expired. Refresh or reconnect it first.";
         return Err(ApiError::new(ErrorCode::ReconnectRequired, message));
     }
-    inbox_syncs::request(tx, id, account.workspace_id, cx.trace()).await?;
+    inbox_syncs::request(tx, id, account.workspace_id, interval, cx.trace()).await?;
     let sync = inbox_syncs::find(tx, id).await?;
     let found = InboxSync {
         account_id: id,
