@@ -8,7 +8,7 @@ use crier_store::{PageRequest, accounts, inbox_syncs};
 
 use super::inbox::{start, sync};
 use crate::support::fake_inbox::{COMMENTS, DMS, REMOVED, message};
-use crate::support::fake_platform::transient;
+use crate::support::fake_platform::{rate_limited, transient};
 use crate::support::inbox::all;
 use crate::support::jobs::{TestWorker, worker_on_both};
 
@@ -21,7 +21,8 @@ worker_on_both!(
     a_deletion_applies_to_every_brand,
     all_messages_are_checked_in_turn,
     a_platform_that_cannot_report_deletions_is_not_queried,
-    a_failed_check_is_retried,
+    a_failed_check_is_repeated_an_hour_later,
+    a_rate_limit_of_a_check_pauses_the_account,
 );
 
 /// Syncs after a little more than an hour.
@@ -164,13 +165,31 @@ async fn a_platform_that_cannot_report_deletions_is_not_queried(w: TestWorker) {
     assert_eq!(messages(&w, only(&w).await.id).await[0].body, "Fresh?", "an absent message does not count as deleted");
 }
 
-async fn a_failed_check_is_retried(w: TestWorker) {
+/// All messages were read, so the next sync is not delayed.
+async fn a_failed_check_is_repeated_an_hour_later(w: TestWorker) {
     start_with_two_messages(&w).await;
     w.fake.inbox.fail_fetch(REMOVED, transient());
     sync_an_hour_later(&w).await;
     let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
-    assert_eq!((row.failures, only(&w).await.unread_count), (1, 2));
+    assert_eq!((row.failures, row.last_error.is_none(), row.synced_at), (0, true, Some(w.now())));
+    assert_eq!(only(&w).await.unread_count, 2);
+    w.advance(70);
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.checks().len(), 1, "the next sync does not repeat the check");
     sync_an_hour_later(&w).await;
+    assert_eq!(w.fake.inbox.checks(), [["c2", "c1"], ["c2", "c1"]]);
+    assert_eq!(only(&w).await.unread_count, 1);
+}
+
+async fn a_rate_limit_of_a_check_pauses_the_account(w: TestWorker) {
+    start_with_two_messages(&w).await;
+    w.advance(3_700);
+    w.fake.inbox.fail_fetch(REMOVED, rate_limited(w.later(600)));
+    sync(&w).await;
     let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
-    assert_eq!((row.failures, only(&w).await.unread_count), (0, 1));
+    assert_eq!((row.failures, row.next_sync_at), (1, Some(w.later(600))));
+    w.advance(600);
+    sync(&w).await;
+    let row = inbox_syncs::find(&mut w.conn().await, w.account.id).await.unwrap().unwrap();
+    assert_eq!((row.failures, w.fake.inbox.checks().len()), (0, 1));
 }

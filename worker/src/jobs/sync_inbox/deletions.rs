@@ -2,7 +2,8 @@
 //! messages. It begins with the newest and continues with older ones each hour, until it has checked the last 30 days.
 //! Then it begins again.
 //!
-//! The position is stored as a cursor beside those of the streams.
+//! The position is stored as a cursor beside those of the streams. A check that fails is repeated an hour later. Unless
+//! the platform rejects the credentials or limits the rate, the sync has not failed, because all messages were read.
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_platforms::CallError;
@@ -36,11 +37,20 @@ impl Position {
 
     /// Returns the cursor after checking `found`: at most `limit` messages, newest first.
     fn after(&self, found: &[Candidate], limit: usize, now: DateTime<Utc>) -> Value {
-        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
         let last = found.last().filter(|_| found.len() >= limit).map(|last| last.sent_at);
         // More messages may have the same time; those beyond one check are skipped.
         let until = last.map(|at| if self.until == Some(at) { at - TimeDelta::microseconds(1) } else { at });
-        json!({ "due": text(now + INTERVAL), "until": until.map(text) })
+        Self { due: Some(now + INTERVAL), until }.cursor()
+    }
+
+    /// Returns the cursor after a check that failed.
+    fn again(&self, now: DateTime<Utc>) -> Value {
+        Self { due: Some(now + INTERVAL), until: self.until }.cursor()
+    }
+
+    fn cursor(&self) -> Value {
+        let text = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::Micros, true);
+        json!({ "due": self.due.map(text), "until": self.until.map(text) })
     }
 }
 
@@ -62,9 +72,14 @@ impl SyncInbox {
             None => Vec::new(),
         };
         let ids: Vec<String> = found.iter().map(|one| one.external_id.clone()).collect();
-        let deleted = match ids.is_empty() {
-            true => Vec::new(),
-            false => self.deleted(run, session, &ids).await?,
+        let checked = match ids.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.deleted(run, session, &ids).await,
+        };
+        let (deleted, next) = match &checked {
+            Ok(deleted) => (deleted.as_slice(), position.after(&found, limit, now)),
+            Err(SyncStop::Call(_)) => (&[] as &[String], position.again(now)),
+            Err(SyncStop::Failed(_)) => return checked.map(drop),
         };
         let mut tx = self.store.begin().await?;
         let Some(sync) = inbox_syncs::lock(&mut tx, account).await? else {
@@ -73,11 +88,12 @@ impl SyncInbox {
         if !rows::still_held(&mut tx, &run.job).await? {
             return Err(RunError::lease_lost().into());
         }
-        deletions::delete(&mut tx, account, &deleted).await?;
+        deletions::delete(&mut tx, account, deleted).await?;
         let mut cursors = sync.cursors;
-        cursors.insert(CURSOR.to_owned(), position.after(&found, limit, now));
+        cursors.insert(CURSOR.to_owned(), next);
         inbox_syncs::set_cursors(&mut tx, account, &cursors).await?;
-        Ok(tx.commit().await?)
+        tx.commit().await?;
+        checked.map(drop)
     }
 
     /// Queries the platform for which of the messages were deleted. Retries once after refreshing an expired access
@@ -118,6 +134,7 @@ mod tests {
         assert_eq!(next, Position { due: Some(at(70)), until: Some(at(7)) });
         let same = Position::read(Some(&next.after(&found(&[7, 7, 7]), 3, at(70))));
         assert_eq!(same.until, Some(at(7) - TimeDelta::microseconds(1)), "the same messages are not checked forever");
+        assert_eq!(Position::read(Some(&next.again(at(75)))), Position { due: Some(at(135)), until: Some(at(7)) });
         let last = Position::read(Some(&next.after(&found(&[7, 6]), 3, at(70))));
         assert_eq!(last.until, None);
     }

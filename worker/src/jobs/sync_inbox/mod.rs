@@ -140,8 +140,11 @@ impl SyncInbox {
             && let Err(stop) = self.check_deletions(run, session, sync).await
         {
             match stop {
-                SyncStop::Call(error) => result.error = Some(error),
-                stop => return Err(stop),
+                SyncStop::Call(error) if concerns_account(&error) => result.error = Some(error),
+                SyncStop::Call(error) => {
+                    tracing::info!(account = sync.account_id, %error, "failed to check for deleted messages");
+                }
+                stop @ SyncStop::Failed(_) => return Err(stop),
             }
         }
         result.version = session.account.credentials_version;
@@ -262,6 +265,11 @@ impl SyncInbox {
     }
 }
 
+/// Returns whether all calls for the account would fail like this one.
+const fn concerns_account(error: &CallError) -> bool {
+    matches!(error, CallError::RateLimited { .. } | CallError::Reauth(_) | CallError::AuthExpired(_))
+}
+
 #[async_trait]
 impl Job for SyncInbox {
     type Result = SyncRunResult;
@@ -353,8 +361,7 @@ impl SyncRunResult {
     /// Returns whether the run may make other calls. A stream that cannot be read does not forbid them: some servers
     /// have limits but no notifications.
     fn may_call_again(&self) -> bool {
-        use CallError::{AuthExpired, RateLimited, Reauth};
-        !matches!(self.error, Some(RateLimited { .. } | Reauth(_) | AuthExpired(_)))
+        !self.error.as_ref().is_some_and(concerns_account)
     }
 
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
