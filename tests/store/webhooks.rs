@@ -15,7 +15,7 @@ on_both![
     an_endpoint_round_trips,
     an_endpoint_is_visible_only_to_its_user,
     secrets_are_encrypted_and_bound_to_their_row,
-    reenabling_an_endpoint_clears_its_failure_record,
+    reenabling_an_endpoint_or_another_url_clears_its_failure_record,
     clean_failure_records_are_skipped,
     disabling_is_idempotent_and_returns_the_owner,
     missed_deliveries_are_counted_per_outage,
@@ -103,17 +103,20 @@ async fn failure_record(s: &TestStore, id: i64) -> Health {
     s.write(async |tx| webhooks::lock_health(tx, &[id], true).await).await[0].1
 }
 
-async fn reenabling_an_endpoint_clears_its_failure_record(s: TestStore) {
+async fn reenabling_an_endpoint_or_another_url_clears_its_failure_record(s: TestStore) {
     let w = s.create_world().await;
     let mut webhook = s.webhook(w.user, &EVENTS).await;
     let failing = Health { failing_since: Some(s.now()), strikes: 12 };
     s.write(async |tx| webhooks::set_record(tx, webhook.id, failing).await).await;
     s.advance(5);
-    // A change while the endpoint is active keeps its failure record.
-    webhook.url = "https://other.test".to_owned();
+    // A change of its events keeps the failure record.
     webhook.events = vec![EventName::PostFailed];
     s.write(async |tx| webhooks::update(tx, &webhook).await).await;
     assert_eq!(failure_record(&s, webhook.id).await, failing);
+    webhook.url = "https://other.test".to_owned();
+    s.write(async |tx| webhooks::update(tx, &webhook).await).await;
+    assert_eq!(failure_record(&s, webhook.id).await, Health::default());
+    s.write(async |tx| webhooks::set_record(tx, webhook.id, failing).await).await;
     let disable = async |reason| s.write(async |tx| webhooks::disable(tx, webhook.id, reason).await).await;
     assert!(disable("no success in 5 days").await);
     let found = webhooks::find(&mut s.conn().await, w.user, webhook.id).await.unwrap().unwrap();

@@ -101,7 +101,8 @@ pub async fn find_for_update(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Resu
     find(tx, user_id, webhook_id).await
 }
 
-/// Stores the mutable fields of an endpoint. Activating or deactivating it resets its health record.
+/// Stores the mutable fields of an endpoint. Activating or deactivating it, or changing its URL, resets its health
+/// record.
 pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
     const SQL: &str = "
         UPDATE webhooks
@@ -110,9 +111,9 @@ pub async fn update(tx: &mut Tx, webhook: &Webhook) -> Result<()> {
     const SWITCH: &str = "
         UPDATE webhooks
         SET failing_since = NULL, strikes = 0
-        WHERE id = $1 AND is_active <> $2";
+        WHERE id = $1 AND (is_active <> $2 OR url <> $3)";
     let now = tx.now;
-    if execute!(tx, SWITCH, webhook.id, webhook.is_active)? > 0 {
+    if execute!(tx, SWITCH, webhook.id, webhook.is_active, &webhook.url)? > 0 {
         release_lane(tx, webhook.id).await?;
     }
     execute!(
