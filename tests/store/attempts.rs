@@ -11,6 +11,7 @@ use crate::support::store::{TestStore, World, cipher, expose, on_both, run_concu
 on_both![
     outgoing_deliveries_are_loaded_in_one_batch,
     attempts_update_their_delivery,
+    operators_are_shown_the_latest_attempts,
     attempts_are_recorded_in_one_batch,
     deleted_deliveries_are_skipped,
     a_replay_allows_one_more_attempt,
@@ -110,6 +111,16 @@ async fn attempts_update_their_delivery(s: TestStore) {
     let attempts = deliveries::attempt_summaries(&mut s.conn().await, d.id).await.unwrap();
     let recorded: Vec<_> = attempts.iter().map(|t| (t.number, t.outcome.as_str(), t.error.as_deref())).collect();
     assert_eq!(recorded, [(1, "5xx", Some("HTTP 503")), (2, "2xx", None)]);
+}
+
+async fn operators_are_shown_the_latest_attempts(s: TestStore) {
+    let w = world_with_endpoint(&s).await;
+    let d = create_delivery(&s, w).await;
+    for number in 1..=103 {
+        record(&s, &[attempt(&s, &d, number)]).await;
+    }
+    let attempts = deliveries::attempt_summaries(&mut s.conn().await, d.id).await.unwrap();
+    assert_eq!(attempts.iter().map(|one| one.number).collect::<Vec<_>>(), (4..=103).collect::<Vec<_>>());
 }
 
 async fn attempts_are_recorded_in_one_batch(s: TestStore) {

@@ -163,6 +163,9 @@ pub enum Outcome {
     Cancelled(String),
 }
 
+/// The maximum number of attempts that operators are shown. A client can retry a job's subject any number of times.
+pub const MAX_SHOWN_ATTEMPTS: i64 = 100;
+
 /// One attempt at a job's subject, as shown to operators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "sqlx", derive(sqlx_macros::FromRow))]

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use crier_base::secrets::Cipher;
 use crier_domain::event::EventName;
-use crier_domain::job::JobAttempt;
+use crier_domain::job::{JobAttempt, MAX_SHOWN_ATTEMPTS};
 use crier_domain::webhook::{Delivery, DeliveryStatus, WebhookAttempt};
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -98,14 +98,18 @@ pub async fn replay(tx: &mut Tx, delivery_id: i64) -> Result<bool> {
     Ok(execute!(tx, SQL, delivery_id, now)? > 0)
 }
 
-/// Returns every attempt at a delivery, oldest first.
+/// Returns the latest attempts at a delivery for the operator, oldest first.
 pub async fn attempt_summaries(conn: &mut Conn, delivery_id: i64) -> Result<Vec<JobAttempt>> {
     const SQL: &str = "
         SELECT number, started_at, duration_ms, outcome, error
         FROM webhook_attempts
         WHERE delivery_id = $1
-        ORDER BY id";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).fetch_all(c))?)
+        ORDER BY id DESC
+        LIMIT $2";
+    let mut found: Vec<JobAttempt> =
+        run!(conn, c => sqlx::query_as(SQL).bind(delivery_id).bind(MAX_SHOWN_ATTEMPTS).fetch_all(c))?;
+    found.reverse();
+    Ok(found)
 }
 
 /// A delivery to send, with the data of its endpoint.

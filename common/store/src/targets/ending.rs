@@ -3,7 +3,7 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::failure::Failure;
-use crier_domain::job::JobAttempt;
+use crier_domain::job::{JobAttempt, MAX_SHOWN_ATTEMPTS};
 use crier_domain::post::{
     Attempt, AttemptOutcome, FinalPostStatuses, FirstCommentOverride, PostStatus, PublishedPart, TargetStatus,
 };
@@ -242,12 +242,16 @@ pub async fn attempts(conn: &mut Conn, post_id: i64, limit: i64) -> Result<Vec<A
     Ok(run!(conn, c => sqlx::query_as(SQL).bind(post_id).bind(limit).fetch_all(c))?)
 }
 
-/// Returns every attempt at one target, oldest first.
+/// Returns the latest attempts at one target for the operator, oldest first.
 pub async fn attempt_summaries(conn: &mut Conn, target_id: i64) -> Result<Vec<JobAttempt>> {
     const SQL: &str = "
         SELECT number, started_at, duration_ms, outcome, error ->> 'message' AS error
         FROM target_attempts
         WHERE target_id = $1
-        ORDER BY id";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(target_id).fetch_all(c))?)
+        ORDER BY id DESC
+        LIMIT $2";
+    let mut found: Vec<JobAttempt> =
+        run!(conn, c => sqlx::query_as(SQL).bind(target_id).bind(MAX_SHOWN_ATTEMPTS).fetch_all(c))?;
+    found.reverse();
+    Ok(found)
 }
