@@ -4,7 +4,7 @@ use crier_domain::access::Role;
 use crier_domain::brand::{Brand, MAX_BRANDS};
 
 use super::db::{execute, run};
-use super::{Conn, Result, Tx};
+use super::{Conn, Result, Tx, inbox_syncs};
 
 /// A brand as a client sends it.
 #[derive(Debug, Clone)]
@@ -215,6 +215,7 @@ pub async fn remove_member(tx: &mut Tx, brand_id: i64, user_id: i64) -> Result<b
         DELETE FROM key_brands
         WHERE brand_id = $1 AND api_key_id IN (SELECT id FROM api_keys WHERE user_id = $2)";
     const UNASSIGN: &str = "UPDATE conversations SET assignee_id = NULL WHERE brand_id = $1 AND assignee_id = $2";
+    inbox_syncs::lock_of_brand(tx, brand_id).await?;
     execute!(tx, UNASSIGN, brand_id, user_id)?;
     execute!(tx, KEYS, brand_id, user_id)?;
     Ok(execute!(tx, "DELETE FROM brand_members WHERE brand_id = $1 AND user_id = $2", brand_id, user_id)? > 0)

@@ -61,6 +61,23 @@ pub async fn lock(tx: &mut Tx, account_id: i64) -> Result<Option<InboxSync>> {
     Ok(run!(tx, c => sqlx::query_as(sql).bind(account_id).fetch_optional(c))?)
 }
 
+/// Locks the rows of a brand's accounts, before several of its conversations are changed: the syncs of the accounts lock
+/// them in another order.
+pub(super) async fn lock_of_brand(tx: &mut Tx, brand_id: i64) -> Result<()> {
+    let sql = locking_sql!(
+        tx,
+        "
+        SELECT account_id
+        FROM inbox_syncs
+        WHERE account_id IN (SELECT account_id FROM brand_accounts WHERE brand_id = $1)
+        ORDER BY account_id
+        {LOCK}",
+        "FOR UPDATE"
+    );
+    let _: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(brand_id).fetch_all(c))?;
+    Ok(())
+}
+
 /// Returns the job that syncs an account now.
 fn sync_now(tx: &Tx, account_id: i64, workspace_id: i64, trace: Option<&str>) -> NewJob {
     NewJob::new(JobKind::SyncInbox, account_id, tx.now)
