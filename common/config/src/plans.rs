@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use crier_domain::plan::{Feature, MAX_REQUESTS_PER_MINUTE, Plan, Plans};
+use crier_domain::plan::{Feature, MAX_ANALYTICS_DAYS, MAX_REQUESTS_PER_MINUTE, Plan, Plans};
 
 use super::base::PLANS_FILE;
 use super::reader::Reader;
@@ -12,8 +12,6 @@ use super::values;
 
 /// TOML's largest integer.
 const MAX_INTEGER: u64 = i64::MAX as u64;
-/// A hundred years: a date that far back is still valid.
-const MAX_DAYS: u64 = 36_500;
 
 /// Reads the plans from the file, or returns the built-in ones if no file is configured.
 pub(super) fn read(reader: &mut Reader, path: Option<&Path>, read_file: &dyn Fn(&Path) -> io::Result<String>) -> Plans {
@@ -70,7 +68,7 @@ fn plan(name: &str, value: &toml::Value, problems: &mut Vec<String>) -> Plan {
             "storage_mib" => (&mut plan.storage_mib, 0, MAX_INTEGER),
             "ai_credits" => (&mut plan.ai_credits, 0, MAX_INTEGER),
             "requests_per_minute" => (&mut plan.requests_per_minute, 1, u64::from(MAX_REQUESTS_PER_MINUTE)),
-            "analytics_days" => (&mut plan.analytics_days, 1, MAX_DAYS),
+            "analytics_days" => (&mut plan.analytics_days, 1, MAX_ANALYTICS_DAYS),
             "report_mails_per_day" => (&mut plan.report_mails_per_day, 0, MAX_INTEGER),
             _ => {
                 let known = Plan::LIMITS.iter().copied().chain(["features"]).collect::<Vec<_>>();
@@ -160,7 +158,7 @@ feed_reader, content_strategy, reports, inbox, approvals
             ("plans = 5", "has no plan; "),
             ("[plans]\nfree = 5", "plans.free is not a table; write [plans.free]"),
             ("[plans.\"\"]", "[plans.]: a plan name must have 1 to 40 of the characters a-z"),
-            ("[plans.a]\nanalytics_days = 36501", "[plans.a] analytics_days must be an integer from 1 to 36500; "),
+            ("[plans.a]\nanalytics_days = 3651", "[plans.a] analytics_days must be an integer from 1 to 3650; "),
             (
                 "[plans.a]\nrequests_per_minute = 1000001",
                 "[plans.a] requests_per_minute must be an integer from 1 to 1000000; ",

@@ -21,6 +21,9 @@ crier_base::text_enum! {
 /// The limit of plans that set none. The rate limit headers need a value, and it stops a runaway client.
 pub const MAX_REQUESTS_PER_MINUTE: u32 = 1_000_000;
 
+/// The history of analytics of plans that set none, in days: ten years.
+pub const MAX_ANALYTICS_DAYS: u64 = 3_650;
+
 /// The limits of a workspace. `None` is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {

@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Days, NaiveDate, Utc};
 use crier_domain::analytics::{Tz, day_start, zone};
-use crier_domain::plan::Feature;
+use crier_domain::plan::{Feature, MAX_ANALYTICS_DAYS};
 
 use crate::context::Context;
 use crate::endpoint::AnyEndpoint;
@@ -24,8 +24,6 @@ pub const FEATURES: &[Feature] = &[Feature::BasicAnalytics, Feature::Analytics];
 
 /// The default number of days.
 const DEFAULT_DAYS: u64 = 30;
-/// The maximum number of days for a plan without a retention limit.
-const MAX_RETENTION_DAYS: u64 = 3_650;
 
 /// The days to show, both included.
 #[derive(Clone, Debug, Default, Request)]
@@ -86,7 +84,7 @@ impl Window {
     pub fn of_plan(cx: &Context) -> Self {
         let zone = zone(Some(cx.zone()));
         let end = cx.now.with_timezone(&zone).date_naive();
-        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_RETENTION_DAYS).clamp(1, MAX_RETENTION_DAYS);
+        let retention_days = cx.plan.analytics_days.unwrap_or(MAX_ANALYTICS_DAYS);
         Self { start: end - Days::new(retention_days - 1), end, zone, retention_days }
     }
 
