@@ -794,7 +794,8 @@ create trigger copy_changed_labels after update of labels, deleted_at on posts
 -- a post a slot locks this row first, so that two posts never choose the same one. A brand without a row has no slots.
 create table queues (
     brand_id   bigint primary key references brands (id) on delete cascade,
-    updated_at timestamptz not null,
+    -- The time of the last change of the slots. Null: never.
+    updated_at timestamptz,
     slots      jsonb not null
 );
 

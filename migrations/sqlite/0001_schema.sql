@@ -752,7 +752,8 @@ end;
 -- a post a slot locks this row first, so that two posts never choose the same one. A brand without a row has no slots.
 create table queues (
     brand_id   integer primary key references brands (id) on delete cascade,
-    updated_at timestamptz not null,
+    -- The time of the last change of the slots. Null: never.
+    updated_at timestamptz,
     slots      jsonb not null
 );
 

@@ -53,7 +53,7 @@ impl QueueChange<'_> {
 /// A brand's queue whose row is locked.
 struct LockedQueue {
     slots: Vec<Slot>,
-    updated_at: DateTime<Utc>,
+    updated_at: Option<DateTime<Utc>>,
     zone: Tz,
     places: Vec<Place>,
 }
@@ -68,8 +68,7 @@ impl LockedQueue {
 
     /// Fails if the slots are no longer those that the user saw. For a brand that never had slots, `seen` is the epoch.
     fn check_seen(&self, seen: Option<DateTime<Utc>>) -> Result<()> {
-        let is_new = self.slots.is_empty() && seen == Some(DateTime::default());
-        if is_new || seen.is_none_or(|seen| seen == self.updated_at) {
+        if seen.is_none_or(|seen| seen == self.updated_at.unwrap_or_default()) {
             return Ok(());
         }
         let message = "The slots were changed in the meantime. Check them again before you continue.";
@@ -288,7 +287,7 @@ pub async fn free_times(
     count: usize,
     now: DateTime<Utc>,
 ) -> Result<Vec<DateTime<Utc>>> {
-    let slots = queues::find(conn, brand_id).await?.map(|(slots, _)| slots).unwrap_or_default();
+    let (slots, _) = queues::find(conn, brand_id).await?;
     let zone = zone_of(conn, brand_id).await?;
     let taken: TakenPlaces =
         queues::places(conn, brand_id).await?.iter().map(|place| (place.account_id, place.at)).collect();

@@ -20,24 +20,23 @@ pub struct Place {
     pub post_id: i64,
 }
 
-/// Returns the slots of a brand, and the time of their last change. `None` if it never had any.
-pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<Option<(Vec<Slot>, DateTime<Utc>)>> {
+/// Returns the slots of a brand, and the time of their last change: `None` if there was none.
+pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<(Vec<Slot>, Option<DateTime<Utc>>)> {
     const SQL: &str = "SELECT slots, updated_at FROM queues WHERE brand_id = $1";
-    let found: Option<(Json<Vec<Slot>>, DateTime<Utc>)> =
+    let found: Option<(Json<Vec<Slot>>, Option<DateTime<Utc>>)> =
         run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?;
-    Ok(found.map(|(Json(slots), updated_at)| (slots, updated_at)))
+    Ok(found.map(|(Json(slots), updated_at)| (slots, updated_at)).unwrap_or_default())
 }
 
-/// Locks the queue of a brand until the end of the transaction. Returns its slots and the time of their last change.
-pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<(Vec<Slot>, DateTime<Utc>)> {
+/// Locks the queue of a brand until the end of the transaction. Returns the same as [`find`].
+pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<(Vec<Slot>, Option<DateTime<Utc>>)> {
     const SQL: &str = "
-        INSERT INTO queues (brand_id, updated_at, slots)
-        VALUES ($1, $2, '[]')
+        INSERT INTO queues (brand_id, slots)
+        VALUES ($1, '[]')
         ON CONFLICT (brand_id) DO UPDATE SET slots = queues.slots
         RETURNING slots, updated_at";
-    let now = tx.now;
-    let rows: Vec<(Json<Vec<Slot>>, DateTime<Utc>)> =
-        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).bind(now).fetch_all(c))?;
+    let rows: Vec<(Json<Vec<Slot>>, Option<DateTime<Utc>>)> =
+        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).fetch_all(c))?;
     let queue = rows.into_iter().next().map(|(Json(slots), updated_at)| (slots, updated_at));
     queue.ok_or_else(|| StoreError::Decode("a queue was not stored".to_owned()))
 }

@@ -97,7 +97,7 @@ pub async fn check_all(
 ) -> Result<Vec<RowOutcome>> {
     let used = used_names(conn, cx, rows).await?;
     let slots = match rows.iter().any(is_queued) {
-        true => queues::find(conn, cx.import.brand_id).await?.map(|(slots, _)| slots).unwrap_or_default(),
+        true => queues::find(conn, cx.import.brand_id).await?.0,
         false => Vec::new(),
     };
     let mut outcomes = Vec::with_capacity(rows.len());

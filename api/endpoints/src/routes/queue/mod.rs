@@ -1,6 +1,5 @@
 //! The queue of a brand: the slots of its week, and the posts that take their times from them (`crier_posts::queue`).
 
-use chrono::{DateTime, Utc};
 use crier_domain::queue::Slot;
 use crier_posts::queue::{self, QueueChange};
 use crier_store::queues::{self, Place};
@@ -75,17 +74,16 @@ impl Queue {
     /// Loads the queue of the brand in the path.
     pub async fn load(cx: &Context, conn: &mut Conn) -> Result<Self> {
         let brand = cx.brand()?;
-        let stored = queues::find(conn, brand.id).await?;
+        let (slots, updated_at) = queues::find(conn, brand.id).await?;
         let places = queues::waiting_places(conn, brand.id).await?;
         // The time zone may have changed since the request was authorized.
         let timezone =
             brands::find(conn, brand.id).await?.map_or_else(|| brand.timezone.clone(), |brand| brand.timezone);
-        let (slots, updated_at) = stored.map_or_else(Default::default, |(slots, at)| (slots, Some(at)));
         Ok(Self {
             timezone,
             slots: slots.into_iter().map(Into::into).collect(),
             posts: queued_posts(&places),
-            updated_at: updated_at.map(|at: DateTime<Utc>| at.into()),
+            updated_at: updated_at.map(Into::into),
         })
     }
 }

@@ -90,9 +90,8 @@ async fn check_accounts(conn: &mut Conn, brand_id: i64, slots: &[SlotRequest]) -
     listed.dedup();
     let own = accounts::summaries(conn, brand_id, &listed).await?;
     let mut known: HashSet<i64> = own.into_iter().map(|account| account.id).collect();
-    if let Some((stored, _)) = queues::find(conn, brand_id).await? {
-        known.extend(stored.into_iter().flat_map(|slot| slot.account_ids));
-    }
+    let (stored, _) = queues::find(conn, brand_id).await?;
+    known.extend(stored.into_iter().flat_map(|slot| slot.account_ids));
     let problems = Problems::default();
     for (n, slot) in slots.iter().enumerate() {
         for (i, id) in slot.account_ids.iter().flatten().enumerate() {
