@@ -219,6 +219,9 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     assert_fails(&s, &[], "public_url", "start Crier");
     let files = s.files();
     std::fs::remove_dir_all(&files).expect("a directory");
+    let unused = finding(&findings(&s.try_command(&["doctor", "--json"], &[])), "storage");
+    assert_eq!(unused["status"], "warning", "{unused}");
+    assert!(!files.exists(), "a check creates nothing");
     std::fs::write(&files, b"in the way").expect("a file");
     assert_fails(&s, &[], "storage", "make the directory writable for this user");
     let data = files.parent().expect("the data directory").to_owned();

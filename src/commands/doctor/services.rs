@@ -9,6 +9,7 @@ use crier_config::{Config, Storage as StorageConfig};
 use crier_http::HttpClient;
 use crier_mail::Mailer;
 use crier_media::Storage;
+use crier_media::storage::marker;
 use crier_runtime::{storage_marker, trace_export, traces_client};
 use crier_store::{Store, server};
 use redis::RedisError;
@@ -58,7 +59,7 @@ fn no_queue(detail: &str, remedy: &str) -> Finding {
 }
 
 pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
-    // Before the directory is created: it may be the mount point of a disk that is not mounted.
+    // The directory may be the mount point of a disk that is not mounted.
     if let Some(store) = store
         && let Err(error) = storage_marker::check(config, store).await
     {
@@ -68,6 +69,16 @@ pub async fn storage(config: &Config, store: Option<&Store>) -> Finding {
         StorageConfig::Directory(dir) => dir.display().to_string(),
         StorageConfig::S3(_) => "the bucket".to_owned(),
     };
+    // A check must not create the directory: with files in it, it would count as the storage of this installation.
+    if let StorageConfig::Directory(dir) = &config.storage
+        && matches!(marker::has_files(dir), Ok(false))
+    {
+        return Finding::warning(
+            "storage",
+            format!("{place}: not checked, because it has not been used yet"),
+            "start Crier, which creates it",
+        );
+    }
     match write_and_read(&config.storage).await {
         Ok(()) => Finding::ok("storage", format!("{place}: a file was written, read and deleted")),
         Err(error) => Finding::failure("storage", format!("{place}: {error}"), config.storage_remedy()),
