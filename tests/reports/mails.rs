@@ -1,6 +1,7 @@
 //! The emails of scheduled reports: recipients, content, failures, and unsubscribing.
 
 use crier_domain::analytics::PostMetrics;
+use crier_store::report_deliveries;
 use serde_json::{Value, json};
 
 use crate::support::app::Tenant;
@@ -14,6 +15,7 @@ on_both!(
     without_a_mail_server_the_file_is_exported,
     a_deferred_email_is_retried_with_the_same_message_id,
     a_recipient_can_unsubscribe,
+    a_deferred_email_is_not_sent_after_the_recipient_unsubscribed,
     a_failed_export_sends_no_email,
     emails_of_a_deleted_report_are_not_sent,
     a_rejected_recipient_does_not_affect_the_others,
@@ -213,6 +215,21 @@ async fn a_recipient_can_unsubscribe(s: TestStore) {
     t.delete(&report).await.expect(204);
     // The unsubscription outlasts the report.
     r.page(path).await.assert_status(200);
+}
+
+async fn a_deferred_email_is_not_sent_after_the_recipient_unsubscribed(s: TestStore) {
+    let server = MailServer::start().await;
+    let r = start(s, &server).await;
+    let (t, report) = weekly(&r, "R", &["ann@example.com"]).await;
+    server.then(SmtpStep::Recipient, SmtpReply::Say("451 4.7.1 Greylisted"));
+    next_week(&r).await;
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: pending"]);
+    r.app.write(async |tx| report_deliveries::unsubscribe(tx, t.workspace, "ann@example.com").await).await;
+    r.advance(3_600);
+    r.run_jobs().await;
+    assert_eq!(mails(&t, &report).await, ["ann@example.com: failed, unsubscribed"]);
+    assert!(server.mails().is_empty());
+    assert_eq!(r.count_rows("jobs WHERE kind = 'send_mail' AND state = 'cancelled'").await, 1);
 }
 
 async fn a_failed_export_sends_no_email(s: TestStore) {

@@ -122,7 +122,8 @@ fn not_configured() -> ReportError {
     ReportError::new(ReportErrorCode::MailNotConfigured, message)
 }
 
-fn stopped(stop: &MailStop) -> ReportError {
+/// Returns the error of an email that is not sent because of a stop.
+pub fn stopped(stop: &MailStop) -> ReportError {
     if stop.is_unsubscribed {
         let message = "The recipient unsubscribed from this workspace's reports.";
         return ReportError::new(ReportErrorCode::Unsubscribed, message);

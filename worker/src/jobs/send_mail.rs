@@ -6,20 +6,24 @@
 //!
 //! A deferred email is attempted eight times over a day, like a webhook. If the server rejects an email permanently,
 //! its job is dead immediately. Its row contains the reason, and an operator can run the job again.
+//!
+//! The email of a report is not sent if its recipient has unsubscribed since it was added to the outbox.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use crier_domain::job::{ClaimedJob, Outcome};
-use crier_domain::mail::MailStatus;
+use crier_domain::mail::{Mail, MailStatus};
 use crier_domain::report::{ReportError, ReportErrorCode};
 use crier_domain::report_naming as naming;
-use crier_mail::{Attachment, Mailer, SendError};
+use crier_mail::{Attachment, Mailer, SendError, mailbox};
 use crier_media::Library;
-use crier_store::{Conn, Result, Store, Tx, files, mails, report_deliveries};
+use crier_store::report_deliveries::{self, Subscription};
+use crier_store::{Conn, Result, Store, Tx, brands, files, mails};
 
 use super::{Deps, FinishedRun, Job, RunError, RunResult, settle_each};
 use crate::engine::Run;
+use crate::report_mail;
 use crate::webhooks::schedule;
 
 const NOT_CONFIGURED: &str =
@@ -50,9 +54,13 @@ impl Job for SendMail {
             Some(delivery_id) => Some(attached_file(&mut conn, delivery_id).await?),
             None => None,
         };
+        let stop = report_stop(&mut conn, &mail).await?;
         drop(conn);
         if mail.status != MailStatus::Pending {
             return Err(RunError::cancelled(format!("the email is already {}", mail.status)));
+        }
+        if let Some(error) = stop {
+            return Ok(MailRunResult::Stopped(error));
         }
         let Some(mailer) = &self.mailer else { return Ok(MailRunResult::NotConfigured) };
         // Held until the email is sent, because sending needs several copies of the file in memory.
@@ -104,6 +112,16 @@ struct AttachedFile {
     size_bytes: u64,
 }
 
+/// Returns why the email of a report must not be sent anymore.
+async fn report_stop(conn: &mut Conn, mail: &Mail) -> Result<Option<ReportError>> {
+    let Some(delivery_id) = mail.delivery_id else { return Ok(None) };
+    let Some(delivery) = report_deliveries::find_any(conn, delivery_id).await? else { return Ok(None) };
+    let Some(brand) = brands::find(conn, delivery.brand_id).await? else { return Ok(None) };
+    let mailbox = mailbox(&mail.recipient);
+    let to = Subscription { workspace_id: brand.workspace_id, address: &mail.recipient, mailbox: &mailbox };
+    Ok(report_deliveries::mail_stop(conn, &to).await?.map(|stop| report_mail::stopped(&stop)))
+}
+
 /// Finds the file of a report delivery; `None` if it was deleted.
 async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<AttachedFile>> {
     let Some(delivery) = report_deliveries::find_any(conn, delivery_id).await? else { return Ok(None) };
@@ -129,6 +147,8 @@ pub enum MailRunResult {
     Rejected(String),
     RecipientRejected(String),
     NotConfigured,
+    /// The recipient unsubscribed, or the mail server rejected another email to the address.
+    Stopped(ReportError),
 }
 
 impl RunResult for MailRunResult {
@@ -139,6 +159,7 @@ impl RunResult for MailRunResult {
             Self::Rejected(_) => Self::Rejected(UNSTORABLE.to_owned()),
             Self::RecipientRejected(_) => Self::RecipientRejected(UNSTORABLE.to_owned()),
             Self::NotConfigured => Self::NotConfigured,
+            Self::Stopped(error) => Self::Stopped(ReportError::new(error.code, UNSTORABLE)),
         })
     }
 }
@@ -171,6 +192,11 @@ impl MailRunResult {
             Self::NotConfigured => {
                 fail_mail(tx, id, ReportErrorCode::MailNotConfigured, NOT_CONFIGURED).await?;
                 Ok(Outcome::Cancelled(NOT_CONFIGURED.to_owned()))
+            }
+            Self::Stopped(error) => {
+                mails::mark_failed(tx, id, &error.message).await?;
+                report_deliveries::record_mail(tx, id, MailStatus::Failed, Some(error)).await?;
+                Ok(Outcome::Cancelled(error.message.clone()))
             }
         }
     }
