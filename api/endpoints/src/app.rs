@@ -24,10 +24,16 @@ use crate::outgoing::OutgoingBudget;
 use crate::runner::body_reader::MinRate;
 use crate::runner::in_flight::InFlightKeys;
 use crate::runner::large_bodies::LargeBodySemaphore;
-use crate::runner::upload_slots::UploadSlots;
+use crate::runner::workspace_slots::WorkspaceSlots;
 
 /// Low enough for a slow mobile connection.
 const RESPONSE_RATE: MinRate = MinRate { grace: Duration::from_secs(30), bytes_per_second: 4 << 10 };
+
+/// The maximum number of requests that receive bytes of resumable uploads. They hold 64 MiB of memory together.
+const MAX_UPLOAD_REQUESTS: usize = 32;
+
+/// The maximum number of requests that generate an image. Each holds up to three times the size of its image in memory.
+const MAX_IMAGE_REQUESTS: usize = 16;
 
 /// How long a request with the last bytes of a resumable upload waits for the asset. Shorter than the idle timeouts of
 /// this server and of common proxies (60 s).
@@ -87,7 +93,9 @@ pub struct App {
     pub large_bodies: LargeBodySemaphore,
     pub in_flight: InFlightKeys,
     /// Limits the requests that receive bytes of resumable uploads.
-    pub upload_slots: UploadSlots,
+    pub upload_slots: WorkspaceSlots,
+    /// Limits the requests that generate an image.
+    pub image_slots: WorkspaceSlots,
     /// How long the last request of a resumable upload waits for the asset.
     pub asset_wait: Duration,
     /// Counts visits of public pages. In this process only, because a page must not wait for Redis.
@@ -142,7 +150,8 @@ impl App {
             outgoing: OutgoingBudget::default(),
             large_bodies: LargeBodySemaphore::default(),
             in_flight: InFlightKeys::default(),
-            upload_slots: UploadSlots::default(),
+            upload_slots: WorkspaceSlots::new(MAX_UPLOAD_REQUESTS),
+            image_slots: WorkspaceSlots::new(MAX_IMAGE_REQUESTS),
             asset_wait: ASSET_WAIT,
             visits,
             bio: Bio::default(),

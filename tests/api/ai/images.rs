@@ -20,6 +20,7 @@ on_one!(AiApp::start =>
     an_invalid_image_is_a_provider_error,
     a_rejected_prompt_is_a_validation_error,
     full_storage_is_checked_before_the_provider_call,
+    concurrent_images_of_a_workspace_are_limited,
     invalid_fields_are_reported,
 );
 
@@ -159,6 +160,20 @@ async fn full_storage_is_checked_before_the_provider_call(app: AiApp) {
         "validation comes first"
     );
     assert_eq!(app.ai.request_bodies().await.len(), 0);
+}
+
+/// Each request that generates an image holds it in memory.
+async fn concurrent_images_of_a_workspace_are_limited(app: AiApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    app.ai.queue_responses([image_response(&png(9, 9)), image_response(&png(9, 9))]);
+    let mut held: Vec<_> = (0..4).map(|_| app.api.image_slots.enter(t.workspace).unwrap()).collect();
+    let rejected = generate_image(&t, json!({})).await;
+    rejected.expect_error(503, "service_unavailable");
+    assert_eq!(rejected.header("retry-after"), Some("5"));
+    assert_eq!((app.count_rows("ai_usage").await, app.ai.request_bodies().await.len()), (0, 0));
+    generate_image(&other, json!({})).await.expect(201);
+    held.pop();
+    generate_image(&t, json!({})).await.expect(201);
 }
 
 async fn full_storage_refunds_the_credits(app: AiApp) {

@@ -33,7 +33,7 @@ pub mod in_flight;
 pub mod json;
 pub mod large_bodies;
 mod room;
-pub mod upload_slots;
+pub mod workspace_slots;
 mod write;
 
 use access::Access;

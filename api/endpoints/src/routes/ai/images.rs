@@ -94,6 +94,7 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateImageRequest>>) -> Res
     let request = ImageRequest { prompt, size, quality };
     let image_model = cx.app.ai.image_model().ok_or_else(|| not_configured("CRIER_AI_IMAGE_MODEL"))?;
     check_storage_limit(cx).await?;
+    let _slot = cx.app.image_slots.enter(cx.caller.workspace_id).ok_or_else(too_many_requests)?;
     let reservation = CreditReservation::begin(cx, Operation::Images, request.quality.credits()).await?;
     let result = call_provider(cx, Operation::Images, "prompt", image_model.generate_image(&request)).await;
     let bytes = reservation.or_refund(result).await?;
@@ -115,6 +116,11 @@ async fn prepare(cx: &Context, parsed: Arc<Parsed<GenerateImageRequest>>) -> Res
             reservation.refund().await;
         })
     }))
+}
+
+fn too_many_requests() -> ApiError {
+    let message = "Too many images are being generated, in total or in this workspace. Retry in a few seconds.";
+    ApiError::new(ErrorCode::ServiceUnavailable, message).retry_after(5)
 }
 
 /// Fails if the plan's storage is used up, before the provider is called.
