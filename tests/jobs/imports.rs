@@ -15,6 +15,7 @@ worker_on_both!(
     a_crash_in_the_middle_repeats_no_row,
     a_row_with_a_known_name_is_skipped,
     problems_name_the_row_and_the_column,
+    an_account_is_found_by_id_among_many,
     a_dry_run_writes_nothing,
     the_plan_s_limit_ends_the_import,
     a_crash_at_the_plan_s_limit_loses_no_row,
@@ -107,6 +108,22 @@ async fn a_row_with_a_known_name_is_skipped(w: TestWorker) {
     let id = start(&w, false, b"content,external_ref\nOne,a\n").await;
     w.run_jobs().await;
     assert_eq!(find(&w, id).await.rows_imported, 1);
+}
+
+/// Names are compared with those of the newest 1,000 accounts.
+async fn an_account_is_found_by_id_among_many(w: TestWorker) {
+    w.s.copy_newest_row("social_accounts", 1_000, &[("external_id", "'x' || n")]).await;
+    w.s.sql(format!(
+        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
+         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
+        w.world.brand
+    ))
+    .await;
+    let file = format!("content,accounts\nRye,{0}\nRolls,{0}\n", w.account.id);
+    let id = start(&w, false, file.as_bytes()).await;
+    w.run_jobs().await;
+    assert_imported(&w, id, 2).await;
+    assert_eq!(w.count_rows(format!("post_targets WHERE account_id = {}", w.account.id)).await, 2);
 }
 
 async fn problems_name_the_row_and_the_column(w: TestWorker) {

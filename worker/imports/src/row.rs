@@ -69,6 +69,16 @@ pub enum AccountName {
     On(Platform),
 }
 
+impl AccountName {
+    /// Returns the id that the name may be.
+    pub fn id(&self) -> Option<i64> {
+        match self {
+            Self::Named(name) => name.parse().ok(),
+            Self::On(_) => None,
+        }
+    }
+}
+
 /// An image or a video in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowMedia {

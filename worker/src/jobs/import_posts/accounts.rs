@@ -1,24 +1,20 @@
 //! The accounts of a brand by id, name and platform.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crier_domain::platform::Platform;
-use crier_imports::AccountName;
+use crier_imports::{AccountName, Row};
 use crier_store::{Conn, PageRequest, Result, accounts};
 
-/// The maximum number of accounts that are compared with names.
+/// The maximum number of accounts that are compared with names and platforms, the newest ones. Others are found by id.
 const MAX_ACCOUNTS: i64 = 1_000;
 
 #[derive(Default)]
 pub struct BrandAccounts {
-    all: Vec<BrandAccount>,
+    /// The platforms of accounts by their ids.
+    all: BTreeMap<i64, Platform>,
     /// The ids of accounts by their names and usernames. A file can have millions of names.
     by_name: HashMap<String, Vec<i64>>,
-}
-
-struct BrandAccount {
-    id: i64,
-    platform: Platform,
 }
 
 impl BrandAccounts {
@@ -31,8 +27,20 @@ impl BrandAccounts {
         Ok(accounts)
     }
 
+    /// Also loads the accounts whose ids are in these rows or in the import.
+    pub async fn load_named(&mut self, conn: &mut Conn, brand_id: i64, rows: &[Row], of_import: &[i64]) -> Result<()> {
+        let names = rows.iter().filter_map(|row| row.post.as_ref().ok()).flat_map(|post| &post.accounts);
+        let ids = names.filter_map(AccountName::id).chain(of_import.iter().copied());
+        let unknown: BTreeSet<i64> = ids.filter(|id| !self.all.contains_key(id)).collect();
+        let unknown: Vec<i64> = unknown.into_iter().collect();
+        for account in accounts::summaries(conn, brand_id, &unknown).await? {
+            self.add(account.id, account.platform, std::iter::empty());
+        }
+        Ok(())
+    }
+
     fn add(&mut self, id: i64, platform: Platform, names: impl Iterator<Item = String>) {
-        self.all.push(BrandAccount { id, platform });
+        self.all.insert(id, platform);
         for name in names {
             let ids = self.by_name.entry(comparable(&name)).or_default();
             // The name and the username may be the same.
@@ -46,28 +54,25 @@ impl BrandAccounts {
     /// the import. Empty if the name is not a platform.
     pub fn chosen(&self, name: &AccountName, of_row: &[i64], of_import: &[i64]) -> Vec<i64> {
         let AccountName::On(platform) = name else { return Vec::new() };
-        let on_platform = |ids: &[i64]| -> Vec<i64> {
-            let accounts = self.all.iter().filter(|one| one.platform == *platform && ids.contains(&one.id));
-            accounts.map(|one| one.id).collect()
-        };
+        let on_platform = |ids: &[i64]| -> Vec<i64> { self.on(*platform).filter(|id| ids.contains(id)).collect() };
         let named = on_platform(of_row);
         if named.is_empty() { on_platform(of_import) } else { named }
     }
 
+    fn on(&self, platform: Platform) -> impl Iterator<Item = i64> {
+        self.all.iter().filter(move |(_, of_account)| **of_account == platform).map(|(id, _)| *id)
+    }
+
     /// Returns the id of an account. The error is a sentence.
     pub fn id(&self, name: &AccountName) -> std::result::Result<i64, String> {
+        if let Some(id) = name.id().filter(|id| self.all.contains_key(id)) {
+            return Ok(id);
+        }
         let (found, called): (Vec<i64>, String) = match name {
             AccountName::Named(name) => {
-                let id: Option<i64> = name.parse().ok();
-                if let Some(id) = id.filter(|id| self.all.iter().any(|one| one.id == *id)) {
-                    return Ok(id);
-                }
                 (self.by_name.get(&comparable(name)).cloned().unwrap_or_default(), format!("`{name}`"))
             }
-            AccountName::On(platform) => {
-                let accounts = self.all.iter().filter(|one| one.platform == *platform);
-                (accounts.map(|one| one.id).collect(), format!("on {platform}"))
-            }
+            AccountName::On(platform) => (self.on(*platform).collect(), format!("on {platform}")),
         };
         match found[..] {
             [id] => Ok(id),

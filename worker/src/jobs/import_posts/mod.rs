@@ -112,7 +112,7 @@ impl ImportPosts {
         let mut conn = self.store.read().await?;
         let member = Member::find(&mut conn, &self.plans, import.brand_id, user_id).await.map_err(to_run_error)?;
         let Some(member) = member else { return Ok(ImportEnd::Failed(NO_MEMBER.to_owned())) };
-        let accounts = BrandAccounts::load(&mut conn, import.brand_id).await?;
+        let mut accounts = BrandAccounts::load(&mut conn, import.brand_id).await?;
         drop(conn);
         let done = usize::try_from(import.rows_done).unwrap_or_default();
         let left = file.rows.get(done..).unwrap_or_default();
@@ -121,6 +121,9 @@ impl ImportPosts {
             let Some(media) = media::of_rows(self, run, &mut import, &member, window).await? else {
                 return Ok(ImportEnd::wait(&import));
             };
+            let mut conn = self.store.read().await?;
+            accounts.load_named(&mut conn, import.brand_id, window, &import.accounts).await?;
+            drop(conn);
             let mut rest = window;
             while let Some((batch, after)) = row::next_batch(rest, import.accounts.len()) {
                 rest = after;
