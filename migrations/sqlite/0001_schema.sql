@@ -998,13 +998,15 @@ create table post_media (
 create index post_media_media on post_media (media_id);
 
 -- Publish calls on accounts whose platform has a daily limit. Those of the last 24 hours count. If accounts share the
--- limit, the beginnings of their uploads, with its name: those of the current day count, also of deleted accounts. Like
--- a target, a call has no foreign key to its account.
+-- limit, the beginnings of their uploads, with its name: those of the current day count, also of deleted accounts. Those
+-- of the last week show which workspaces upload. Like a target, a call has no foreign key to its account.
 create table publish_calls (
-    id         integer primary key autoincrement,
-    account_id bigint not null,
-    began_at   timestamptz not null,
-    quota      text
+    id           integer primary key autoincrement,
+    account_id   bigint not null,
+    began_at     timestamptz not null,
+    quota        text,
+    -- Only of uploads.
+    workspace_id bigint
 );
 -- calls::begin, calls::full_until, accounts::disconnect.
 create index publish_calls_account on publish_calls (account_id, began_at);

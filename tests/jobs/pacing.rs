@@ -25,6 +25,7 @@ on_both![
     concurrent_workers_never_exceed_the_cap,
     the_images_of_a_post_over_the_cap_are_not_uploaded,
     a_call_repeated_after_a_wait_counts_once,
+    an_upload_is_reserved_for_each_other_workspace,
     uploads_of_an_application_are_limited_together,
 ];
 
@@ -276,5 +277,28 @@ async fn uploads_of_an_application_are_limited_together(s: TestStore) {
 
     w.fake.videos.set_quota(quota(midnight, midnight + TimeDelta::days(1)));
     w.run_until_idle().await;
-    assert_eq!((count_published(&w, &third).await, w.count_rows("publish_calls").await), (2, 2));
+    assert_eq!((count_published(&w, &third).await, w.count_rows("publish_calls").await), (2, 5));
+}
+
+/// A workspace that uploaded within a week can upload once per day, whatever the others do.
+async fn an_upload_is_reserved_for_each_other_workspace(s: TestStore) {
+    let begin = async |workspace: i64, day| {
+        s.write(async |tx| calls::begin_upload(tx, (1, workspace), "fake:app", day, 5).await).await
+    };
+    let first = s.now();
+    for (workspace, is_permitted) in [(2, true), (3, true), (1, true), (1, true), (1, true), (1, false), (4, false)] {
+        assert_eq!(begin(workspace, first).await, is_permitted, "{workspace}");
+    }
+    s.advance(86_400);
+    let second = s.now();
+    for (workspace, is_permitted) in
+        [(1, true), (1, true), (1, true), (1, false), (2, true), (2, false), (3, true), (3, false), (1, false)]
+    {
+        assert_eq!(begin(workspace, second).await, is_permitted, "{workspace}");
+    }
+    s.advance(8 * 86_400);
+    let later = s.now();
+    for is_permitted in [true, true, true, true, true, false] {
+        assert_eq!(begin(1, later).await, is_permitted, "the others no longer upload");
+    }
 }

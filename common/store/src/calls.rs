@@ -4,7 +4,8 @@
 //! A call counts once it is marked as begun, whatever its result, because a call that the platform rejected, or that
 //! was interrupted before anything was sent, may count at the platform too. The rows are deleted a day later.
 //!
-//! If accounts share a daily limit of uploads, the beginning of each upload counts instead.
+//! If accounts share a daily limit of uploads, the beginning of each upload counts instead. These rows are kept longer: a
+//! workspace that uploaded lately has an upload per day that the other workspaces cannot use.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -13,6 +14,9 @@ use super::{Result, Tx};
 
 /// How long a call counts.
 pub const WINDOW: TimeDelta = TimeDelta::hours(24);
+
+/// How long an upload per day is reserved for a workspace after its last upload.
+const RESERVED_FOR: TimeDelta = TimeDelta::days(7);
 
 /// Counts a call that begins now. If the cap is reached, counts nothing and returns when the next call may begin.
 ///
@@ -48,24 +52,35 @@ pub async fn full_until(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option
 }
 
 /// Counts an upload that begins now, against a quota that accounts share. Returns `false`, and counts nothing, if `cap`
-/// uploads have begun since `since`. Atomic across workers, like [`begin`].
-pub async fn begin_upload(tx: &mut Tx, account_id: i64, quota: &str, since: DateTime<Utc>, cap: u32) -> Result<bool> {
-    const COUNT: &str = "SELECT count(*) FROM publish_calls WHERE quota = $1";
+/// uploads have begun since `since`. After the first upload of a workspace, those that are reserved for other workspaces
+/// count too. Atomic across workers, like [`begin`].
+pub async fn begin_upload(
+    tx: &mut Tx,
+    (account_id, workspace_id): (i64, i64),
+    quota: &str,
+    since: DateTime<Utc>,
+    cap: u32,
+) -> Result<bool> {
+    const BEGUN: &str = "
+        SELECT workspace_id, count(CASE WHEN began_at >= $2 THEN 1 END)
+        FROM publish_calls
+        WHERE quota = $1
+        GROUP BY workspace_id";
+    const SQL: &str = "
+        INSERT INTO publish_calls (account_id, began_at, quota, workspace_id)
+        VALUES ($1, $2, $3, $4)";
     if tx.is_postgres() {
         execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", format!("quota:{quota}"))?;
     }
     let now = tx.now;
-    execute!(tx, "DELETE FROM publish_calls WHERE quota = $1 AND began_at < $2", quota, since)?;
-    let begun: i64 = run!(tx, c => sqlx::query_scalar(COUNT).bind(quota).fetch_one(c))?;
-    if begun >= i64::from(cap) {
+    execute!(tx, "DELETE FROM publish_calls WHERE quota = $1 AND began_at < $2", quota, since - RESERVED_FOR)?;
+    let begun: Vec<(i64, i64)> = run!(tx, c => sqlx::query_as(BEGUN).bind(quota).bind(since).fetch_all(c))?;
+    let is_first = begun.iter().all(|(workspace, uploads)| *workspace != workspace_id || *uploads == 0);
+    let reserved = |(workspace, uploads): &(i64, i64)| !is_first && *workspace != workspace_id && *uploads == 0;
+    let used: i64 = begun.iter().map(|one| one.1 + i64::from(reserved(one))).sum();
+    if used >= i64::from(cap) {
         return Ok(false);
     }
-    execute!(
-        tx,
-        "INSERT INTO publish_calls (account_id, began_at, quota) VALUES ($1, $2, $3)",
-        account_id,
-        now,
-        quota
-    )?;
+    execute!(tx, SQL, account_id, now, quota, workspace_id)?;
     Ok(true)
 }

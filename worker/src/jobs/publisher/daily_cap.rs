@@ -42,8 +42,8 @@ impl Publisher {
         let (quota, cap) = (p.upload_quota(), self.platforms.daily_posts(p.subject.platform));
         let Some((quota, cap)) = quota.zip(cap) else { return Ok(()) };
         let mut tx = self.begin_held(run).await?;
-        let (target, account) = (p.subject.target_id, p.subject.account_id);
-        if calls::begin_upload(&mut tx, account, &quota.name, quota.since, cap).await? {
+        let (target, uploader) = (p.subject.target_id, (p.subject.account_id, p.session.account.workspace_id));
+        if calls::begin_upload(&mut tx, uploader, &quota.name, quota.since, cap).await? {
             return Ok(tx.commit().await?);
         }
         let failure = upload_quota_failure(p.session.connector.descriptor().name, cap, &quota);
