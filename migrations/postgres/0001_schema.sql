@@ -1311,7 +1311,7 @@ create table conversations (
     subject_external_id     text,
     subject_url             text,
     last_message_preview    text not null,
-    -- The newest data that the connector needs for a reply.
+    -- The data that the connector needs for a reply to the newest message.
     reply_context           jsonb not null
 );
 -- conversations::receive::conversation (on conflict).
@@ -1371,10 +1371,12 @@ create table messages (
     -- The time at which Crier found that the message was deleted on the platform.
     deleted_at      timestamptz,
     -- Whether `conversations.unread_count` includes the message.
-    is_unread       boolean not null default false
+    is_unread       boolean not null default false,
+    -- The data that the connector needs for a reply to the message. Null if it needs none, and for replies.
+    reply_context   jsonb
 );
 -- conversations::replies::messages, conversations::last_directions, conversations::words::earlier,
--- conversations::deletions::newest; fk.
+-- conversations::deletions::use_newest; fk.
 create index messages_conversation on messages (conversation_id, sent_at, id);
 -- conversations::receive::insert (on conflict), conversations::receive::known, conversations::receive::replace_body,
 -- conversations::replies::end, conversations::deletions::known, adoptions::is_taken, adoptions::claim.

@@ -61,6 +61,8 @@ async fn a_deleted_message_loses_its_text_and_is_not_counted_as_unread(w: TestWo
     let found = only(&w).await;
     assert_eq!((found.unread_count, found.last_message_preview.as_str()), (1, "Is the rye bread fresh?"));
     assert_eq!(found.last_message_at, before.last_message_at, "it keeps its position in the list");
+    let replies_to = |one: &Conversation| one.reply_context["to"].as_str().map(str::to_owned);
+    assert_eq!((replies_to(&before).as_deref(), replies_to(&found).as_deref()), (Some("c2"), Some("c1")));
     let stored = messages(&w, found.id).await;
     assert_eq!((stored[0].deleted_at, stored[0].body.as_str()), (None, "Is the rye bread fresh?"));
     assert_eq!((stored[1].deleted_at, stored[1].body.as_str()), (Some(w.now()), ""));
@@ -107,6 +109,7 @@ async fn a_restored_message_is_shown_again(w: TestWorker) {
     sync(&w).await;
     let found = only(&w).await;
     assert_eq!((found.unread_count, found.last_message_preview.as_str()), (2, "Awful bread"));
+    assert_eq!(found.reply_context["to"], "c2");
     let stored = messages(&w, found.id).await;
     assert_eq!((stored.len(), stored[1].deleted_at, stored[1].body.as_str()), (2, None, "Awful bread"));
     assert_eq!(w.events().await.len(), 2);

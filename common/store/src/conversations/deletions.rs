@@ -6,6 +6,9 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use crier_domain::conversation::Conversation;
+use serde_json::{Map, Value};
+use sqlx::types::Json;
 
 use super::super::db::{execute, run};
 use super::super::jobs::{id_list, list_sql};
@@ -44,7 +47,7 @@ pub async fn candidates(
 }
 
 /// Records that messages of an account were deleted, in each brand that has the account. Deletes their texts and words,
-/// subtracts them from the unread count, and shows the newest remaining message in the conversation. Ignores unknown
+/// subtracts them from the unread count, and uses the newest remaining message for the preview and for replies. Ignores unknown
 /// ids and messages that are already marked as deleted.
 pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Result<()> {
     if external_ids.is_empty() {
@@ -101,7 +104,7 @@ async fn delete_of(tx: &mut Tx, brand_id: i64, conversation_id: i64, ids: &[i64]
     let unread = texts.iter().filter(|(is_unread, _)| *is_unread).count();
     let unread = i32::try_from(unread).unwrap_or(i32::MAX);
     conversation.unread_count = conversation.unread_count.saturating_sub(unread).max(0);
-    conversation.last_message_preview = preview(&newest(tx, conversation_id).await?.unwrap_or_default());
+    use_newest(tx, &mut conversation).await?;
     update(tx, &conversation).await?;
     let texts: Vec<&str> = texts.iter().map(|(_, body)| body.as_str()).collect();
     words::remove(tx, &conversation, &texts, budget).await
@@ -113,14 +116,33 @@ async fn texts(tx: &mut Tx, ids: &str) -> Result<Vec<(bool, String)>> {
     Ok(run!(tx, c => sqlx::query_as(sql).bind(ids).fetch_all(c))?)
 }
 
-/// Returns the text of the newest message that is not deleted.
-pub(super) async fn newest(tx: &mut Tx, conversation_id: i64) -> Result<Option<String>> {
-    const SQL: &str = "
+/// Sets the preview and the data for a reply to those of the newest messages that are not deleted. If none of them has
+/// such data, as on platforms that need none, the data stays.
+pub(super) async fn use_newest(tx: &mut Tx, conversation: &mut Conversation) -> Result<()> {
+    const BODY: &str = "
         SELECT body
         FROM messages
         WHERE conversation_id = $1
             AND deleted_at IS NULL
         ORDER BY sent_at DESC, id DESC
         LIMIT 1";
-    Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(conversation_id).fetch_optional(c))?)
+    const CONTEXT: &str = "
+        SELECT reply_context
+        FROM messages
+        WHERE conversation_id = $1
+            AND deleted_at IS NULL
+            AND reply_context IS NOT NULL
+        ORDER BY sent_at DESC, id DESC
+        LIMIT 1";
+    let id = conversation.id;
+    let body: Option<String> = run!(tx, c => sqlx::query_scalar(BODY).bind(id).fetch_optional(c))?;
+    conversation.last_message_preview = preview(&body.unwrap_or_default());
+    if !conversation.reply_context.is_empty() {
+        let context: Option<Json<Map<String, Value>>> =
+            run!(tx, c => sqlx::query_scalar(CONTEXT).bind(id).fetch_optional(c))?;
+        if let Some(Json(context)) = context {
+            conversation.reply_context = context;
+        }
+    }
+    Ok(())
 }

@@ -20,7 +20,7 @@ use sqlx::types::Json;
 
 use super::super::db::{execute, run};
 use super::super::{Conn, Result, Tx};
-use super::deletions::newest;
+use super::deletions::use_newest;
 use super::{lock, words};
 
 /// A new inbound message that was sent after the brand got the account.
@@ -194,8 +194,7 @@ async fn store_thread(
     }
     if is_edited {
         // If later messages were deleted, the preview shows an earlier one than `last_message_at` says.
-        let newest = newest(tx, conversation.id).await?;
-        conversation.last_message_preview = preview(&newest.unwrap_or_default());
+        use_newest(tx, &mut conversation).await?;
     }
     if conversation.status != ConversationStatus::Snoozed {
         conversation.snoozed_until = None;
@@ -240,15 +239,16 @@ async fn insert(
     const SQL: &str = "
         INSERT INTO messages (
             conversation_id, brand_id, account_id, direction, status, sent_at, attempts, created_at, updated_at,
-            external_id, author_name, body, is_unread
+            external_id, author_name, body, is_unread, reply_context
         )
-        VALUES ($1, $2, $3, $4, 'received', $5, 0, $6, $6, $7, $8, $9, $10)
+        VALUES ($1, $2, $3, $4, 'received', $5, 0, $6, $6, $7, $8, $9, $10, $11)
         ON CONFLICT DO NOTHING
         RETURNING id";
     let now = tx.now;
+    let context = (!message.reply_context.is_empty()).then_some(Json(&message.reply_context));
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(conversation.id).bind(conversation.brand_id).bind(account.id)
         .bind(message.direction).bind(message.sent_at).bind(now).bind(&message.external_id)
-        .bind(&message.author_name).bind(&message.body).bind(is_unread).fetch_optional(c))?)
+        .bind(&message.author_name).bind(&message.body).bind(is_unread).bind(context).fetch_optional(c))?)
 }
 
 /// How an existing message was changed.
