@@ -111,23 +111,19 @@ pub async fn account_expired(
     public_url: &str,
     trace: Option<&str>,
 ) -> Result<()> {
-    let Some(mailer) = mailer else { return Ok(()) };
-    for owner in account_tokens::owners(tx, account.id).await? {
-        let platform = descriptor(account.platform).name;
-        let text = AccountExpired {
-            name: one_line(&owner.user_name),
-            platform,
-            account: one_line(&account.name),
-            brand: one_line(&owner.brand_name),
-            brand_id: owner.brand_id,
-            reason: account.last_error.as_ref().map(|error| one_line(&error.message)).unwrap_or_default(),
-            reconnect_url: reconnect_url(account, owner.brand_id, public_url),
-            posts_url: format!("{public_url}/brands/{}/posts?status=failed", owner.brand_id),
-        };
-        let subject = format!("Crier can no longer publish to your {platform} account");
-        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
-    }
-    Ok(())
+    let platform = descriptor(account.platform).name;
+    let text = |owner: &BrandOwner| AccountExpired {
+        name: one_line(&owner.user_name),
+        platform,
+        account: one_line(&account.name),
+        brand: one_line(&owner.brand_name),
+        brand_id: owner.brand_id,
+        reason: account.last_error.as_ref().map(|error| one_line(&error.message)).unwrap_or_default(),
+        reconnect_url: reconnect_url(account, owner.brand_id, public_url),
+        posts_url: format!("{public_url}/brands/{}/posts?status=failed", owner.brand_id),
+    };
+    let subject = format!("Crier can no longer publish to your {platform} account");
+    mail_owners(tx, mailer, account.id, &subject, text, trace).await
 }
 
 /// Warns the owners by email that the account's access ends soon.
@@ -139,22 +135,18 @@ pub async fn account_expiring(
     public_url: &str,
     trace: Option<&str>,
 ) -> Result<()> {
-    let Some(mailer) = mailer else { return Ok(()) };
-    for owner in account_tokens::owners(tx, account.id).await? {
-        let platform = descriptor(account.platform).name;
-        let text = AccountExpiring {
-            name: one_line(&owner.user_name),
-            platform,
-            account: one_line(&account.name),
-            brand: one_line(&owner.brand_name),
-            brand_id: owner.brand_id,
-            ends_at: format_time(end),
-            reconnect_url: reconnect_url(account, owner.brand_id, public_url),
-        };
-        let subject = format!("Crier's access to your {platform} account ends on {}", end.format("%Y-%m-%d"));
-        mail_to_owner(tx, mailer, &owner, &subject, &text, trace).await?;
-    }
-    Ok(())
+    let platform = descriptor(account.platform).name;
+    let text = |owner: &BrandOwner| AccountExpiring {
+        name: one_line(&owner.user_name),
+        platform,
+        account: one_line(&account.name),
+        brand: one_line(&owner.brand_name),
+        brand_id: owner.brand_id,
+        ends_at: format_time(end),
+        reconnect_url: reconnect_url(account, owner.brand_id, public_url),
+    };
+    let subject = format!("Crier's access to your {platform} account ends on {}", end.format("%Y-%m-%d"));
+    mail_owners(tx, mailer, account.id, &subject, text, trace).await
 }
 
 #[derive(Template)]
@@ -244,23 +236,28 @@ pub async fn digest(
     enqueue_if(is_allowed, tx, user_id, &new, None).await
 }
 
-async fn mail_to_owner(
+/// Adds an email to each owner of an account's brands to the outbox.
+async fn mail_owners<T: Template>(
     tx: &mut Tx,
-    mailer: &Mailer,
-    owner: &BrandOwner,
+    mailer: Option<&Mailer>,
+    account_id: i64,
     subject: &str,
-    text: &impl Template,
+    text: impl Fn(&BrandOwner) -> T,
     trace: Option<&str>,
 ) -> Result<()> {
-    let body_text = text.render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
-    let new = NewMail {
-        recipient: &owner.email,
-        subject,
-        body_text: &body_text,
-        message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
-        ..NewMail::default()
-    };
-    enqueue(tx, owner.user_id, &new, trace).await
+    let Some(mailer) = mailer else { return Ok(()) };
+    for owner in account_tokens::owners(tx, account_id).await? {
+        let body_text = text(&owner).render().map_err(|error| StoreError::Decode(format!("a notice: {error}")))?;
+        let new = NewMail {
+            recipient: &owner.email,
+            subject,
+            body_text: &body_text,
+            message_id: &mailer.message_id().map_err(|_| SecretError::NoRandomness)?,
+            ..NewMail::default()
+        };
+        enqueue(tx, owner.user_id, &new, trace).await?;
+    }
+    Ok(())
 }
 
 /// Adds a notice to the outbox, unless the user received too many today. A user who repeatedly enables an endpoint, or

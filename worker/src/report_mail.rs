@@ -40,9 +40,8 @@ pub struct MailContent {
     pub is_attached: bool,
 }
 
-#[derive(Template)]
-#[template(path = "report.txt")]
-struct TextPart<'a> {
+/// The data of both parts of an email.
+struct MailData<'a> {
     report: &'a str,
     brand: &'a str,
     workspace: &'a str,
@@ -55,17 +54,15 @@ struct TextPart<'a> {
 }
 
 #[derive(Template)]
+#[template(path = "report.txt")]
+struct TextPart<'a> {
+    data: &'a MailData<'a>,
+}
+
+#[derive(Template)]
 #[template(path = "report.html")]
 struct HtmlPart<'a> {
-    report: &'a str,
-    brand: &'a str,
-    workspace: &'a str,
-    period: &'a str,
-    headlines: &'a [Headline],
-    file_url: Option<&'a str>,
-    file_until: NaiveDate,
-    format: String,
-    unsubscribe_url: &'a str,
+    data: &'a MailData<'a>,
 }
 
 /// The values that the emails need in addition to their content.
@@ -165,28 +162,15 @@ async fn enqueue_one(
     let file_url = if mail.is_attached { None } else { Some(link.url(&tx.cipher, cx.public_url)?) };
     let (report, brand, workspace) = (one_line(&mail.report), one_line(&mail.brand), one_line(&mail.workspace));
     let period = report_naming::period(delivery.starts_on, delivery.ends_on);
-    let file_until = link.expires_at.date_naive();
-    let format = delivery.format.as_str().to_uppercase();
-    let text = TextPart {
+    let data = MailData {
         report: &report,
         brand: &brand,
         workspace: &workspace,
         period: &period,
         headlines: &mail.headlines,
         file_url: file_url.as_deref(),
-        file_until,
-        format: format.clone(),
-        unsubscribe_url: &unsubscribe_url,
-    };
-    let html = HtmlPart {
-        report: &report,
-        brand: &brand,
-        workspace: &workspace,
-        period: &period,
-        headlines: &mail.headlines,
-        file_url: file_url.as_deref(),
-        file_until,
-        format,
+        file_until: link.expires_at.date_naive(),
+        format: delivery.format.as_str().to_uppercase(),
         unsubscribe_url: &unsubscribe_url,
     };
     let rendered = |part: askama::Result<String>| {
@@ -196,8 +180,8 @@ async fn enqueue_one(
     let new = NewMail {
         recipient,
         subject: &subject,
-        body_text: &rendered(text.render())?,
-        body_html: Some(&rendered(html.render())?),
+        body_text: &rendered(TextPart { data: &data }.render())?,
+        body_html: Some(&rendered(HtmlPart { data: &data }.render())?),
         unsubscribe_url: Some(&unsubscribe_url),
         delivery_id: Some(delivery.id),
         has_file: mail.is_attached,
