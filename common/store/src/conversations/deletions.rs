@@ -47,8 +47,8 @@ pub async fn candidates(
 }
 
 /// Records that messages of an account were deleted, in each brand that has the account. Deletes their texts and words,
-/// subtracts them from the unread count, and uses the newest remaining message for the preview and for replies. Ignores unknown
-/// ids and messages that are already marked as deleted.
+/// subtracts them from the unread count, and uses the newest remaining message for the preview and for replies. Ignores
+/// unknown ids and messages that are already marked as deleted.
 pub async fn delete(tx: &mut Tx, account_id: i64, external_ids: &[String]) -> Result<()> {
     if external_ids.is_empty() {
         return Ok(());
