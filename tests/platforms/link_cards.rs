@@ -1,6 +1,6 @@
 //! Reading the pages of link cards, from servers that are hostile.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crier_domain::platform::Platform;
 use crier_http::Guard;
@@ -133,10 +133,11 @@ async fn only_the_beginning_of_an_endless_page_is_read() {
 async fn a_slow_page_is_abandoned() {
     let url = endless(HEAD, b"x", Duration::from_millis(20)).await;
     let reader = CardReader::with_timeout(guard(), Duration::from_millis(400));
-    let began = Instant::now();
-    assert_eq!(reader.page(&url).await, None);
-    assert_eq!(reader.image(&url).await.err(), Some(ReadError::Failed));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+    let abandoned = async {
+        assert_eq!(reader.page(&url).await, None);
+        assert_eq!(reader.image(&url).await.err(), Some(ReadError::Failed));
+    };
+    tokio::time::timeout(Duration::from_secs(60), abandoned).await.expect("the page never ends by itself");
 }
 
 #[tokio::test]
@@ -165,14 +166,13 @@ async fn the_reads_of_a_workspace_leave_room_for_others() {
     let server = MockServer::start().await;
     respond(&server, "/image.png", ResponseTemplate::new(200).set_body_raw("x", "image/png")).await;
     let url = format!("{}/image.png", server.uri());
-    let reader = CardReader::with_timeout(guard(), Duration::from_millis(500));
+    let reader = reader();
     let (own, other) = (reader.of_workspace(1), reader.of_workspace(2));
     // An image counts as a read until it is dropped.
     let mut held = Vec::new();
-    while let Ok(image) = own.image(&url).await {
-        held.push(image);
+    for _ in 0..8 {
+        held.push(own.image(&url).await.unwrap());
     }
-    assert_eq!(held.len(), 8);
     let no_more = reader.of_workspace(1).image(&url).await.err();
     assert_eq!(no_more, Some(ReadError::Busy), "the workspace has no more reads");
     assert!(other.image(&url).await.is_ok());
