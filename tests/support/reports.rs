@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_config::PlatformsConfig;
@@ -16,7 +15,7 @@ use crier_scheduler::{Scheduler, tasks};
 use crier_store::analytics;
 use crier_worker::engine::Engine;
 use crier_worker::jobs::fetch_feed::Fetcher;
-use crier_worker::jobs::{Deps, Registry};
+use crier_worker::jobs::{Deps, IMPORT_TIMEOUT, Registry};
 use crier_worker::webhooks::sender::Sender;
 use serde_json::{Value, json};
 
@@ -82,7 +81,7 @@ impl TestInstallation {
             max_attachment_bytes: settings.max_attachment.unwrap_or(10 << 20),
             latest_publish: TimeDelta::hours(24),
             platform_timeout: TimeDelta::seconds(10),
-            import_timeout: Duration::from_secs(10),
+            import_timeout: IMPORT_TIMEOUT,
         };
         let engine = Engine::new(app.store.store.clone(), Registry::new(&deps, JobKind::ALL));
         let metrics_platforms = PlatformsConfig::default().with_metrics();

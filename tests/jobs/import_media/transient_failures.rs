@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crier_worker::jobs::IMPORT_TIMEOUT;
+
 use super::*;
 use crate::support::client::until_true;
 use crate::support::images;
@@ -71,7 +73,12 @@ async fn a_slow_server_is_retried(mut w: TestWorker) {
     ])
     .await;
     let id = import_from(&w, &source).await;
-    assert_second_attempt_succeeds(&w, id, Code::Timeout, || {}).await;
+    run(&w).await;
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::Timeout)));
+    w.set_import_timeout(IMPORT_TIMEOUT);
+    run_next_attempt(&w, id).await;
+    assert_eq!((job_status(&w, id).await, emitted_events(&w).await.len()), ((JobState::Done, 2), 1));
+    assert_completed_once(&w, id).await;
 }
 
 async fn five_attempts_are_made_with_documented_delays(w: TestWorker) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crier_worker::jobs::IMPORT_TIMEOUT;
+
 use super::*;
 use crate::support::images;
 use crate::support::jobs::worker_on_both;
@@ -80,6 +82,7 @@ async fn a_stalled_video_is_retried(mut w: TestWorker) {
     let id = import_video(&w, &source).await;
     run(&w).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::Timeout)));
+    w.set_import_timeout(IMPORT_TIMEOUT);
     run_next_attempt(&w, id).await;
     assert_eq!(import_status(&w, id).await, (Status::Completed, None));
     assert_no_leftovers(&w).await;
@@ -93,6 +96,7 @@ async fn a_video_that_arrives_too_slowly_is_retried(mut w: TestWorker) {
     let id = import_video(&w, &source).await;
     run(&w).await;
     assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::Timeout)));
+    w.set_import_timeout(IMPORT_TIMEOUT);
     run_next_attempt(&w, id).await;
     assert_eq!(import_status(&w, id).await, (Status::Completed, None));
     assert_no_leftovers(&w).await;
