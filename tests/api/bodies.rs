@@ -253,7 +253,7 @@ pub async fn send_slowly(socket: &mut tokio::net::TcpStream) -> String {
     String::from_utf8_lossy(&response).into_owned()
 }
 
-/// A minimum rate with a grace period short enough for a test.
+/// A minimum rate with a grace period short enough for a test in which nothing is sent in time.
 pub const SHORT_MIN_RATE: MinRate =
     MinRate { grace: std::time::Duration::from_millis(400), bytes_per_second: 64 << 10 };
 

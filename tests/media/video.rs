@@ -227,7 +227,7 @@ async fn slow_clients_do_not_keep_others_from_an_index(s: TestStore) {
     let whole = ByteRange::Between(0..stored.len() as u64);
     let mut open = Vec::new();
     for client in 0..CLIENTS {
-        let found = tokio::time::timeout(Duration::from_secs(5), p.library.get_index_first(&key, &whole));
+        let found = tokio::time::timeout(Duration::from_secs(60), p.library.get_index_first(&key, &whole));
         let found = found.await.unwrap_or_else(|_| panic!("client {client} waits for the others")).unwrap();
         let ObjectLookup::Found(object) = found else { panic!("client {client} finds no file") };
         open.push(object.body);

@@ -6,6 +6,7 @@ mod space;
 
 use std::time::Duration;
 
+use crier_api::MinRate;
 use crier_config::MediaConfig;
 use crier_scheduler::Scheduler;
 use crier_scheduler::tasks::sweep as task;
@@ -14,7 +15,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::UNUSED_AFTER_SECONDS;
-use crate::api::bodies::SHORT_MIN_RATE;
 use crate::support::app::{BASE, Reply, Request, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::client::until;
 use crate::support::store::TestStore;
@@ -313,7 +313,9 @@ async fn the_last_response_does_not_wait_for_the_asset() {
 /// A client that sends too slowly gets the number of stored bytes, and continues there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_client_keeps_what_it_has_sent() {
-    let app = TestApp::start_with_min_rate(TestStore::sqlite().await, SHORT_MIN_RATE).await;
+    // Long enough to send each half on a busy machine.
+    let rate = MinRate { grace: Duration::from_secs(5), bytes_per_second: 64 << 10 };
+    let app = TestApp::start_with_min_rate(TestStore::sqlite().await, rate).await;
     let t = app.tenant("unlimited").await;
     let video = video(100_000);
     let path = create(&t, video.len()).await;
