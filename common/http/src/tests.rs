@@ -20,7 +20,9 @@ use super::test_server::{PendingLookup, ScriptedLookup, TestServer, read_request
 use super::*;
 
 const LONG: Duration = Duration::from_secs(30);
-const SHORT: Duration = Duration::from_secs(1);
+/// A deadline that a test waits for. Long enough to send a request and to receive the head of its response on a busy
+/// machine.
+const SHORT: Duration = Duration::from_secs(3);
 
 fn client(timeout: Duration, max_body: usize) -> HttpClient {
     HttpClient::guarded(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]), timeout, max_body)

@@ -1,6 +1,7 @@
 //! The deadline of a request, which applies to all its phases together.
 
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
 
 use super::*;
 
@@ -37,7 +38,7 @@ async fn dripping(head: &'static [u8], drip: &'static [u8]) -> TestServer {
         read_request(&mut stream).await;
         let mut closed = stream.write_all(head).await.is_err();
         while !closed {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(SHORT / 200).await;
             closed = stream.write_all(drip).await.is_err();
         }
     })
@@ -54,13 +55,17 @@ async fn endless_headers_time_out() {
         (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
         (b"", b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"),
     ];
+    let mut all = JoinSet::new();
     for (head, drip) in cases {
-        let server = dripping(head, drip).await;
-        let error = in_time(&client(SHORT, 1024), &server.url()).await.unwrap_err();
-        let seen = String::from_utf8_lossy(head);
-        assert!(matches!(error, HttpError::Timeout { sent: true }), "{seen}: {error:?}");
-        assert_eq!((error.to_string().as_str(), error.may_have_arrived()), ("no response in time", true));
+        all.spawn(async move {
+            let server = dripping(head, drip).await;
+            let error = in_time(&client(SHORT, 1024), &server.url()).await.unwrap_err();
+            let seen = String::from_utf8_lossy(head);
+            assert!(matches!(error, HttpError::Timeout { sent: true }), "{seen}: {error:?}");
+            assert_eq!((error.to_string().as_str(), error.may_have_arrived()), ("no response in time", true));
+        });
     }
+    all.join_all().await;
 }
 
 #[tokio::test]
@@ -72,14 +77,18 @@ async fn status_requests_return_partial_endless_bodies() {
         // A trailer that does not end.
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n", b"X"),
     ];
+    let mut all = JoinSet::new();
     for (head, drip) in cases {
-        let server = dripping(head, drip).await;
-        let client = client(SHORT, 1024);
-        let error = in_time(&client, &server.url()).await.unwrap_err();
-        assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
-        let started = Instant::now();
-        let response = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
-        assert!(response.status == 200 && response.truncated && response.body.starts_with(b"x"), "{response:?}");
-        assert!(started.elapsed() < LONG);
+        all.spawn(async move {
+            let server = dripping(head, drip).await;
+            let client = client(SHORT, 1024);
+            let error = in_time(&client, &server.url()).await.unwrap_err();
+            assert!(matches!(error, HttpError::Timeout { sent: true }), "{error:?}");
+            let started = Instant::now();
+            let response = client.send_for_status(client.request(Method::POST, &server.url())).await.unwrap();
+            assert!(response.status == 200 && response.truncated && response.body.starts_with(b"x"), "{response:?}");
+            assert!(started.elapsed() < LONG);
+        });
     }
+    all.join_all().await;
 }
