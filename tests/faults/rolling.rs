@@ -13,7 +13,7 @@ use crate::support::servers::free_port;
 use crate::support::sites::{PostBehavior, Sites};
 
 /// Long enough for many checks of the balancer, also on a busy machine.
-const DELAY: (&str, &str) = ("CRIER_DRAIN_DELAY", "1500ms");
+const DELAY: (&str, &str) = ("CRIER_DRAIN_DELAY", "6s");
 
 #[tokio::test]
 async fn a_rolling_restart_is_invisible() {
@@ -63,12 +63,11 @@ async fn a_rolling_restart_is_invisible() {
 /// connections.
 #[tokio::test]
 async fn a_silent_connection_does_not_delay_a_stop() {
-    let mut crier = Installation::embedded().await;
+    let mut crier = Installation::embedded_with(&[("CRIER_DRAIN", "10m")]).await;
     let _silent = TcpStream::connect(crier.address()).await.expect("it is taken");
     // Connections are accepted in order: the server has accepted the silent one when it has served this request.
     crier.brand().await;
     let started = Instant::now();
     assert_eq!(crier.terminate("crier").await, Some(0));
-    // `CRIER_DRAIN` is 30 s.
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
 }

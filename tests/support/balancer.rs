@@ -14,7 +14,8 @@ use super::client::until_true;
 
 /// The interval of the checks. Real load balancers check every few seconds.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Long enough for a busy machine. A replica that has stopped rejects connections immediately.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Balancer {
     pub url: String,

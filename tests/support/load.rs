@@ -131,7 +131,8 @@ impl LoadClient {
         let account = self.shared.accounts[round % self.shared.accounts.len()];
         let body = match round.is_multiple_of(3) {
             true => {
-                let at = Clock::system().now() + TimeDelta::seconds(2);
+                // Still in the future when the request arrives, also on a busy machine.
+                let at = Clock::system().now() + TimeDelta::seconds(8);
                 json!({ "content": text, "schedule_type": "scheduled", "scheduled_at": at, "accounts": [account] })
             }
             false => json!({ "content": text, "schedule_type": "now", "accounts": [account] }),

@@ -281,7 +281,7 @@ fn spawn_redis(port: u16) -> Option<Child> {
         .stderr(Stdio::null())
         .spawn()
         .expect("setpriv (util-linux) and redis-server are installed; ./scripts/test does that");
-    for _ in 0..500 {
+    for _ in 0..6_000 {
         if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
             return Some(child);
         }
