@@ -86,6 +86,7 @@ async fn a_stop_releases_uploading_jobs(mut crier: Installation) {
     assert_eq!(crier.sum("attempt * 10 + crashes", "jobs WHERE kind = 'publish_target'").await, 10);
 }
 
-const NO_GRACE: [(&str, &str); 1] = [("CRIER_DRAIN", "0s")];
+/// No upload ends before the process does.
+const NO_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "0s"), ("CRIER_PLATFORM_TIMEOUT", "2m")];
 
-const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "50s"), ("CRIER_PLATFORM_TIMEOUT", "60s")];
+const LONG_GRACE: [(&str, &str); 2] = [("CRIER_DRAIN", "2m"), ("CRIER_PLATFORM_TIMEOUT", "2m")];
