@@ -16,6 +16,9 @@ const MAX_PUBLISH_TIME: Duration = Duration::from_secs(5);
 /// The maximum memory of the worker, in MiB. An idle worker uses a tenth of it.
 const MAX_MEMORY_MIB: u64 = 200;
 const NOT_DONE: &str = "jobs WHERE kind = 'noop' AND state <> 'done'";
+/// The jobs that ended after the post was published. The test itself may be slow to find that out.
+const ENDED_LATER: &str = "jobs WHERE kind = 'noop' AND (finished_at IS NULL OR finished_at > \
+    (SELECT min(finished_at) FROM jobs WHERE kind = 'publish_target'))";
 const DONE_ONCE: &str = "jobs WHERE kind = 'noop' AND state = 'done' AND attempt = 1 AND fence = 1";
 
 /// Asserts that the worker finishes `count` jobs, and publishes a post long before that.
@@ -26,10 +29,8 @@ async fn assert_backlog_is_processed(crier: &mut Installation, sites: &Sites, co
     let started = Instant::now();
     let post = crier.post(brand, account, "in the middle").await;
     crier.all_published(brand, &[post]).await;
-    assert!(
-        started.elapsed() < MAX_PUBLISH_TIME || crier.count_rows(NOT_DONE).await > 0,
-        "the post waited for all of them"
-    );
+    let took = started.elapsed();
+    assert!(took < MAX_PUBLISH_TIME || crier.count_rows(ENDED_LATER).await > 0, "the post waited for all of them");
     let worker = crier.of("worker");
     until("the end of all jobs", || async {
         sample().await;
