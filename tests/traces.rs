@@ -144,7 +144,7 @@ async fn assert_ends_soon(mut s: Installation) {
 
 #[tokio::test]
 async fn posts_are_published_without_the_collector() {
-    let url = format!("http://127.0.0.1:{}", free_port());
+    let (url, began) = (format!("http://127.0.0.1:{}", free_port()), Instant::now());
     let s = Installation::embedded_with(&[("CRIER_OTLP_ENDPOINT", &url), HEADERS]).await;
     assert_unaffected(&s).await;
     until("dropped spans are counted", || async {
@@ -155,8 +155,9 @@ async fn posts_are_published_without_the_collector() {
     assert_eq!(s.metric("crier", "crier_traces_sent_total").await, Some(0.0));
     let log = s.log("crier");
     let warnings = log.lines().filter(|line| line.contains("the collector does not accept trace spans")).count();
-    // There is at most one warning per ten seconds, and spans are dropped after seventeen seconds.
-    assert!((1..=4).contains(&warnings) && !log.contains(KEY), "{log}");
+    // There is at most one warning per ten seconds.
+    let max = began.elapsed().as_secs() / 10 + 1;
+    assert!(warnings >= 1 && warnings as u64 <= max && !log.contains(KEY), "{log}");
     assert_ends_soon(s).await;
 }
 

@@ -293,6 +293,7 @@ async fn an_untrusted_proxy_is_reported() {
     assert_eq!(found["status"], "warning", "{found}");
     assert!(found["remedy"].as_str().is_some_and(|remedy| remedy.contains("CRIER_TRUSTED_PROXIES")), "{found}");
     let warnings = |s: &Installation| s.log("crier").matches("that is not in CRIER_TRUSTED_PROXIES").count();
-    assert_eq!((warnings(&s), warnings(&trusting)), (1, 0));
+    // A warning is repeated after ten seconds, which is possible between two requests on a busy machine.
+    assert!((1..=2).contains(&warnings(&s)) && warnings(&trusting) == 0, "{}", s.log("crier"));
     assert_eq!(proxy(&trusting)["status"], "ok");
 }

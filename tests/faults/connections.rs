@@ -48,7 +48,8 @@ async fn idle_connections_block_no_requests() {
     assert!(open.is_some_and(|open| open <= f64::from(DESCRIPTORS / 2)), "{open:?}");
     let log = crier.log("crier");
     let lines = log.lines().filter(|line| line.starts_with('{')).count();
-    assert!(lines < 10, "{log}");
+    // A busy machine adds a few about slow statements.
+    assert!(lines < IDLE / 10, "{log}");
 }
 
 /// Each unread response holds a file open, in addition to its connection.
