@@ -178,13 +178,20 @@ impl Driver {
             "//*[self::button or self::a or self::summary][normalize-space(.)={0} or starts-with(normalize-space(.), {0})]",
             quoted(words)
         );
-        self.find(Locator::XPath(&path)).await;
-        for element in self.client.find_all(Locator::XPath(&path)).await.unwrap() {
-            if element.is_displayed().await.unwrap_or_default() {
-                return element;
+        let found = tokio::time::timeout(TIMEOUT, async {
+            loop {
+                for element in self.client.find_all(Locator::XPath(&path)).await.unwrap_or_default() {
+                    if element.is_displayed().await.unwrap_or_default() {
+                        return element;
+                    }
+                }
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
+        });
+        match found.await {
+            Ok(element) => element,
+            Err(_) => panic!("{} shows nothing to press with {words:?}: {}", self.path().await, self.text().await),
         }
-        panic!("{} shows nothing to press with {words:?}: {}", self.path().await, self.text().await);
     }
 
     /// Clicks the button or link with this text, and waits for the next page.

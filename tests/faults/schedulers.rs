@@ -92,7 +92,8 @@ async fn posts_due_while_stopped_are_published_later(mut crier: Installation) {
     let brand = crier.brand().await;
     let accounts = crier.connect(brand, &sites, 3).await;
     let texts = texts("post", 18);
-    let first = now().trunc_subsecs(0) + TimeDelta::seconds(12);
+    // No post is due before all are scheduled and the scheduler has stopped.
+    let first = now().trunc_subsecs(0) + TimeDelta::seconds(30);
     let posts = schedule(&crier, brand, &accounts, &texts, first).await;
     let scheduler = crier.of("scheduler");
     assert_eq!(crier.terminate(&scheduler).await, Some(0));
