@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use chrono::TimeDelta;
+use crier_base::clock::Clock;
 use fantoccini::key::Key;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
@@ -237,6 +239,9 @@ async fn a_rule_creates_posts(browser: &Driver) {
         );
         assert_eq!(browser.script(&script).await, json!(shown), "{frequency}");
     }
+    // No post is due during the test.
+    let time = (Clock::system().now() + TimeDelta::hours(12)).format("%H:%M").to_string();
+    browser.set_time("time", &time).await;
     browser.press("Save").await;
     browser.wait_for_text("Recurring post added.").await;
     browser.press("Daily offer").await;

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use crier_base::clock::Clock;
 use serde_json::{Value, json};
 
@@ -30,9 +31,10 @@ async fn create_report(crier: &Installation, brand: i64) -> String {
     format!("/brands/{brand}/reports/{}", id(&created))
 }
 
-/// Creates a schedule of the report that is due immediately.
+/// Creates a schedule of the report that is due immediately, and then half a day later: never during the test.
 async fn create_due_schedule(crier: &Installation, report: &str, format: &str) {
-    let body = json!({ "frequency": "daily", "recipients": RECIPIENTS, "format": format });
+    let time = (Clock::system().now() + TimeDelta::hours(12)).format("%H:%M").to_string();
+    let body = json!({ "frequency": "daily", "time": time, "recipients": RECIPIENTS, "format": format });
     let created = crier.write(&format!("{report}/schedules"), body).await;
     let now = Clock::system().now().to_rfc3339_opts(chrono::SecondsFormat::Micros, false);
     crier.execute(&format!("UPDATE report_schedules SET next_run_at = '{now}' WHERE id = {}", id(&created))).await;
