@@ -133,8 +133,8 @@ async fn all_dead_jobs_of_a_kind_are_retried(w: TestWorker) {
     let output = crier(&w, &["jobs", "retry", "--dead", "--kind", "publish_target", "--older-than", "1h"]);
     assert_eq!((output.expect_stdout(), output.err.as_str()), ("Retried: 60.\n", ""));
     assert_eq!(count_retried(&w, &dead).await, 60);
-    // The jobs run like new ones. A command makes them ready, and the scheduler notifies the workers.
-    // The clock of the test passes that of the command.
+    // The jobs run like new ones. A command makes them ready, by a clock that the test's clock passes here, and the
+    // scheduler notifies the workers.
     w.clock.advance(Clock::system().now() - w.now() + TimeDelta::days(1));
     w.make_jobs_due().await;
     w.run_jobs().await;

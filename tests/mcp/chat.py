@@ -77,8 +77,8 @@ class Chat:
         return await self.data(tool, **arguments, confirm=error.body["error"]["confirm"])
 
     async def post_with(self, is_done, **ids):
-        """Gets a post until it is as expected, for at most 30 s."""
-        for _ in range(150):
+        """Gets a post until it is as expected, for at most 90 s."""
+        for _ in range(450):
             post = await self.data("get_post", **ids)
             if is_done(post):
                 return post

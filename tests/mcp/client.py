@@ -234,7 +234,7 @@ class Scenarios:
                 comments = f"{page}/posts/{self.published['external_id']}/comments"
                 (await http.post(comments, data={"name": "Vera", "body": body})).raise_for_status()
                 sync = f"{API}/api/public/v1/brands/{self.brand['brand_id']}/social-accounts/{self.good}/sync"
-                for _ in range(60):
+                for _ in range(180):
                     headers = {"Authorization": f"Bearer {KEY}", "Idempotency-Key": str(uuid.uuid4())}
                     await http.post(sync, headers=headers)
                     found = await chat.data("list_conversations", **self.brand, search=body.split()[-1])
@@ -249,7 +249,7 @@ class Scenarios:
                 expect("data.messages[]" in full["untrusted"]["fields"], f"untrusted is {full.get('untrusted')}")
             with self.check("replies to the comment with a confirmation"):
                 await chat.confirmed("reply_to_conversation", **conversation, body=reply)
-                for _ in range(100):
+                for _ in range(450):
                     if reply in (await http.get(page)).text:
                         return
                     await asyncio.sleep(0.2)
