@@ -150,7 +150,7 @@ impl Installation {
             ("CRIER_DATA_DIR", &dir.path().join("data").display().to_string()),
             ("CRIER_SANDBOX", "true"),
             // Long enough for a call on a busy machine. Twice this time passes before the lease of a killed worker expires.
-            ("CRIER_PLATFORM_TIMEOUT", "10s"),
+            ("CRIER_PLATFORM_TIMEOUT", "8s"),
             ("CRIER_ALLOWED_PRIVATE_NETWORKS", "127.0.0.0/8"),
             ("CRIER_LOG", "warn"),
         ]
