@@ -16,6 +16,9 @@ fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(AT, 0).unwrap()
 }
 
+/// A deadline that a test waits for. Long enough to connect and to send a request on a busy machine.
+const SHORT: Duration = Duration::from_secs(3);
+
 fn sender(deadline: Duration) -> Sender {
     let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of("-"));
     Sender::with_client(HttpClient::guarded(guard, deadline, MAX_BODY))
@@ -126,7 +129,7 @@ async fn a_2xx_is_a_success_for_any_body() {
         std::future::pending::<()>().await;
     })
     .await;
-    let result = sender(Duration::from_secs(1)).send(&delivery(drips.url()), now()).await;
+    let result = sender(SHORT).send(&delivery(drips.url()), now()).await;
     assert_eq!((result.outcome, result.response_body.as_deref()), (DeliveryOutcome::Success, Some("abc")));
     assert!(result.duration < Duration::from_secs(30));
 }
@@ -172,7 +175,7 @@ async fn failures_without_response_have_a_reason() {
     for (url, outcome, error) in cases {
         let answers = if url.contains("inside") { "10.1.2.3" } else { "-" };
         let guard = Guard::with_lookup(vec!["127.0.0.0/8".parse().unwrap()], ScriptedLookup::of(answers));
-        let sender = Sender::with_client(HttpClient::guarded(guard, Duration::from_secs(1), MAX_BODY));
+        let sender = Sender::with_client(HttpClient::guarded(guard, SHORT, MAX_BODY));
         let result = sender.send(&delivery(url.clone()), now()).await;
         assert_eq!((result.outcome, result.response_code, result.response_body), (outcome, None, None), "{url}");
         assert_eq!(result.error.as_deref(), Some(error), "{url}");
