@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::{Reply, Tenant, TestApp, on_both_apps};
 use crate::support::images;
-use crate::support::store::lock_table;
+use crate::support::store::{TestStore, lock_table};
 
 on_both_apps!(
     a_draft_is_stored_without_jobs,
@@ -14,7 +14,6 @@ on_both_apps!(
     publishing_now_notifies_workers,
     times_default_to_the_brand_time_zone,
     invalid_fields_are_reported,
-    an_account_can_be_disconnected_while_its_post_is_stored,
     platform_rules_do_not_apply_to_drafts,
     overrides_apply_to_one_account,
     an_update_keeps_omitted_fields,
@@ -144,11 +143,10 @@ async fn invalid_fields_are_reported(app: TestApp) {
 }
 
 /// The target is stored, and fails when it is due, as if the account were disconnected later.
-async fn an_account_can_be_disconnected_while_its_post_is_stored(app: TestApp) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_can_be_disconnected_while_its_post_is_stored() {
     // On SQLite, the disconnect waits for the post.
-    if !app.is_postgres() {
-        return;
-    }
+    let app = TestApp::start(TestStore::postgres().await).await;
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let mut tx = app.begin().await.unwrap();

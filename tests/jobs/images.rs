@@ -12,7 +12,7 @@ use crate::support::fake_platform::{
 };
 use crate::support::images;
 use crate::support::jobs::{MAX_CALL_SECONDS, TestWorker, worker_on_both};
-use crate::support::store::lock_table;
+use crate::support::store::{TestStore, lock_table};
 
 worker_on_both!(
     images_are_uploaded_in_order_and_then_published,
@@ -35,7 +35,6 @@ worker_on_both!(
     a_stop_during_an_upload_refunds_the_attempt,
     a_stop_during_a_reconcile_refunds_the_attempt,
     a_stop_after_a_lost_lease_refunds_nothing,
-    a_stop_while_a_run_is_prepared_undoes_it,
 );
 
 fn ids(images: &[Image]) -> Vec<i64> {
@@ -386,11 +385,10 @@ async fn a_stop_after_a_lost_lease_refunds_nothing(w: TestWorker) {
 }
 
 /// The grace period ends while the run still waits for the database.
-async fn a_stop_while_a_run_is_prepared_undoes_it(w: TestWorker) {
-    if !w.is_postgres() {
-        // On SQLite the claim itself would wait.
-        return;
-    }
+#[tokio::test]
+async fn a_stop_while_a_run_is_prepared_undoes_it() {
+    // On SQLite the claim itself would wait.
+    let w = TestWorker::over(TestStore::postgres().await).await;
     let (_, target) = w.publish_one().await;
     let mut tx = w.begin().await.unwrap();
     lock_table(&mut tx, "posts").await;

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use crate::support::fake_platform::{Gate, PublishStep};
 use crate::support::jobs::{TestWorker, worker_on_both};
 use crate::support::scripted::start;
+use crate::support::store::TestStore;
 
 worker_on_both!(
     a_queue_in_a_lane_needs_no_further_notification,
@@ -21,7 +22,6 @@ worker_on_both!(
     a_job_of_another_kind_is_only_woken,
     a_narrowed_lane_starts_no_more_jobs_than_it_has_places,
     a_paused_lane_starts_no_job,
-    a_claim_starts_its_waiting_job_if_a_place_became_free,
     a_place_taken_by_another_job_wakes_no_job,
 );
 
@@ -207,10 +207,9 @@ async fn on_change(w: &TestWorker, condition: &str, action: &str) {
 }
 
 /// Only on Postgres: on SQLite no other transaction can free a place between a claim and its commit.
-async fn a_claim_starts_its_waiting_job_if_a_place_became_free(w: TestWorker) {
-    if !w.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_claim_starts_its_waiting_job_if_a_place_became_free() {
+    let w = TestWorker::over(TestStore::postgres().await).await;
     let name = Lane::Account(w.account.id).to_string();
     w.write(async |tx| lanes::narrow_lane(tx, &name, 0).await).await;
     on_change(&w, "NEW.waiting", "DELETE FROM narrow_lanes").await;

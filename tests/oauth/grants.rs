@@ -10,6 +10,7 @@ use super::{
     grants_of, refresh, register, scopes, send,
 };
 use crate::support::app::{TestApp, on_both_apps};
+use crate::support::store::TestStore;
 
 on_both_apps!(
     grants_are_listed_and_revoked,
@@ -17,9 +18,6 @@ on_both_apps!(
     deleting_the_user_ends_grants,
     signing_out_everywhere_ends_grants,
     a_code_that_is_deleted_during_its_exchange_gets_no_tokens,
-    signing_out_everywhere_waits_for_an_exchange,
-    disconnecting_waits_for_a_refresh,
-    revoking_waits_for_a_refresh,
     a_removed_member_loses_the_brand,
     the_least_recently_used_grant_makes_room,
     expired_rows_are_deleted,
@@ -108,11 +106,10 @@ async fn a_code_that_is_deleted_during_its_exchange_gets_no_tokens(app: TestApp)
 }
 
 /// The sign-out sees the grant of a code that was being exchanged when it began.
-async fn signing_out_everywhere_waits_for_an_exchange(app: TestApp) {
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn signing_out_everywhere_waits_for_an_exchange() {
     // On SQLite, every transaction that writes waits for the previous one.
-    if !app.is_postgres() {
-        return;
-    }
+    let app = TestApp::start(TestStore::postgres().await).await;
     let t = app.tenant("pro").await;
     let client = register(&app, REDIRECT).await;
     let code = allow(&t, &client, Allowed::default()).await;
@@ -130,10 +127,9 @@ async fn signing_out_everywhere_waits_for_an_exchange(app: TestApp) {
 }
 
 /// An application that refreshes all the time cannot make the disconnection fail.
-async fn disconnecting_waits_for_a_refresh(app: TestApp) {
-    if !app.is_postgres() {
-        return;
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disconnecting_waits_for_a_refresh() {
+    let app = TestApp::start(TestStore::postgres().await).await;
     let t = app.tenant("pro").await;
     let (_, issued) = connect(&t, Allowed::default()).await;
     let grant = grants_of(&t).await[0].id;
@@ -152,10 +148,9 @@ async fn disconnecting_waits_for_a_refresh(app: TestApp) {
 }
 
 /// An application that revokes its access while another of its processes refreshes it.
-async fn revoking_waits_for_a_refresh(app: TestApp) {
-    if !app.is_postgres() {
-        return;
-    }
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revoking_waits_for_a_refresh() {
+    let app = TestApp::start(TestStore::postgres().await).await;
     let t = app.tenant("pro").await;
     let (client, issued) = connect(&t, Allowed::default()).await;
     let mut tx = app.begin().await.unwrap();

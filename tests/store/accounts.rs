@@ -19,7 +19,6 @@ on_both![
     only_one_refresh_runs_at_a_time,
     the_last_brand_s_disconnect_revokes_the_account,
     concurrent_disconnects_revoke_once,
-    a_concurrent_connect_keeps_the_account,
     the_limits_of_a_server_are_stored_with_the_account,
     the_granted_scopes_are_those_of_the_last_connect,
 ];
@@ -245,10 +244,9 @@ async fn concurrent_disconnects_revoke_once(s: TestStore) {
 
 /// A brand connects the account while the last other brand disconnects it: the second transaction sees the changes of
 /// the first one.
-async fn a_concurrent_connect_keeps_the_account(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_concurrent_connect_keeps_the_account() {
+    let s = TestStore::postgres().await;
     let w = s.create_world().await;
     let second = second_brand(&s, w).await;
     let account = s.account(w, "1", "t").await;

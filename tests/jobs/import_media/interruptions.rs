@@ -9,6 +9,7 @@ use crate::support::fake_platform::Gate;
 use crate::support::images;
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, worker_on_both};
 use crate::support::source::{SourceResponse, ok, status};
+use crate::support::store::TestStore;
 
 worker_on_both!(
     a_cancelled_import_fails_and_can_be_retried,
@@ -23,7 +24,6 @@ worker_on_both!(
     a_run_with_a_lost_lease_fetches_nothing,
     only_failed_imports_can_be_retried,
     finished_imports_are_deleted_after_thirty_days,
-    a_retried_import_is_not_deleted,
 );
 
 async fn retry(w: &TestWorker, id: i64) {
@@ -250,11 +250,10 @@ async fn finished_imports_are_deleted_after_thirty_days(w: TestWorker) {
 }
 
 /// The operator's command locks the row just before the purge.
-async fn a_retried_import_is_not_deleted(w: TestWorker) {
-    if !w.is_postgres() {
-        // SQLite has one writer, so the two cannot overlap.
-        return;
-    }
+#[tokio::test]
+async fn a_retried_import_is_not_deleted() {
+    // SQLite has one writer, so the two cannot overlap.
+    let w = TestWorker::over(TestStore::postgres().await).await;
     let id = import_from(&w, &Source::with(status("404 Not Found")).await).await;
     run(&w).await;
     let mut tx = w.begin().await.unwrap();

@@ -13,7 +13,6 @@ on_both![
     claims_are_exclusive,
     concurrent_claims_never_return_a_job_twice,
     a_rolled_back_claim_has_no_effect,
-    a_claim_skips_locked_jobs,
 ];
 
 async fn a_claim_starts_a_lease(s: TestStore) {
@@ -96,10 +95,9 @@ async fn a_rolled_back_claim_has_no_effect(s: TestStore) {
 }
 
 /// On Postgres, a claim must not wait for the other transaction. On SQLite there is only one writer.
-async fn a_claim_skips_locked_jobs(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_claim_skips_locked_jobs() {
+    let s = TestStore::postgres().await;
     let (one, two) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let mut first = s.begin().await.unwrap();
     assert_eq!(engine::claim(&mut first, &[one], "a").await.unwrap().len(), 1);

@@ -11,7 +11,6 @@ use crate::support::store::{TestStore, on_both, run_concurrently};
 on_both![
     due_jobs_are_notified_in_order,
     concurrent_dispatchers_notify_each_job_once,
-    a_dispatcher_skips_locked_jobs,
     stale_ready_jobs_are_renotified,
     each_kind_is_notified_separately,
     the_next_due_time_is_returned,
@@ -82,10 +81,9 @@ async fn concurrent_dispatchers_notify_each_job_once(s: TestStore) {
     assert_eq!(notified.into_iter().collect::<HashSet<_>>(), ids.into_iter().collect());
 }
 
-async fn a_dispatcher_skips_locked_jobs(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_dispatcher_skips_locked_jobs() {
+    let s = TestStore::postgres().await;
     let mut ids = Vec::new();
     for subject in 1..=6 {
         ids.push(s.job_at(JobKind::Noop, subject, None, s.later(subject)).await);

@@ -24,8 +24,6 @@ on_both![
     the_sweep_finds_stranded_lanes_behind_full_ones,
     a_narrowed_lane_has_fewer_slots_until_widened,
     run_now_moves_a_waiting_job_to_another_lane,
-    a_job_set_waiting_during_a_settle_is_woken,
-    a_job_that_another_wake_has_woken_can_be_claimed,
 ];
 
 const CAP: i64 = 4;
@@ -362,10 +360,9 @@ async fn run_now_moves_a_waiting_job_to_another_lane(s: TestStore) {
 }
 
 /// On Postgres, a claim can set a job waiting between the statement of a settle and its commit.
-async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_job_set_waiting_during_a_settle_is_woken() {
+    let s = TestStore::postgres().await;
     let ids = enqueue_publish_jobs(&s, "account:1", 0..5).await;
     let held = s.claim(&ids[..4], "w").await;
     let mut settles = Vec::new();
@@ -383,10 +380,9 @@ async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
 }
 
 /// On Postgres, a wake can wait for the lock of the lane while another wake wakes the same job.
-async fn a_job_that_another_wake_has_woken_can_be_claimed(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_job_that_another_wake_has_woken_can_be_claimed() {
+    let s = TestStore::postgres().await;
     let ids = enqueue_publish_jobs(&s, "account:1", 0..1).await;
     s.sql("UPDATE jobs SET waiting = TRUE").await;
     let mut first = s.begin().await.unwrap();

@@ -14,7 +14,6 @@ on_both![
     a_lost_lease_is_reported_for_the_whole_batch,
     a_release_refunds_the_attempt,
     a_heartbeat_renews_only_its_own_leases,
-    a_heartbeat_does_not_wait_for_locks,
     still_held_checks_the_fence,
 ];
 
@@ -141,10 +140,9 @@ async fn a_heartbeat_renews_only_its_own_leases(s: TestStore) {
 
 /// A row that another transaction has locked (a settle, a rescue) is skipped. Waiting could cause a deadlock between
 /// two transactions that each hold a row that the other needs.
-async fn a_heartbeat_does_not_wait_for_locks(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_heartbeat_does_not_wait_for_locks() {
+    let s = TestStore::postgres().await;
     let (one, two) = (s.enqueue_job(JobKind::Noop, 1, None).await, s.enqueue_job(JobKind::Noop, 2, None).await);
     let held = s.claim(&[one, two], "w").await;
     let mut settling = s.begin().await.unwrap();

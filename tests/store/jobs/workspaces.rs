@@ -12,7 +12,6 @@ on_both![
     the_sweep_promotes_only_up_to_the_cap,
     every_exit_from_a_workspace_wakes_the_next_job,
     a_workspace_below_its_cap_does_not_limit_its_lanes,
-    a_job_set_waiting_during_a_settle_is_woken,
 ];
 
 const HANGING: i64 = 1;
@@ -145,10 +144,9 @@ async fn a_workspace_below_its_cap_does_not_limit_its_lanes(s: TestStore) {
 }
 
 /// On Postgres, a claim can set a job waiting between the statement of a settle and its commit.
-async fn a_job_set_waiting_during_a_settle_is_woken(s: TestStore) {
-    if !s.is_postgres() {
-        return;
-    }
+#[tokio::test]
+async fn a_job_set_waiting_during_a_settle_is_woken() {
+    let s = TestStore::postgres().await;
     start_hanging_jobs(&s, workspace_cap() - 1).await;
     let last = enqueue_publish_job(&s, HANGING, 1, 1).await;
     let held = s.claim(&[last], "w").await.remove(0);
