@@ -100,7 +100,9 @@ fn schema_of(kind: OptionKind) -> Value {
         OptionKind::Image => json!({ "type": "integer" }),
         OptionKind::Link => json!({ "type": "string", "format": "uri" }),
         OptionKind::Text(_)
+        | OptionKind::Utf16Text(_)
         | OptionKind::PlainText(_)
+        | OptionKind::Tag(_)
         | OptionKind::OneOf(_)
         | OptionKind::Language
         | OptionKind::Subreddit => json!({ "type": "string" }),
