@@ -1633,14 +1633,14 @@ create table report_mail_stops (
 );
 
 -- Problems that wait for the next email to a user. A problem occurs once in an email, which deletes it here.
--- `brand_id` and `subject_id` have no foreign key: an email omits what no longer exists.
+-- `subject_id` has no foreign key: an email omits what no longer exists.
 create table notices (
     user_id    bigint not null references users (id) on delete cascade,
-    -- post_failed, post_rejected, post_pending, feed_failing, feed_not_posted
+    -- account_expired, account_expiring, webhook_disabled, feed_failing, feed_not_posted, post_pending, post_failed,
+    -- post_rejected
     kind       text not null,
-    -- The post or the feed.
+    -- The account, the webhook, the feed or the post.
     subject_id bigint not null,
-    brand_id   bigint not null,
     created_at timestamptz not null,
     primary key (user_id, kind, subject_id)
 );
@@ -1652,7 +1652,7 @@ create index notices_created on notices (created_at, user_id);
 create table mail_counts (
     workspace_id bigint not null references workspaces (id) on delete cascade,
     day          date not null,
-    -- report, notice, digest, invitation
+    -- report, digest, invitation
     kind         text not null,
     -- An address, or empty for the total of all addresses.
     recipient    text not null,

@@ -22,7 +22,7 @@ mod inbox_sandbox;
 mod invalid_results;
 mod lateness;
 mod link_cards;
-mod notices;
+mod notices_accounts;
 mod notices_digest;
 mod pacing;
 mod publish;

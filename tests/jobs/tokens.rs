@@ -1,13 +1,15 @@
-//! `refresh_token`: tokens are refreshed before they expire, and owners are warned and notified.
+//! `refresh_token`: tokens are refreshed before they expire, and members are warned and notified.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, Renewal, SocialAccount};
 use crier_domain::event::EventName;
+use crier_domain::notice::NoticeFrequency;
 use crier_domain::post::TargetStatus;
 use crier_platforms::{CallError, RefreshedTokens};
-use crier_scheduler::tasks::tokens;
+use crier_scheduler::tasks::{self, tokens};
 use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::accounts::{self, NewAccount};
+use crier_store::notices;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -23,12 +25,12 @@ worker_on_both!(
     a_publish_waits_for_the_refresh,
     a_transient_failure_is_retried_until_it_succeeds,
     a_rate_limit_delays_the_refresh,
-    a_rejected_refresh_expires_the_account_and_notifies_its_owner,
+    a_rejected_refresh_expires_the_account_and_notifies_the_members,
     a_reconnect_during_a_refresh_wins,
     a_job_enqueued_before_a_reconnect_does_nothing,
     a_refresh_by_a_publish_reschedules_the_next_one,
-    owners_are_warned_three_times,
-    rejected_credentials_in_a_publish_notify_the_owner,
+    members_are_warned_three_times,
+    rejected_credentials_in_a_publish_notify_the_members,
 );
 
 const ROTATING: Renewal = Renewal { renewable: true, rotates: true, refresh_expires_at: None };
@@ -52,9 +54,20 @@ fn refreshed(w: &TestWorker, token: &str, lifetime: TimeDelta) -> Result<Refresh
     Ok(RefreshedTokens { secrets: Some(secrets(token)), token_expires_at, refresh_expires_at: None })
 }
 
+/// Runs the due refreshes, and sends the emails that are due then.
 async fn run_due_refreshes(w: &TestWorker) {
     tokens::run(&w.scheduler).await.unwrap();
     w.run_jobs().await;
+    tasks::notices::run(&w.scheduler).await.unwrap();
+    w.run_jobs().await;
+}
+
+/// Starts a mail server. The user gets emails about problems immediately.
+async fn start_mails(w: &mut TestWorker) -> MailServer {
+    let mails = MailServer::start().await;
+    w.set_mailer(mails.mailer());
+    w.write(async |tx| notices::set_frequency(tx, w.world.user, NoticeFrequency::Immediately).await).await;
+    mails
 }
 
 /// Runs the due refreshes. The platform returns this result to the first one.
@@ -167,9 +180,8 @@ async fn a_rate_limit_delays_the_refresh(w: TestWorker) {
     assert_eq!(stored_tokens(&w).await.check_at, Some(until));
 }
 
-async fn a_rejected_refresh_expires_the_account_and_notifies_its_owner(mut w: TestWorker) {
-    let mails = MailServer::start().await;
-    w.set_mailer(mails.mailer());
+async fn a_rejected_refresh_expires_the_account_and_notifies_the_members(mut w: TestWorker) {
+    let mails = start_mails(&mut w).await;
     let _receiver = create_endpoint(&w).await;
     reconnect_until_refresh(&w).await;
     refresh_with(&w, Err(reauth())).await;
@@ -232,9 +244,8 @@ async fn a_refresh_by_a_publish_reschedules_the_next_one(w: TestWorker) {
     advance_to_refresh(&w).await;
 }
 
-async fn owners_are_warned_three_times(mut w: TestWorker) {
-    let mails = MailServer::start().await;
-    w.set_mailer(mails.mailer());
+async fn members_are_warned_three_times(mut w: TestWorker) {
+    let mails = start_mails(&mut w).await;
     let _receiver = create_endpoint(&w).await;
     reconnect(&w, Renewal::default(), TimeDelta::days(60)).await;
     let expires_at = w.stored_account().await.token_expires_at.unwrap();
@@ -253,23 +264,34 @@ async fn owners_are_warned_three_times(mut w: TestWorker) {
     run_due_refreshes(&w).await;
     let sent = mails.mails();
     assert_eq!(sent.len(), 3);
-    assert!(sent[0].contains(&expires_at.format("%Y-%m-%d %H:%M UTC").to_string()), "{}", sent[0]);
+    let end = expires_at.format("%Y-%m-%d %H:%M UTC");
+    for (mail, verb) in sent.iter().zip(["ends", "ends", "ended"]) {
+        assert!(mail.contains(&format!("The access {verb} at {end}.")), "{mail}");
+        assert!(
+            mail.contains("Accounts whose access ends soon.") && mail.contains("/accounts/connect/sandbox"),
+            "{mail}"
+        );
+    }
     let event = &w.event_data("account.expiring").await[0];
     assert_eq!(event["expires_at"], expires_at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true));
     assert_eq!((w.fake.count("refresh"), w.stored_account().await.status), (0, AccountStatus::Active));
 }
 
-async fn rejected_credentials_in_a_publish_notify_the_owner(mut w: TestWorker) {
-    let mails = MailServer::start().await;
-    w.set_mailer(mails.mailer());
+async fn rejected_credentials_in_a_publish_notify_the_members(mut w: TestWorker) {
+    let mails = start_mails(&mut w).await;
     let _receiver = create_endpoint(&w).await;
     w.fake.script_publishes([crate::support::fake_platform::PublishStep::Reject(reauth())]);
     w.publish_one().await;
     w.run_jobs().await;
+    run_due_refreshes(&w).await;
     assert_eq!(w.stored_account().await.status, AccountStatus::Expired);
     assert_eq!((mails.mails().len(), w.event_data("account.expired").await.len()), (1, 1));
-    // A second failed post causes no further notification.
+    // A second failed post does not report the account again.
     w.publish_one().await;
     w.run_jobs().await;
-    assert_eq!((mails.mails().len(), w.event_data("account.expired").await.len()), (1, 1));
+    w.clock.advance(HOUR);
+    run_due_refreshes(&w).await;
+    let reported: Vec<_> =
+        mails.mails().iter().map(|mail| mail.contains("Accounts whose platform rejects the credentials.")).collect();
+    assert_eq!((reported, w.event_data("account.expired").await.len()), (vec![true, false], 1));
 }

@@ -554,11 +554,10 @@ async fn due_notices_are_found_among_100_000(s: TestStore) {
     tables.sql(format!("UPDATE users SET notice_frequency = 'immediately' WHERE id = {own}")).await;
     let insert = format!(
         "
-        INSERT INTO notices (user_id, kind, subject_id, brand_id, created_at)
-        SELECT {}, 'post_failed', n, {}, {}
+        INSERT INTO notices (user_id, kind, subject_id, created_at)
+        SELECT {}, 'post_failed', n, {}
         FROM {}",
         tables.own_or_other(own, others),
-        tables.own.brand,
         tables.time_expression("-(n % 1800)"),
         tables.numbers(OTHER_ROWS + OWN_ROWS),
     );

@@ -3,23 +3,30 @@
 use chrono::TimeDelta;
 
 crier_base::text_enum! {
-    /// A problem. Expired accounts and disabled webhooks have separate emails.
+    /// A problem. An email lists them in this order: what causes other problems, and what is rare, is first.
     pub enum NoticeKind {
-        /// A post could not be published on an account.
-        PostFailed = "post_failed",
-        /// A platform rejected a post after it had published it.
-        PostRejected = "post_rejected",
-        /// A post waits for approval.
-        PostPending = "post_pending",
+        /// A platform rejects the credentials of an account.
+        AccountExpired = "account_expired",
+        /// The access to an account ends soon, and only a person can renew it.
+        AccountExpiring = "account_expiring",
+        /// Crier disabled a webhook endpoint.
+        WebhookDisabled = "webhook_disabled",
         /// A feed cannot be read.
         FeedFailing = "feed_failing",
         /// Articles of a feed that publishes were not posted.
         FeedNotPosted = "feed_not_posted",
+        /// A post waits for approval.
+        PostPending = "post_pending",
+        /// A post could not be published on an account.
+        PostFailed = "post_failed",
+        /// A platform rejected a post after it had published it.
+        PostRejected = "post_rejected",
     }
 }
 
 impl NoticeKind {
-    /// Returns whether only owners and admins can act on it. Editors can act on the others.
+    /// Returns whether only owners and admins of the brand can act on it. Editors can act on the other problems of a
+    /// brand.
     pub const fn is_for_managers(self) -> bool {
         matches!(self, Self::PostPending)
     }

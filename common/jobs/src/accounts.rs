@@ -1,15 +1,16 @@
-//! Changes of an account outside of a request: its credentials are rejected, or its access ends soon. Each brand with
-//! the account gets an event in the transaction that records the change, and the owners get an email.
+//! Changes of an account outside of a request: its credentials are rejected, or its access ends soon. The transaction
+//! that records the change emits an event to each brand with the account, and notifies the members who can reconnect
+//! it.
 
 use crier_domain::account::{AccountError, AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
-use crier_domain::job::{JobKind, Lane, NewJob};
-use crier_store::{Result, Tx, account_tokens, accounts, events, jobs};
+use crier_domain::notice::NoticeKind;
+use crier_store::{Result, Tx, account_tokens, accounts, events, notices};
 use serde_json::json;
 
 /// Marks the credentials of this version as rejected by the platform. `reason` is shown to the account's owners.
 /// Returns `false` if the account was deleted or has newer credentials. The first time, emits `account.expired` and
-/// enqueues the job that sends the owners an email.
+/// notifies the members.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, reason: &str, trace: Option<&str>) -> Result<bool> {
     account_tokens::lock(tx, account_id).await?;
     let error = AccountError { code: "account_expired".to_owned(), message: reason.to_owned() };
@@ -22,12 +23,11 @@ pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, reason: &str, tr
         let data = json!({ "brand_id": brand, "social_account_id": account_id, "platform": platform, "error": error });
         events::emit(tx, brand, EventName::AccountExpired, &data, trace).await?;
     }
-    let job = NewJob::new(JobKind::RefreshToken, account_id, tx.now).lane(Lane::Refresh(account_id));
-    jobs::enqueue(tx, &job.trace(trace.map(str::to_owned))).await?;
+    notices::add_for_account(tx, NoticeKind::AccountExpired, account_id).await?;
     Ok(true)
 }
 
-/// Emits `account.expiring` for an account whose access ends at `end`.
+/// Emits `account.expiring` for an account whose access ends at `end`, and notifies the members.
 pub async fn warn(
     tx: &mut Tx,
     account: &SocialAccount,
@@ -44,5 +44,5 @@ pub async fn warn(
         });
         events::emit(tx, brand, EventName::AccountExpiring, &data, trace).await?;
     }
-    Ok(())
+    notices::add_for_account(tx, NoticeKind::AccountExpiring, account.id).await
 }

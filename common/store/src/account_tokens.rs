@@ -183,31 +183,6 @@ pub async fn record_warnings(
     Ok(execute!(tx, SQL, account_id, version, sent_before, sent, check_at)? > 0)
 }
 
-/// The value of `warnings` after the owners were notified that the account expired.
-const EXPIRY_NOTICE_SENT: i32 = 100;
-
-/// Records that the owners were notified that the account expired. Returns `false` if this was recorded before, or if
-/// the account is not expired.
-pub async fn record_expiry_notice(tx: &mut Tx, account_id: i64) -> Result<bool> {
-    const SQL: &str = "
-        UPDATE social_accounts
-        SET warnings = $2
-        WHERE id = $1
-            AND warnings < $2
-            AND status = 'expired'";
-    Ok(execute!(tx, SQL, account_id, EXPIRY_NOTICE_SENT)? > 0)
-}
-
-/// A brand that has the account, and an owner to notify.
-#[derive(Clone, Debug, sqlx_macros::FromRow)]
-pub struct BrandOwner {
-    pub brand_id: i64,
-    pub brand_name: String,
-    pub user_id: i64,
-    pub user_name: String,
-    pub email: String,
-}
-
 /// Returns the brands that have an account.
 pub async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<i64>> {
     const SQL: &str = "
@@ -216,21 +191,6 @@ pub async fn brands(conn: &mut Conn, account_id: i64) -> Result<Vec<i64>> {
         WHERE account_id = $1
         ORDER BY brand_id";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(account_id).fetch_all(c))?)
-}
-
-/// Returns the owners of the brands that have an account. Each owner appears once, with the first brand.
-pub async fn owners(conn: &mut Conn, account_id: i64) -> Result<Vec<BrandOwner>> {
-    const SQL: &str = "
-        SELECT b.id AS brand_id, b.name AS brand_name, u.id AS user_id, u.name AS user_name, u.email
-        FROM brand_accounts a
-        JOIN brands b ON b.id = a.brand_id
-        JOIN brand_members m ON m.brand_id = b.id
-        JOIN users u ON u.id = m.user_id
-        WHERE a.account_id = $1 AND m.role = 'owner'
-        ORDER BY u.id, b.id";
-    let mut found: Vec<BrandOwner> = run!(conn, c => sqlx::query_as(SQL).bind(account_id).fetch_all(c))?;
-    found.dedup_by_key(|owner| owner.user_id);
-    Ok(found)
 }
 
 /// Returns how many accounts there are, by platform and status.

@@ -407,7 +407,7 @@ pub async fn replace_secrets(tx: &mut Tx, account: &SocialAccount, secrets: &Sec
 }
 
 /// Marks secrets of this version as rejected by the platform. Returns `false` if the account was deleted or has other
-/// secrets. Outside the store, use `crier_jobs::accounts::expire`, which sends the event and the notice too.
+/// secrets. Outside the store, use `crier_jobs::accounts::expire`, which emits the event and notifies the members too.
 pub async fn expire(tx: &mut Tx, account_id: i64, version: i64, error: &AccountError) -> Result<bool> {
     const SQL: &str = "UPDATE social_accounts
         SET status = $2, last_error = $3, updated_at = $4, token_renew_at = NULL, token_check_at = NULL

@@ -12,8 +12,7 @@ use super::{Conn, Result, Tx};
 pub const MAX_PER_ADDRESS: i64 = 24;
 
 const REPORT: &str = "report";
-const NOTICE: &str = "notice";
-/// Emails about problems. They are counted apart, because one per hour would leave no room for notices.
+/// Emails about problems.
 const DIGEST: &str = "digest";
 const INVITATION: &str = "invitation";
 
@@ -83,22 +82,13 @@ async fn take(
     Ok(decisions)
 }
 
-/// Counts a notice to the mailbox of a user. Returns `false` if the mailbox gets no more today, or if the user does not
-/// exist.
-pub async fn take_notice(tx: &mut Tx, user_id: i64, mailbox: &str) -> Result<bool> {
-    take_of_user(tx, user_id, NOTICE, mailbox).await
-}
-
-/// Counts an email about problems to the mailbox of a user, like [`take_notice`].
+/// Counts an email about problems to the mailbox of a user. Returns `false` if the mailbox gets no more today, or if
+/// the user does not exist.
 pub async fn take_digest(tx: &mut Tx, user_id: i64, mailbox: &str) -> Result<bool> {
-    take_of_user(tx, user_id, DIGEST, mailbox).await
-}
-
-async fn take_of_user(tx: &mut Tx, user_id: i64, kind: &str, mailbox: &str) -> Result<bool> {
     const WORKSPACE: &str = "SELECT workspace_id FROM users WHERE id = $1";
     let found: Option<i64> = run!(tx, c => sqlx::query_scalar(WORKSPACE).bind(user_id).fetch_optional(c))?;
     match found {
-        Some(workspace_id) => take_address(tx, workspace_id, kind, mailbox).await,
+        Some(workspace_id) => take_address(tx, workspace_id, DIGEST, mailbox).await,
         None => Ok(false),
     }
 }

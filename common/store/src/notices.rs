@@ -14,13 +14,15 @@ const READ_TOGETHER: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq, sqlx_macros::FromRow)]
 pub struct NoticeRow {
     pub kind: NoticeKind,
+    /// The brand with the pages on which the user can act. An account may belong to several brands, and a webhook
+    /// belongs to none: then it is the first one.
     pub brand_id: i64,
     pub brand_name: String,
-    /// The post or the feed.
+    /// The account, the webhook, the feed or the post.
     pub subject_id: i64,
-    /// The beginning of the post's text, or the name of the feed.
+    /// The name of the account or of the feed, the URL of the webhook, or the beginning of the post's text.
     pub title: String,
-    /// Why a feed failed.
+    /// Why a feed failed, or why the webhook was disabled.
     pub reason: Option<String>,
 }
 
@@ -46,8 +48,8 @@ impl Recipient {
 /// the next email is not added again. Runs in the transaction that causes the problem.
 pub async fn add(tx: &mut Tx, kind: NoticeKind, brand_id: i64, subject_id: i64) -> Result<()> {
     const SQL: &str = "
-        INSERT INTO notices (user_id, kind, subject_id, brand_id, created_at)
-        SELECT m.user_id, $1, $2, $3, $4
+        INSERT INTO notices (user_id, kind, subject_id, created_at)
+        SELECT m.user_id, $1, $2, $4
         FROM brand_members m
         JOIN users u ON u.id = m.user_id
         WHERE m.brand_id = $3
@@ -57,6 +59,40 @@ pub async fn add(tx: &mut Tx, kind: NoticeKind, brand_id: i64, subject_id: i64) 
         ON CONFLICT DO NOTHING";
     let (now, is_for_managers) = (tx.now, kind.is_for_managers());
     execute!(tx, SQL, kind, subject_id, brand_id, now, is_for_managers)?;
+    Ok(())
+}
+
+/// Adds a problem of an account, as [`add`] does, for the members of all brands with the account who can reconnect it.
+pub async fn add_for_account(tx: &mut Tx, kind: NoticeKind, account_id: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO notices (user_id, kind, subject_id, created_at)
+        SELECT u.id, $1, $2, $3
+        FROM users u
+        WHERE u.notice_frequency <> 'never'
+            AND u.id IN (
+                SELECT m.user_id
+                FROM brand_accounts b
+                JOIN brand_members m ON m.brand_id = b.brand_id
+                WHERE b.account_id = $2 AND m.role IN ('owner', 'admin', 'editor')
+            )
+        ORDER BY u.id
+        ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    execute!(tx, SQL, kind, account_id, now)?;
+    Ok(())
+}
+
+/// Adds a disabled webhook, as [`add`] does, for its owner.
+pub async fn add_for_webhook(tx: &mut Tx, webhook_id: i64) -> Result<()> {
+    const SQL: &str = "
+        INSERT INTO notices (user_id, kind, subject_id, created_at)
+        SELECT u.id, $1, w.id, $3
+        FROM webhooks w
+        JOIN users u ON u.id = w.user_id
+        WHERE w.id = $2 AND u.notice_frequency <> 'never'
+        ON CONFLICT DO NOTHING";
+    let now = tx.now;
+    execute!(tx, SQL, NoticeKind::WebhookDisabled, webhook_id, now)?;
     Ok(())
 }
 
@@ -124,16 +160,17 @@ pub async fn lock_recipient(tx: &mut Tx, user_id: i64) -> Result<Option<Recipien
 }
 
 /// Deletes all problems that wait for a user's email. Returns those that still exist and on which the user can still act,
-/// at most `limit`, and the number of all of them. The caller has locked the user's row.
+/// at most `limit`, in the order of the kinds, and the number of all of them. The caller has locked the user's row.
 pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<NoticeRow>, usize)> {
-    const DELETE: &str = "DELETE FROM notices WHERE user_id = $1 RETURNING kind, brand_id, subject_id";
-    let mut taken: Vec<(NoticeKind, i64, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
-    taken.sort_unstable_by_key(|(kind, brand_id, subject_id)| (kind.as_str(), *brand_id, *subject_id));
+    const DELETE: &str = "DELETE FROM notices WHERE user_id = $1 RETURNING kind, subject_id";
+    let mut taken: Vec<(NoticeKind, i64)> = run!(tx, c => sqlx::query_as(DELETE).bind(user_id).fetch_all(c))?;
+    taken.sort_unstable();
     let sql = tx.for_engine(EXISTING_PG, EXISTING_SQLITE);
     let (mut first, mut count) = (Vec::new(), 0);
     for part in taken.chunks(READ_TOGETHER) {
         let part = json!(part).to_string();
-        let found: Vec<NoticeRow> = run!(tx, c => sqlx::query_as(sql).bind(&part).bind(user_id).fetch_all(c))?;
+        let mut found: Vec<NoticeRow> = run!(tx, c => sqlx::query_as(sql).bind(&part).bind(user_id).fetch_all(c))?;
+        found.sort_unstable_by_key(|row| (row.kind, row.brand_id, row.subject_id));
         count += found.len();
         first.extend(found.into_iter().take(limit - first.len()));
     }
@@ -141,7 +178,7 @@ pub async fn take(tx: &mut Tx, user_id: i64, limit: usize) -> Result<(Vec<Notice
 }
 
 /// Defines the statement that returns the problems of a list that still exist and on which the user can still act, as in
-/// [`add`]. `$taken`: the list as rows of `kind`, `brand_id` and `subject_id`.
+/// [`add`]. `$taken`: the list as rows of `kind` and `subject_id`.
 macro_rules! existing_sql {
     ($taken:literal) => {
         concat!(
@@ -149,44 +186,66 @@ macro_rules! existing_sql {
             WITH taken AS (",
             $taken,
             "),
-            own AS (
-                SELECT t.kind, t.brand_id, b.name AS brand_name, t.subject_id
+            found AS (
+                SELECT t.kind, p.brand_id, t.subject_id, substr(p.content, 1, 100) AS title,
+                    CAST(NULL AS text) AS reason
                 FROM taken t
-                JOIN brands b ON b.id = t.brand_id
-                JOIN brand_members m ON m.brand_id = t.brand_id AND m.user_id = $2
-                WHERE m.role IN ('owner', 'admin') OR m.role = 'editor' AND t.kind <> 'post_pending'
+                JOIN posts p ON p.id = t.subject_id AND p.deleted_at IS NULL
+                WHERE t.kind = 'post_failed' AND p.status IN ('failed', 'partially_published', 'publishing')
+                    OR t.kind = 'post_pending' AND p.status = 'pending_approval'
+                    OR t.kind = 'post_rejected' AND EXISTS (
+                        SELECT 1
+                        FROM post_targets r
+                        WHERE r.post_id = p.id AND r.status = 'published' AND r.error IS NOT NULL
+                    )
+                UNION ALL
+                SELECT t.kind, f.brand_id, t.subject_id, f.name,
+                    CASE WHEN t.kind = 'feed_failing' THEN f.last_error ELSE f.auto_post_problem END
+                FROM taken t
+                JOIN feeds f ON f.id = t.subject_id
+                WHERE t.kind = 'feed_failing' AND f.status = 'failing'
+                    OR t.kind = 'feed_not_posted' AND f.auto_post_problem IS NOT NULL
+                UNION ALL
+                SELECT t.kind, (
+                    SELECT min(b.brand_id)
+                    FROM brand_accounts b
+                    JOIN brand_members m ON m.brand_id = b.brand_id AND m.user_id = $2
+                    WHERE b.account_id = a.id AND m.role IN ('owner', 'admin', 'editor')
+                ), t.subject_id, a.name, CAST(NULL AS text)
+                FROM taken t
+                JOIN social_accounts a ON a.id = t.subject_id
+                WHERE t.kind = 'account_expired' AND a.status = 'expired'
+                    OR t.kind = 'account_expiring' AND a.status = 'active' AND a.warnings > 0
+                UNION ALL
+                SELECT t.kind, (
+                    SELECT min(m.brand_id)
+                    FROM brand_members m
+                    WHERE m.user_id = $2
+                ), t.subject_id, w.url, w.disabled_reason
+                FROM taken t
+                JOIN webhooks w ON w.id = t.subject_id
+                WHERE t.kind = 'webhook_disabled' AND w.user_id = $2 AND NOT w.is_active
+                    AND w.disabled_reason IS NOT NULL
             )
-            SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, substr(p.content, 1, 100) AS title,
-                CAST(NULL AS text) AS reason
-            FROM own o
-            JOIN posts p ON p.id = o.subject_id AND p.deleted_at IS NULL
-            WHERE o.kind = 'post_failed' AND p.status IN ('failed', 'partially_published', 'publishing')
-                OR o.kind = 'post_pending' AND p.status = 'pending_approval'
-                OR o.kind = 'post_rejected' AND EXISTS (
-                    SELECT 1
-                    FROM post_targets t
-                    WHERE t.post_id = p.id AND t.status = 'published' AND t.error IS NOT NULL
-                )
-            UNION ALL
-            SELECT o.kind, o.brand_id, o.brand_name, o.subject_id, f.name AS title,
-                CASE WHEN o.kind = 'feed_failing' THEN f.last_error ELSE f.auto_post_problem END AS reason
-            FROM own o
-            JOIN feeds f ON f.id = o.subject_id
-            WHERE o.kind = 'feed_failing' AND f.status = 'failing'
-                OR o.kind = 'feed_not_posted' AND f.auto_post_problem IS NOT NULL
-            ORDER BY 1, 2, 4"
+            SELECT f.kind, f.brand_id, b.name AS brand_name, f.subject_id, f.title, f.reason
+            FROM found f
+            JOIN brands b ON b.id = f.brand_id
+            JOIN brand_members m ON m.brand_id = f.brand_id AND m.user_id = $2
+            WHERE m.role IN ('owner', 'admin')
+                OR m.role = 'editor' AND f.kind <> 'post_pending'
+                OR f.kind = 'webhook_disabled'"
         )
     };
 }
 
 const EXISTING_PG: &str = existing_sql!(
     "
-                SELECT v ->> 0 AS kind, (v ->> 1)::bigint AS brand_id, (v ->> 2)::bigint AS subject_id
+                SELECT v ->> 0 AS kind, (v ->> 1)::bigint AS subject_id
                 FROM (SELECT value AS v FROM json_array_elements($1::json)) AS list"
 );
 const EXISTING_SQLITE: &str = existing_sql!(
     "
-                SELECT value ->> 0 AS kind, value ->> 1 AS brand_id, value ->> 2 AS subject_id
+                SELECT value ->> 0 AS kind, value ->> 1 AS subject_id
                 FROM json_each($1)"
 );
 

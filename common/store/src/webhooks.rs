@@ -12,7 +12,7 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, lanes, list_sql};
 use super::sql::sql;
-use super::{Conn, Result, StoreError, Tx};
+use super::{Conn, Result, StoreError, Tx, notices};
 
 const COLUMNS: &str = "id, user_id, url, events, description, is_active, disabled_reason, created_at, updated_at";
 
@@ -172,7 +172,8 @@ pub async fn set_record(tx: &mut Tx, webhook_id: i64, health: Health) -> Result<
     Ok(())
 }
 
-/// Disables an endpoint, with a reason for its owner. Returns `false` if it was already inactive.
+/// Disables an endpoint, with a reason for its owner, and notifies the owner. Returns `false` if it was already
+/// inactive.
 pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool> {
     const SQL: &str = "
             UPDATE webhooks
@@ -183,6 +184,7 @@ pub async fn disable(tx: &mut Tx, webhook_id: i64, reason: &str) -> Result<bool>
     if disabled {
         // The deliveries that wait for the lane fail without a call, so they need not wait.
         release_lane(tx, webhook_id).await?;
+        notices::add_for_webhook(tx, webhook_id).await?;
     }
     Ok(disabled)
 }
@@ -201,28 +203,23 @@ async fn release_lane(tx: &mut Tx, webhook_id: i64) -> Result<()> {
     lanes::widen_lane(tx, JobKind::DeliverWebhook, &Lane::Endpoint(webhook_id).to_string()).await
 }
 
-/// A disabled endpoint, for the notice to its owner.
+/// What the email about a disabled endpoint contains in addition to its URL and the reason.
 #[derive(Debug, sqlx_macros::FromRow)]
 pub struct DisabledWebhook {
-    pub user_id: i64,
-    pub email: String,
-    pub name: String,
-    pub url: String,
     pub description: Option<String>,
-    pub disabled_reason: String,
     pub failing_since: Option<DateTime<Utc>>,
 }
 
-/// Returns a disabled endpoint. Returns `None` if it is not disabled or does not exist.
-pub async fn disabled(conn: &mut Conn, webhook_id: i64) -> Result<Option<DisabledWebhook>> {
+/// Returns an endpoint of the user that Crier disabled. Returns `None` if it is not disabled or does not exist.
+pub async fn disabled(conn: &mut Conn, user_id: i64, webhook_id: i64) -> Result<Option<DisabledWebhook>> {
     const SQL: &str = "
-        SELECT w.user_id, u.email, u.name, w.url, w.description, w.disabled_reason, w.failing_since
-        FROM webhooks w
-        JOIN users u ON u.id = w.user_id
-        WHERE w.id = $1
-            AND NOT w.is_active
-            AND w.disabled_reason IS NOT NULL";
-    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).fetch_optional(c))?)
+        SELECT description, failing_since
+        FROM webhooks
+        WHERE id = $1
+            AND user_id = $2
+            AND NOT is_active
+            AND disabled_reason IS NOT NULL";
+    Ok(run!(conn, c => sqlx::query_as(SQL).bind(webhook_id).bind(user_id).fetch_optional(c))?)
 }
 
 /// Returns how many endpoints are active, deactivated by their owner, and disabled by Crier.

@@ -11,7 +11,6 @@ use async_trait::async_trait;
 use crier_domain::job::Outcome;
 use crier_domain::plan::{Feature, Plans};
 use crier_domain::webhook::DeliveryStatus;
-use crier_mail::Mailer;
 use crier_store::deliveries::{self, OutgoingDelivery};
 use crier_store::{Batcher, Result, Store, StoreError, Tx};
 use crier_telemetry::metrics;
@@ -30,7 +29,6 @@ pub struct DeliverWebhook {
     store: Store,
     plans: Arc<Plans>,
     sender: Arc<Sender>,
-    mailer: Option<Arc<Mailer>>,
     reads: Batcher<i64, Result<Option<OutgoingDelivery>>>,
 }
 
@@ -38,13 +36,7 @@ impl DeliverWebhook {
     pub fn new(deps: &Deps) -> Self {
         let store = deps.store.clone();
         let reads = Batcher::start(deps.store.workers(), READ_CONCURRENCY, move |ids| read(store.clone(), ids));
-        Self {
-            store: deps.store.clone(),
-            plans: deps.plans.clone(),
-            sender: deps.webhooks.clone(),
-            mailer: deps.mailer.clone(),
-            reads,
-        }
+        Self { store: deps.store.clone(), plans: deps.plans.clone(), sender: deps.webhooks.clone(), reads }
     }
 
     /// Returns why the endpoint must not receive the delivery; the conditions may have changed since the event.
@@ -125,8 +117,6 @@ impl Job for DeliverWebhook {
             started_at,
             result,
             jitter: crier_base::random::unit(),
-            mailer: self.mailer.clone(),
-            trace: run.job.trace.clone(),
         })))
     }
 

@@ -3,20 +3,17 @@
 //! The attempts of several runs are written in a few statements.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::circuit::{Circuit, CircuitVerdict, Health, MAX_OPEN_ATTEMPTS};
 use crier_domain::job::{ClaimedJob, JobKind, Lane, Outcome};
 use crier_domain::webhook::DeliveryStatus;
-use crier_mail::Mailer;
 use crier_store::deliveries::{self, AttemptRow};
 use crier_store::jobs::lanes::{narrow_lane, pause_lane, widen_lane};
 use crier_store::{Result, Tx, webhooks};
 use crier_telemetry::metrics;
 
 use crate::jobs::{FinishedRun, RunResult};
-use crate::notices;
 use crate::webhooks::schedule;
 use crate::webhooks::sender::AttemptResult;
 
@@ -48,9 +45,6 @@ pub struct Attempt {
     pub started_at: DateTime<Utc>,
     pub result: AttemptResult,
     pub jitter: f64,
-    /// Notifies the endpoint's owner; `None` if no emails are sent.
-    pub mailer: Option<Arc<Mailer>>,
-    pub trace: Option<String>,
 }
 
 impl RunResult for DeliveryRunResult {
@@ -124,7 +118,7 @@ impl Attempt {
         if let Some(reason) = self.reason_to_disable(tx.now, health)
             && !webhooks::was_changed_since(tx, self.webhook_id, self.started_at).await?
         {
-            self.disable(tx, reason).await?;
+            webhooks::disable(tx, self.webhook_id, reason).await?;
             return Ok(None);
         }
         if allowed > self.allowed {
@@ -142,15 +136,6 @@ impl Attempt {
         }
         let is_overdue = health.failing_since.is_some_and(|since| now - since >= DISABLE_AFTER);
         is_overdue.then_some("no delivery succeeded for 5 days")
-    }
-
-    /// Disables the endpoint, and notifies its owner once.
-    async fn disable(&self, tx: &mut Tx, reason: &str) -> Result<()> {
-        let (id, mailer) = (self.webhook_id, self.mailer.as_deref());
-        if webhooks::disable(tx, id, reason).await? {
-            notices::webhook_disabled(tx, mailer, id, self.result.error.as_deref(), self.trace.as_deref()).await?;
-        }
-        Ok(())
     }
 
     fn row(&self, next_attempt_at: Option<DateTime<Utc>>) -> AttemptRow {

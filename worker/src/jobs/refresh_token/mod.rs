@@ -1,9 +1,8 @@
-//! `refresh_token`: renews the tokens of one account, or warns its owners. The account's row determines what is due, so
-//! a job that runs late or twice does nothing:
+//! `refresh_token`: renews the tokens of one account, or warns the members who can reconnect it. The account's row
+//! determines what is due, so a job that runs late or twice does nothing:
 //!
 //! - if the token has reached 80 % of its lifetime, gets a new one;
-//! - if the access ends soon, and only a user can renew it, warns the owners by event and email;
-//! - if the platform rejects the credentials, notifies the owners by email (the event was emitted with the rejection).
+//! - if the access ends soon, and only a user can renew it, warns the members.
 //!
 //! Only one process renews the tokens of an account at a time, because many platforms revoke a refresh token when it is
 //! used. The new tokens are committed in their own transaction before anything uses them and before this job is
@@ -17,7 +16,6 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, warnings_due};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::job::Outcome;
-use crier_mail::Mailer;
 use crier_platforms::{CallError, ConnectorAccount, ConnectorRegistry};
 use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::{Result, Store, Tx, accounts};
@@ -39,31 +37,13 @@ const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 pub struct RefreshToken {
     store: Store,
     platforms: Arc<ConnectorRegistry>,
-    mailer: Option<Arc<Mailer>>,
-    /// The base of the URLs in emails.
-    public_url: String,
     /// The maximum duration of a renewal, which may be several calls.
     timeout: TimeDelta,
 }
 
 impl RefreshToken {
     pub fn new(deps: &Deps) -> Self {
-        Self {
-            store: deps.store.clone(),
-            platforms: deps.platforms.clone(),
-            mailer: deps.mailer.clone(),
-            public_url: deps.library.public_url().to_owned(),
-            timeout: deps.platform_timeout * 2,
-        }
-    }
-
-    fn result(&self, outcome: RefreshOutcome) -> RefreshRunResult {
-        RefreshRunResult {
-            outcome,
-            mailer: self.mailer.clone(),
-            public_url: self.public_url.clone(),
-            jitter: crier_base::random::unit(),
-        }
+        Self { store: deps.store.clone(), platforms: deps.platforms.clone(), timeout: deps.platform_timeout * 2 }
     }
 
     /// Renews the tokens under the lease; `None` if another process holds the lease.
@@ -124,13 +104,13 @@ impl Job for RefreshToken {
         let (id, now) = (run.job.subject_id, self.store.now());
         let mut conn = self.store.read().await?;
         let Some((status, _)) = accounts::status(&mut conn, id).await? else {
-            return Ok(self.result(RefreshOutcome::AccountDeleted));
+            return Ok(RefreshRunResult::new(RefreshOutcome::AccountDeleted));
         };
         if status == AccountStatus::Expired {
-            return Ok(self.result(RefreshOutcome::AlreadyExpired));
+            return Ok(RefreshRunResult::new(RefreshOutcome::NothingDue));
         }
         let Some(tokens) = account_tokens::find(&mut conn, id).await? else {
-            return Ok(self.result(RefreshOutcome::NothingDue));
+            return Ok(RefreshRunResult::new(RefreshOutcome::NothingDue));
         };
         drop(conn);
         if is_due(&tokens, now) {
@@ -138,11 +118,12 @@ impl Job for RefreshToken {
                 let why = "another process is renewing the tokens".to_owned();
                 return Err(RunError::Ended(Outcome::RetryAt(now + LEASE_PAUSE, why)));
             };
-            return Ok(self.result(outcome));
+            return Ok(RefreshRunResult::new(outcome));
         }
         let end = tokens.renewal.access_ends_at(tokens.token_expires_at);
         let is_warning_due = end.is_some_and(|end| warnings_due(end, now) > tokens.warnings);
-        Ok(self.result(if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue }))
+        let outcome = if is_warning_due { RefreshOutcome::WarningDue } else { RefreshOutcome::NothingDue };
+        Ok(RefreshRunResult::new(outcome))
     }
 
     async fn settle(&self, tx: &mut Tx, runs: &[FinishedRun<'_, RefreshRunResult>]) -> Result<Vec<Outcome>> {

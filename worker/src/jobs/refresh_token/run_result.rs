@@ -1,21 +1,17 @@
 //! The result of a run of `refresh_token`, and the writes for it.
 
-use std::sync::Arc;
-
 use chrono::{DateTime, SubsecRound as _, Utc};
 use crier_base::backoff;
 use crier_domain::account::{SocialAccount, warnings_due};
 use crier_domain::failure::Failure;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_jobs::accounts as connected;
-use crier_mail::Mailer;
 use crier_platforms::CallError;
 use crier_store::account_tokens::{self, StoredTokens};
 use crier_store::{Result, Tx, accounts};
 
 use super::super::RunResult;
 use super::{MAX_PAUSE, MIN_PAUSE};
-use crate::notices;
 
 /// The outcome of a run.
 pub(super) enum RefreshOutcome {
@@ -26,25 +22,26 @@ pub(super) enum RefreshOutcome {
     RetryLater(SocialAccount, StoredTokens, CallError),
     Rejected(SocialAccount, Failure),
     WarningDue,
-    AlreadyExpired,
 }
 
 pub struct RefreshRunResult {
-    pub(super) outcome: RefreshOutcome,
-    pub(super) mailer: Option<Arc<Mailer>>,
-    pub(super) public_url: String,
+    outcome: RefreshOutcome,
     /// In `[0, 1)`.
-    pub(super) jitter: f64,
+    jitter: f64,
 }
 
 impl RunResult for RefreshRunResult {}
 
 impl RefreshRunResult {
+    pub(super) fn new(outcome: RefreshOutcome) -> Self {
+        Self { outcome, jitter: crier_base::random::unit() }
+    }
+
     pub(super) async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let trace = job.trace.as_deref();
         match &self.outcome {
             RefreshOutcome::AccountDeleted => return Ok(Outcome::Cancelled("the account no longer exists".to_owned())),
-            RefreshOutcome::NothingDue => return self.reschedule_check(tx, job.subject_id).await,
+            RefreshOutcome::NothingDue => return reschedule_check(tx, job.subject_id).await,
             RefreshOutcome::Renewed => {}
             RefreshOutcome::RetryLater(account, tokens, error) => {
                 tracing::warn!(account = account.id, platform = %account.platform, %error, "failed to renew tokens");
@@ -57,34 +54,9 @@ impl RefreshRunResult {
                 accounts::end_refresh(tx, id, version).await?;
                 connected::expire(tx, id, version, &failure.message, trace).await?;
             }
-            RefreshOutcome::WarningDue => self.warn(tx, job.subject_id, trace).await?,
-            RefreshOutcome::AlreadyExpired => {}
+            RefreshOutcome::WarningDue => warn(tx, job.subject_id, trace).await?,
         }
-        // In all cases, because an account that expires while this job runs gets no job of its own.
-        self.mail_if_expired(tx, job.subject_id, trace).await?;
         Ok(Outcome::Done)
-    }
-
-    /// Restores the time of the next check, which was changed when this job was enqueued.
-    async fn reschedule_check(&self, tx: &mut Tx, account_id: i64) -> Result<Outcome> {
-        account_tokens::lock(tx, account_id).await?;
-        let (account, tokens) =
-            (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
-        if let (Some(account), Some(tokens)) = (account, tokens) {
-            let at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, tokens.warnings);
-            account_tokens::check_again(tx, account_id, account.credentials_version, at).await?;
-        }
-        Ok(Outcome::Cancelled("nothing is due".to_owned()))
-    }
-
-    /// Sends the owners an email if the account has expired and they have not received one.
-    async fn mail_if_expired(&self, tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
-        if account_tokens::record_expiry_notice(tx, account_id).await?
-            && let Some(account) = accounts::find_any(tx, account_id).await?
-        {
-            notices::account_expired(tx, self.mailer.as_deref(), &account, &self.public_url, trace).await?;
-        }
-        Ok(())
     }
 
     /// Returns the time of the next attempt: the time from the platform, otherwise after a tenth of the remaining time.
@@ -95,25 +67,33 @@ impl RefreshRunResult {
         let left = tokens.token_expires_at.map_or(MAX_PAUSE, |end| (end - now) / 10);
         (now + backoff::jitter(left.clamp(MIN_PAUSE, MAX_PAUSE), 0.2, self.jitter)).trunc_subsecs(6)
     }
+}
 
-    /// Sends one warning, even if several are due.
-    async fn warn(&self, tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
-        account_tokens::lock(tx, account_id).await?;
-        let (account, tokens) =
-            (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
-        let (Some(account), Some(tokens)) = (account, tokens) else { return Ok(()) };
-        let Some(end) = tokens.renewal.access_ends_at(tokens.token_expires_at) else { return Ok(()) };
-        let due = warnings_due(end, tx.now);
-        if due <= tokens.warnings {
-            return Ok(());
-        }
-        let check_at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, due);
-        let version = account.credentials_version;
-        if account_tokens::record_warnings(tx, account.id, version, tokens.warnings, due, check_at).await? {
-            connected::warn(tx, &account, end, trace).await?;
-            let mailer = self.mailer.as_deref();
-            notices::account_expiring(tx, mailer, &account, end, &self.public_url, trace).await?;
-        }
-        Ok(())
+/// Restores the time of the next check, which was changed when this job was enqueued.
+async fn reschedule_check(tx: &mut Tx, account_id: i64) -> Result<Outcome> {
+    account_tokens::lock(tx, account_id).await?;
+    let (account, tokens) = (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
+    if let (Some(account), Some(tokens)) = (account, tokens) {
+        let at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, tokens.warnings);
+        account_tokens::check_again(tx, account_id, account.credentials_version, at).await?;
     }
+    Ok(Outcome::Cancelled("nothing is due".to_owned()))
+}
+
+/// Sends one warning, even if several are due.
+async fn warn(tx: &mut Tx, account_id: i64, trace: Option<&str>) -> Result<()> {
+    account_tokens::lock(tx, account_id).await?;
+    let (account, tokens) = (accounts::find_any(tx, account_id).await?, account_tokens::find(tx, account_id).await?);
+    let (Some(account), Some(tokens)) = (account, tokens) else { return Ok(()) };
+    let Some(end) = tokens.renewal.access_ends_at(tokens.token_expires_at) else { return Ok(()) };
+    let due = warnings_due(end, tx.now);
+    if due <= tokens.warnings {
+        return Ok(());
+    }
+    let check_at = tokens.renewal.check_at(tokens.token_expires_at, tokens.renew_at, due);
+    let version = account.credentials_version;
+    if account_tokens::record_warnings(tx, account.id, version, tokens.warnings, due, check_at).await? {
+        connected::warn(tx, &account, end, trace).await?;
+    }
+    Ok(())
 }
