@@ -133,6 +133,15 @@ impl Section {
             Self::Operator => "operator",
         }
     }
+
+    /// Returns the classes of the number beside the section. The button of the closed menu shows all numbers without the
+    /// names of their sections, so that of problems has a color of its own.
+    pub const fn count_class(self) -> &'static str {
+        match self {
+            Self::Home => "count badge-bad",
+            _ => "count",
+        }
+    }
 }
 
 impl Shell {
@@ -205,7 +214,7 @@ impl Shell {
         self.section == Some(*section)
     }
 
-    /// Returns the number that the navigation shows beside a section.
+    /// Returns the number that the navigation shows beside a section, and the button of its closed menu.
     pub fn count(&self, section: &Section) -> Option<String> {
         let count = match section {
             Section::Home => self.problems,
@@ -222,10 +231,6 @@ impl Shell {
             Section::Home => "need attention",
             _ => "unread",
         }
-    }
-
-    pub fn unread_text(&self) -> String {
-        at_most(self.unread)
     }
 
     pub fn is_in_operator(&self) -> bool {
