@@ -74,6 +74,12 @@ impl ReportFormat {
     pub const fn is_available(self) -> bool {
         !matches!(self, Self::Pdf) || cfg!(feature = "pdf")
     }
+
+    /// Fails with a message for the user if this build does not write the format.
+    pub fn check_available(self) -> Result<(), String> {
+        let message = || format!("This service was built without {self}. Choose another format.");
+        self.is_available().then_some(()).ok_or_else(message)
+    }
 }
 
 crier_base::text_enum! {
@@ -211,6 +217,15 @@ pub struct ReportRecipient {
 #[cfg(test)]
 mod tests {
     use super::ReportDeliveryStatus::{self, Failed, Pending, Processing, Sent};
+
+    /// `.ci/run` also tests a build without the feature.
+    #[test]
+    fn every_format_but_pdf_is_in_every_build() {
+        use super::ReportFormat::{self, Pdf};
+        assert!(ReportFormat::ALL.iter().all(|format| *format == Pdf || format.check_available() == Ok(())));
+        let without_pdf = Err("This service was built without pdf. Choose another format.".to_owned());
+        assert_eq!(Pdf.check_available(), if cfg!(feature = "pdf") { Ok(()) } else { without_pdf });
+    }
 
     #[test]
     fn only_allowed_delivery_transitions_are_accepted() {

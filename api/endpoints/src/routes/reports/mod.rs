@@ -268,8 +268,8 @@ impl From<ReportRecipient> for ReportMail {
 
 /// Adds a problem if this build cannot write the format.
 fn check_available(fields: &Fields<'_>, format: ReportFormat) {
-    if !format.is_available() {
-        fields.problem("format", format!("This service was built without {format}. Choose another format."));
+    if let Err(message) = format.check_available() {
+        fields.problem("format", message);
     }
 }
 
