@@ -1,6 +1,9 @@
 //! The texts that people see. `visible.txt` lists them by surface, so that a change of a text is read as such, and `words.rs`
 //! has the words that Crier does not use in them.
 //!
+//! A paragraph of the list has the texts of a file in their order, separated by ` · `. A text that occurs again is not
+//! repeated, and lines are long, so that a person can read the whole list.
+//!
 //! The list is generated from the sources: `CRIER_TEST_UPDATE=1 ./scripts/test --test it -- texts`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -56,6 +59,9 @@ const SURFACES: [(&str, &[&str]); 6] = [
     ),
 ];
 
+/// The maximum number of characters in a line of the list.
+const WIDTH: usize = 160;
+
 /// A place and its texts.
 struct Source {
     name: String,
@@ -65,13 +71,7 @@ struct Source {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test's own switch")]
 fn the_list_has_every_visible_text() {
-    let mut list = String::new();
-    for (surface, sources) in surfaces() {
-        writeln!(list, "# {surface}\n").unwrap();
-        for source in sources {
-            writeln!(list, "## {}\n{}\n", source.name, source.texts.join("\n")).unwrap();
-        }
-    }
+    let list = list();
     if std::env::var("CRIER_TEST_UPDATE").is_ok() {
         std::fs::write(page::path(LIST), &list).unwrap();
         return;
@@ -130,6 +130,49 @@ fn the_api_reference_keeps_to_its_patterns() {
     problems
         .extend(descriptions.into_iter().filter(|text| !is_sentence(text)).map(|text| format!("description: {text}")));
     assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+fn list() -> String {
+    let mut seen = HashSet::new();
+    let mut list = String::new();
+    for (surface, sources) in surfaces() {
+        writeln!(list, "# {surface}\n").unwrap();
+        for mut source in sources {
+            source.texts.retain(|text| seen.insert(text.clone()));
+            if !source.texts.is_empty() {
+                list += &wrap(&format!("{}: {}", source.name, source.texts.join(" · ")));
+            }
+        }
+        list.push('\n');
+    }
+    list
+}
+
+/// Breaks a paragraph into lines. All but the first are indented.
+fn wrap(paragraph: &str) -> String {
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in paragraph.split_ascii_whitespace() {
+        let length = word.chars().count();
+        if width > 0 && width + 1 + length > WIDTH {
+            lines.push_str("\n ");
+            width = 1;
+        }
+        if width > 0 {
+            lines.push(' ');
+            width += 1;
+        }
+        lines.push_str(word);
+        width += length;
+    }
+    lines + "\n"
+}
+
+#[test]
+fn paragraphs_are_wrapped_at_words() {
+    let word = "x".repeat(WIDTH / 2);
+    assert_eq!(wrap(&format!("{word} · {word}")), format!("{word} ·\n  {word}\n"));
+    assert_eq!(wrap("a\nb · c"), "a b · c\n");
 }
 
 fn surfaces() -> Vec<(&'static str, Vec<Source>)> {
