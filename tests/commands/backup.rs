@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use chrono::TimeDelta;
 use crier_base::clock::Clock;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::client::until;
 use crate::support::images;
 use crate::support::process::Installation;
+use crate::support::videos::mp4_ending_with;
 
 /// Moves the scheduled post and its job into the past.
 async fn make_overdue(crier: &Installation, by: TimeDelta) {
@@ -61,6 +62,14 @@ impl Installation {
             "{output}"
         );
         self.start_all().await;
+    }
+
+    /// Returns the file at a URL of Crier.
+    async fn download(&self, url: &Value) -> Vec<u8> {
+        let path = url.as_str().expect("a URL").trim_start_matches(&self.url);
+        let response = self.visit(path, "").await;
+        assert_eq!(response.status, 200, "{path}");
+        response.body.to_vec()
     }
 }
 
@@ -114,6 +123,26 @@ async fn overdue_posts_can_be_cancelled() {
         until("it failed", || async { crier.read(&path).await.filter(|post| post["data"]["status"] == "failed") })
             .await;
     assert_eq!(post["data"]["targets"][0]["status"], "failed", "{post}");
+}
+
+#[tokio::test]
+async fn videos_are_restored_with_their_cover_images() {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/programs/cover");
+    let mut crier = Installation::embedded_with(&[("CRIER_MEDIA_FFMPEG", program.to_str().unwrap())]).await;
+    let brand = crier.brand().await;
+    let video = mp4_ending_with(&images::jpeg(16, 9));
+    let id = crier.upload_video(brand, &video).await.expect("it is accepted");
+    let path = format!("/brands/{brand}/media/{id}");
+    let asset = crier.read(&path).await.expect("the asset");
+    let cover = crier.download(&asset["data"]["cover_url"]).await;
+    assert!(cover.starts_with(b"\xff\xd8"), "a JPEG");
+
+    let output = crier.try_command(&["backup", "monday.tar"], &[]);
+    assert!(output.err.contains("Wrote the database and 2 files to monday.tar."), "{output:?}");
+    crier.lose_and_restore().await;
+    assert_eq!(crier.read(&path).await, Some(asset.clone()));
+    assert!(crier.download(&asset["data"]["url"]).await == video);
+    assert!(crier.download(&asset["data"]["cover_url"]).await == cover);
 }
 
 /// Receivers ignore deliveries whose IDs they know. They know those of deliveries after the backup, too.

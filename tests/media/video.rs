@@ -15,7 +15,7 @@ use image::ImageFormat;
 use super::{ABANDONED_AFTER_SECONDS, TestLibrary, UNUSED_AFTER_SECONDS};
 use crate::support::images;
 use crate::support::store::{TestStore, on_both, on_both_storages, on_one};
-use crate::support::videos::{VideoSpec, mp4};
+use crate::support::videos::{COVER_BYTES, VideoSpec, mp4, mp4_ending_with};
 
 on_both_storages!(
     a_video_of_several_parts_is_stored_unchanged,
@@ -37,8 +37,6 @@ on_one!(
 
 /// More than two parts of the storage.
 const LARGE: usize = 20 << 20;
-/// The number of bytes that `tests/support/programs/cover` returns.
-const COVER_BYTES: usize = 2_000;
 
 fn of(data: usize) -> Bytes {
     mp4(VideoSpec { data, ..VideoSpec::default() }).into()
@@ -75,15 +73,6 @@ fn with_covers(p: TestLibrary, program: &str) -> TestLibrary {
     let config = MediaConfig { ffmpeg: Some(program), ..MediaConfig::default() };
     let library = Library::new(p.library.storage().clone(), &config, p.library.public_url());
     TestLibrary { library, ..p }
-}
-
-/// Returns a video that ends with these bytes, and the rest of its data set to zero.
-fn ending_with(end: &[u8]) -> Bytes {
-    let mut video = mp4(VideoSpec { data: COVER_BYTES, ..VideoSpec::default() });
-    let start = video.len() - COVER_BYTES;
-    video[start..].fill(0);
-    video[start..start + end.len()].copy_from_slice(end);
-    video.into()
 }
 
 async fn a_video_of_several_parts_is_stored_unchanged(s: TestStore) {
@@ -163,7 +152,7 @@ async fn a_video_over_the_quota_is_not_stored(p: TestLibrary) {
 /// Two uploads of one video share a row. The one that created it has a cover, and has died before it wrote it.
 async fn an_upload_without_a_cover_forgets_a_missing_one(p: TestLibrary) {
     let p = with_covers(p, "cover");
-    let bytes = ending_with(&images::jpeg(16, 9));
+    let bytes: Bytes = mp4_ending_with(&images::jpeg(16, 9)).into();
     p.ingest_video(&p.owner(), &bytes).await.unwrap();
     let thumbnail = p.s.stored_files().into_iter().find(|name| name.contains("-thumb")).expect("a cover");
     let without = TestLibrary { library: p.s.library("http://crier.example"), ..p };
@@ -178,7 +167,7 @@ async fn a_cover_is_taken_from_the_video(s: TestStore) {
     let p = with_covers(TestLibrary::over(s).await, "cover");
     let image = images::encoded(&images::pixels(24, 12, 3), ImageFormat::Jpeg);
     assert!(image.len() <= COVER_BYTES, "{}", image.len());
-    let ingested = p.ingest_video(&p.owner(), &ending_with(&image)).await.unwrap();
+    let ingested = p.ingest_video(&p.owner(), &mp4_ending_with(&image).into()).await.unwrap();
     let asset = p.create_video(&ingested).await;
     let key = asset.thumbnail_key.expect("a cover");
     assert_eq!(media::kind_of(&key), Some(MediaType::Jpeg));
@@ -193,11 +182,11 @@ async fn an_unusable_cover_is_omitted(s: TestStore) {
     let mut script = images::jpeg(16, 9);
     script.extend_from_slice(b"<script>alert(1)</script>");
     for end in [&b"no image"[..], b"<svg>", &script] {
-        let ingested = p.ingest_video(&p.owner(), &ending_with(end)).await.unwrap();
+        let ingested = p.ingest_video(&p.owner(), &mp4_ending_with(end).into()).await.unwrap();
         assert_eq!(p.create_video(&ingested).await.thumbnail_key, None);
     }
     let p = with_covers(p, "missing");
-    let ingested = p.ingest_video(&p.owner(), &ending_with(&images::jpeg(16, 9))).await.unwrap();
+    let ingested = p.ingest_video(&p.owner(), &mp4_ending_with(&images::jpeg(16, 9)).into()).await.unwrap();
     assert_eq!(p.create_video(&ingested).await.thumbnail_key, None);
 }
 

@@ -43,6 +43,18 @@ pub fn mp4(spec: VideoSpec) -> Vec<u8> {
     }
 }
 
+/// The number of bytes that `tests/support/programs/cover` returns.
+pub const COVER_BYTES: usize = 2_000;
+
+/// Returns a video whose last [`COVER_BYTES`] are these bytes and zeros, for `tests/support/programs/cover`.
+pub fn mp4_ending_with(end: &[u8]) -> Vec<u8> {
+    let mut video = mp4(VideoSpec { data: COVER_BYTES, ..VideoSpec::default() });
+    let start = video.len() - COVER_BYTES;
+    video[start..].fill(0);
+    video[start..start + end.len()].copy_from_slice(end);
+    video
+}
+
 /// Returns the index. `at`: the offset of the first frame in the file.
 fn moov(spec: VideoSpec, at: u32) -> Vec<u8> {
     let movie = full(
