@@ -76,9 +76,9 @@ impl salvo::Handler for RequestMiddleware {
             res.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let (status, elapsed) = (res.status_code.unwrap_or(StatusCode::OK), started.elapsed());
-        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = elapsed.as_millis(), "answered"));
+        span.in_scope(|| tracing::debug!(status = status.as_u16(), ms = elapsed.as_millis(), "responded"));
         let route = route(req, depot);
-        traced.answered(req.method(), Some(route.as_str()).filter(|route| *route != NO_ROUTE), status);
+        traced.request_finished(req.method(), Some(route.as_str()).filter(|route| *route != NO_ROUTE), status);
         drop(traced);
         metrics::http_request(req.method(), route, status, elapsed);
         if status.is_client_error() || status.is_server_error() {

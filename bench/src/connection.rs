@@ -24,7 +24,7 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: SocketAddr) -> Result<Self, BenchError> {
-        let failed = |error: &dyn std::fmt::Display| BenchError::Refused(format!("a client, at {address}: {error}"));
+        let failed = |error: &dyn std::fmt::Display| BenchError::Failed(format!("a client, at {address}: {error}"));
         #[expect(clippy::disallowed_methods, reason = "a benchmark is a client of its own")]
         let stream = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         stream.set_nodelay(true).map_err(|error| failed(&error))?;
@@ -100,5 +100,5 @@ impl Connection {
 }
 
 fn failed(error: &dyn std::fmt::Display) -> BenchError {
-    BenchError::Refused(format!("a request: {error}"))
+    BenchError::Failed(format!("a request: {error}"))
 }

@@ -196,7 +196,7 @@ impl BenchEnvironment {
             Backend::File(_) => Arc::new(MemoryLimiter::new(clock)),
             Backend::Server { redis, prefix, .. } => {
                 let limiter = RedisLimiter::with_prefix(prefix, redis, clock);
-                Arc::new(limiter.map_err(|error| BenchError::Refused(format!("CRIER_REDIS_URL: {error}")))?)
+                Arc::new(limiter.map_err(|error| BenchError::Failed(format!("CRIER_REDIS_URL: {error}")))?)
             }
         })
     }
@@ -219,7 +219,7 @@ impl BenchEnvironment {
         }
         let Backend::Server { database, redis, prefix } = &self.backend else { return Ok(()) };
         let left = |what: &str, error: &dyn std::fmt::Display| {
-            BenchError::Refused(format!("{what} of the benchmark could not be deleted: {error}"))
+            BenchError::Failed(format!("{what} of the benchmark could not be deleted: {error}"))
         };
         let (removed, deleted) = (database.delete().await, delete_keys(redis, prefix).await);
         removed.map_err(|error| left(&format!("the database {}", database.name), &error))?;
@@ -298,7 +298,7 @@ fn notifier_over_redis(
     stop: CancellationToken,
 ) -> std::result::Result<BufferedNotifier, BenchError> {
     let notifier = RedisNotifier::start(redis, prefix, stop);
-    let notifier = notifier.map_err(|error| BenchError::Refused(format!("CRIER_REDIS_URL: {error}")))?;
+    let notifier = notifier.map_err(|error| BenchError::Failed(format!("CRIER_REDIS_URL: {error}")))?;
     Ok(BufferedNotifier::over(Arc::new(notifier)))
 }
 
@@ -308,7 +308,7 @@ async fn wait_for_redis(notifier: &BufferedNotifier) -> Result {
 
 fn library_in(files: &Path) -> std::result::Result<Library, BenchError> {
     let storage = Storage::open(&config::Storage::Directory(files.to_owned()));
-    let storage = storage.map_err(|error| BenchError::Refused(error.to_string()))?;
+    let storage = storage.map_err(|error| BenchError::Failed(error.to_string()))?;
     Ok(Library::new(storage, &MediaConfig::default(), "http://127.0.0.1"))
 }
 

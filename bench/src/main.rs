@@ -64,7 +64,7 @@ use figure::Figure;
 pub enum BenchError {
     /// What is wrong, and how to fix it.
     #[error("{0}")]
-    Refused(String),
+    Failed(String),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("the database: {0}")]
@@ -74,7 +74,7 @@ pub enum BenchError {
 pub type Result = std::result::Result<(), BenchError>;
 
 fn fail<T>(why: impl Into<String>) -> std::result::Result<T, BenchError> {
-    Err(BenchError::Refused(why.into()))
+    Err(BenchError::Failed(why.into()))
 }
 
 type Figures = std::result::Result<Vec<Figure>, BenchError>;
@@ -174,7 +174,7 @@ fn prepare(config: &Config) -> std::result::Result<Runtime, BenchError> {
 }
 
 fn io(what: &str, error: std::io::Error) -> BenchError {
-    BenchError::Refused(format!("{what}: {error}"))
+    BenchError::Failed(format!("{what}: {error}"))
 }
 
 impl<A: Suite> Bench<A> {

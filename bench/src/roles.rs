@@ -122,7 +122,7 @@ pub fn job_on(
     library: &Library,
     kind: JobKind,
 ) -> std::result::Result<Arc<dyn AnyJob>, BenchError> {
-    http::check_root_certificates().map_err(|error| BenchError::Refused(error.to_string()))?;
+    http::check_root_certificates().map_err(|error| BenchError::Failed(error.to_string()))?;
     let mut config = config.clone();
     config.sandbox = true;
     let delta = |length: Duration| TimeDelta::from_std(length).unwrap_or(TimeDelta::MAX);

@@ -41,7 +41,7 @@ pub struct Context {
 pub enum CommandError {
     /// What is wrong, and how to fix it.
     #[error("{0}")]
-    Refused(String),
+    Failed(String),
     #[error(transparent)]
     Start(#[from] StartError),
     #[error("{0}")]
@@ -54,7 +54,7 @@ pub type Result = std::result::Result<(), CommandError>;
 const BRAND_HINT: &str = "see `crier brand list`";
 
 pub fn fail<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
-    Err(CommandError::Refused(why.into()))
+    Err(CommandError::Failed(why.into()))
 }
 
 pub fn run(mut config: Config, command: Command) -> ExitCode {
@@ -87,7 +87,7 @@ where
 /// Opens the installation and runs the command in it.
 async fn run_in(config: Config, command: Command) -> Result {
     let migrates = matches!(command, Command::Migrate);
-    let on_missing = if migrates { OnMissing::Create } else { OnMissing::Refuse };
+    let on_missing = if migrates { OnMissing::Create } else { OnMissing::Fail };
     let (store, new_key) = open_store(&config, Arc::new(NoopNotifier), on_missing).await?;
     store.db().probe().await?;
     if migrates {

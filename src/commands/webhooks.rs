@@ -62,7 +62,7 @@ async fn serve(args: ListenWebhooks) -> Result {
         Ok((listener.local_addr()?, listener))
     };
     let (addr, listener) = bound.await.map_err(|error: std::io::Error| {
-        CommandError::Refused(format!("cannot listen on {addr} ({error}); choose another --port"))
+        CommandError::Failed(format!("cannot listen on {addr} ({error}); choose another --port"))
     })?;
     print_note(welcome(addr, &args));
     let desk = Arc::new(ListenState::new(args));

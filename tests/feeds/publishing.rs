@@ -23,7 +23,7 @@ worker_on_both!(
     a_flood_of_articles_does_not_reset_the_maximum,
     filters_and_old_dates_skip_articles,
     articles_are_published_or_submitted,
-    a_refusal_is_shown_and_not_repeated,
+    a_rejection_is_shown_and_not_repeated,
     articles_are_not_posted_into_a_full_storage,
     the_member_must_still_be_in_the_brand,
     an_article_is_skipped_without_a_problem_after_publishing_was_turned_off,
@@ -306,15 +306,15 @@ async fn articles_are_published_or_submitted(w: TestWorker) {
     assert_eq!(w.fake.posts().len(), 1);
 }
 
-async fn a_refusal_is_shown_and_not_repeated(w: TestWorker) {
+async fn a_rejection_is_shown_and_not_repeated(w: TestWorker) {
     let server = Server::start().await;
     let now = AutoPost { destination: FeedDestination::Now, ..settings(&w) };
     let id = publishing_feed(&w, &server, &now, &[]).await;
     w.set_used_posts(w.world.workspace, 1_000).await;
     fetch(&w, &server, id, &[article("a")]).await;
     let reason = Some("The workspace's plan allows only 1000 posts per month.".to_owned());
-    let refused = listed(&w, id).await.remove(0);
-    assert_eq!((refused.status, refused.reason, refused.post_id), (FeedPostStatus::Skipped, reason.clone(), None));
+    let rejected = listed(&w, id).await.remove(0);
+    assert_eq!((rejected.status, rejected.reason, rejected.post_id), (FeedPostStatus::Skipped, reason.clone(), None));
     assert_eq!(feed(&w, id).await.auto_post_problem, reason);
     assert_eq!((w.count_rows("posts").await, w.count_rows("post_targets").await), (0, 0), "nothing remains of it");
     assert_eq!(w.count_rows("jobs WHERE kind = 'post_article' AND state = 'done'").await, 1, "the job has not failed");

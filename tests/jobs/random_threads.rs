@@ -43,7 +43,7 @@ fn no_scenario_publishes_a_part_twice_on_postgres() {
 async fn run_scenario(w: TestWorker, at_once: bool, can_reconcile: bool, steps: &[Step]) {
     w.leaves_jobs();
     if at_once {
-        w.fake.publish_threads_at_once();
+        w.fake.publish_whole_threads();
     }
     if !can_reconcile {
         w.fake.disable_reconcile();

@@ -26,7 +26,7 @@ worker_on_both!(
     a_full_plan_is_a_problem_of_the_rule,
     a_full_plan_does_not_keep_the_old_text_of_posts,
     posts_stop_at_the_storage_of_the_plan,
-    a_refused_variation_does_not_block_the_others,
+    a_rejected_variation_does_not_block_the_others,
     a_rule_without_its_author_has_a_problem,
     a_time_zone_moves_the_posts,
     daylight_saving_neither_skips_nor_repeats_a_post,
@@ -341,7 +341,7 @@ async fn posts_stop_at_the_storage_of_the_plan(w: TestWorker) {
     assert_eq!(count(&w, "length(content) > 10").await, 0);
 }
 
-async fn a_refused_variation_does_not_block_the_others(w: TestWorker) {
+async fn a_rejected_variation_does_not_block_the_others(w: TestWorker) {
     let mut rule = daily(&w);
     rule.variations[0].content = "x".repeat(60_000);
     let id = create(&w, rule).await;

@@ -178,7 +178,7 @@ async fn a_kill_between_parts_publishes_each_once(w: TestWorker) {
 }
 
 async fn all_parts_are_published_in_one_call(w: TestWorker) {
-    w.fake.publish_threads_at_once();
+    w.fake.publish_whole_threads();
     w.fake.script_publishes([PublishStep::Reject(transient())]);
     let (post, target) = w.publish_thread(&PARTS).await;
     w.run_until_idle().await;
@@ -189,7 +189,7 @@ async fn all_parts_are_published_in_one_call(w: TestWorker) {
 }
 
 async fn a_thread_in_one_call_is_found_after_a_lost_response(w: TestWorker) {
-    w.fake.publish_threads_at_once();
+    w.fake.publish_whole_threads();
     w.fake.script_publishes([PublishStep::AcceptAnd(unknown())]);
     let (_, target) = w.publish_thread(&PARTS).await;
     w.run_until_idle().await;

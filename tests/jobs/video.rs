@@ -201,7 +201,7 @@ async fn each_part_of_a_thread_sends_its_own_video(w: TestWorker) {
 }
 
 async fn a_video_in_two_parts_of_one_call_is_sent_once(w: TestWorker) {
-    w.fake.publish_threads_at_once();
+    w.fake.publish_whole_threads();
     let video = video_to_upload(&w).await;
     let (post, _) = w.publish_images(w.account.id, &[video]).await;
     let part = ThreadPart { content: "second part".to_owned(), media: vec![video] };

@@ -201,7 +201,7 @@ fn published() -> Vec<Published> {
 #[tokio::test]
 async fn a_thread_is_written_in_one_call() {
     let t = start().await;
-    assert!(t.connector.publishes_threads_at_once());
+    assert!(t.connector.publishes_whole_threads());
     assert_eq!(t.publish_thread(&thread(t.connector.as_ref())).await.unwrap(), published());
     assert_eq!(t.repo.with(|state| state.calls.clone()), ["applyWrites"]);
     let records = t.repo.with(|state| state.records.clone());

@@ -82,7 +82,7 @@ fn with_option(mut outgoing: OutgoingPost, name: &str, value: &str) -> OutgoingP
 #[tokio::test]
 async fn each_part_replies_to_the_part_before() {
     let t = with_root("public").await;
-    assert!(!t.connector.publishes_threads_at_once());
+    assert!(!t.connector.publishes_whole_threads());
     for (number, parent) in [(1, "1000"), (2, "1001")] {
         let part = with_option(t.part(number, parent), "spoiler_text", "Food");
         let part = with_option(part, "language", "de");

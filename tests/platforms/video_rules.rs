@@ -378,7 +378,7 @@ fn what_a_file_does_not_say_is_accepted() {
 }
 
 #[test]
-fn warnings_do_not_refuse_a_video() {
+fn warnings_do_not_reject_a_video() {
     let warnings = |platform, format, clips: &[Clip], has_text| -> Vec<(&'static str, &'static str)> {
         let found = rules(platform, format).warnings(MediaCount { images: 0, videos: clips.len() }, has_text);
         found.into_iter().map(|warning| (warning.field, warning.code)).collect()

@@ -221,10 +221,10 @@ pub fn captions(list: &[&str]) -> ResponseTemplate {
 }
 
 pub fn error(status: u16, code: impl Into<Value>, message: &str) -> ResponseTemplate {
-    refusal_of(status, code, message, Value::Null)
+    error_about(status, code, message, Value::Null)
 }
 
-pub fn refusal_of(status: u16, code: impl Into<Value>, message: &str, param: Value) -> ResponseTemplate {
+pub fn error_about(status: u16, code: impl Into<Value>, message: &str, param: Value) -> ResponseTemplate {
     let code: Value = code.into();
     ResponseTemplate::new(status).set_body_json(
         json!({ "error": { "message": message, "type": "invalid_request_error", "param": param, "code": code } }),

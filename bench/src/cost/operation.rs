@@ -94,7 +94,7 @@ impl Operation {
             tasks.spawn(async move { operation.request(address, number).await });
         }
         while let Some(done) = tasks.join_next().await {
-            done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+            done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??;
         }
         Ok(())
     }

@@ -50,7 +50,7 @@ impl Tenants {
         }
         let accounts = sandbox_accounts::create(&mut tx, plain.workspace, plain.brand, ACCOUNTS).await?;
         let notified = Tenant::create(&mut tx, "notified").await?;
-        let secret = new_secret().map_err(|error| BenchError::Refused(format!("no random secret: {error}")))?;
+        let secret = new_secret().map_err(|error| BenchError::Failed(format!("no random secret: {error}")))?;
         let events = &[EventName::BrandCreated];
         let new = NewWebhook { url: &url, events, description: None, is_active: true, secret: &secret };
         webhooks::create(&mut tx, notified.user, &new).await?;

@@ -67,7 +67,7 @@ async fn enqueue(environment: &BenchEnvironment, clients: usize, max_jobs: usize
     }
     let mut count = 0;
     while let Some(done) = tasks.join_next().await {
-        count += done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        count += done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??;
     }
     Ok(count)
 }

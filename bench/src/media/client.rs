@@ -70,7 +70,7 @@ pub async fn send(
     }
     let mut uploads = RequestTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
-        let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        let (took, times) = done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??;
         uploads.took = uploads.took.max(took);
         uploads.times.extend(times);
     }

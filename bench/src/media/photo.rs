@@ -25,7 +25,7 @@ pub fn jpeg(megapixels: u32, noise: u32, quality: u8) -> Result<Bytes, BenchErro
     let picture = RgbImage::from_fn(width, height, pixel);
     let mut out = Vec::new();
     let written = JpegEncoder::new_with_quality(&mut out, quality).encode_image(&picture);
-    written.map_err(|error| BenchError::Refused(format!("a photograph could not be made: {error}")))?;
+    written.map_err(|error| BenchError::Failed(format!("a photograph could not be made: {error}")))?;
     Ok(out.into())
 }
 

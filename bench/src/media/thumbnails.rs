@@ -32,8 +32,8 @@ pub async fn run(bench: &Bench) -> Figures {
         threads.spawn_blocking(move || (0..share).try_for_each(|_| images::examine(photo.clone(), &limits).map(drop)));
     }
     while let Some(done) = threads.join_next().await {
-        let done = done.map_err(|error| BenchError::Refused(format!("a thread: {error}")))?;
-        done.map_err(|error| BenchError::Refused(error.to_string()))?;
+        let done = done.map_err(|error| BenchError::Failed(format!("a thread: {error}")))?;
+        done.map_err(|error| BenchError::Failed(error.to_string()))?;
     }
     Ok(vec![Figure::rate(NAME, name, "pictures/s", count, began.elapsed())])
 }

@@ -51,7 +51,7 @@ pub async fn upload(service: &Service, videos: &Videos) -> Result<VideoUploads, 
     }
     let mut uploads = VideoUploads { ids: Vec::new(), took: Duration::ZERO };
     while let Some(done) = tasks.join_next().await {
-        let (id, took) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        let (id, took) = done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??;
         uploads.ids.push(id);
         uploads.took = uploads.took.max(took);
     }

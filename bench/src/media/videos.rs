@@ -57,5 +57,5 @@ pub async fn run(bench: &Bench) -> Figures {
 
 /// Waits for a client.
 async fn joined<T>(client: JoinHandle<Result<T, BenchError>>) -> Result<T, BenchError> {
-    client.await.map_err(|error| BenchError::Refused(format!("a client: {error}")))?
+    client.await.map_err(|error| BenchError::Failed(format!("a client: {error}")))?
 }

@@ -99,7 +99,7 @@ pub async fn visit_concurrently(
     }
     let mut visits = VisitTimes { took: Duration::ZERO, times: Vec::new() };
     while let Some(done) = tasks.join_next().await {
-        let (took, times) = done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??;
+        let (took, times) = done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??;
         visits.took = visits.took.max(took);
         visits.times.extend(times);
     }

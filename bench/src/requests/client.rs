@@ -148,7 +148,7 @@ impl Clients {
 }
 
 fn client_failed(error: tokio::task::JoinError) -> BenchError {
-    BenchError::Refused(format!("a client: {error}"))
+    BenchError::Failed(format!("a client: {error}"))
 }
 
 async fn send_until(

@@ -71,7 +71,7 @@ pub async fn send(
     }
     let mut sent = Vec::with_capacity(messages.len());
     while let Some(done) = tasks.join_next().await {
-        sent.extend(done.map_err(|error| BenchError::Refused(format!("a client: {error}")))??);
+        sent.extend(done.map_err(|error| BenchError::Failed(format!("a client: {error}")))??);
     }
     Ok(sent)
 }

@@ -38,7 +38,7 @@ impl Tenant {
         };
         let key = keys::create(&mut tx, user, KeyMode::Live, &Scopes::all()).await?;
         for url in urls {
-            let secret = new_secret().map_err(|error| BenchError::Refused(format!("no random secret: {error}")))?;
+            let secret = new_secret().map_err(|error| BenchError::Failed(format!("no random secret: {error}")))?;
             let events = &[EventName::BrandCreated];
             let new = NewWebhook { url, events, description: None, is_active: true, secret: &secret };
             webhooks::create(&mut tx, user, &new).await?;

@@ -1,7 +1,7 @@
 //! The configuration, read once at the start.
 //!
 //! Precedence: flags, then `CRIER_…` variables, then `crier.toml`. Each section has a file here, with its keys
-//! ([`Key`]), its struct and its `read`. [`Config::load`] calls them all and reports **all** problems at once:
+//! ([`Key`]), its struct and its `read`. [`Config::load`] calls them all and reports **all** problems together:
 //! each line contains the key, the problem and a valid value, and the caller exits with status 2.
 //!
 //! **To add a key:** a `const` [`Key`] in its section's `KEYS`, a field in the section's struct, a line in its

@@ -21,7 +21,7 @@ fn load(env: &[(&str, &str)], role: ProcessRole) -> Result<Config, ConfigError> 
 
 /// Returns the problems as lines.
 fn problem_lines(result: Result<Config, ConfigError>) -> String {
-    let error = result.expect_err("should be refused");
+    let error = result.expect_err("should be rejected");
     error.problems.iter().map(|p| format!("{}: {}", p.key, p.message)).collect::<Vec<_>>().join("\n")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!           ten consecutive strikes
-//!   closed ───────────────────────> open      at most four attempts at once; after a failure none for 1 s, 2 s, … 30 s
+//!   closed ───────────────────────> open    at most four attempts together; after a failure none for 1 s, 2 s, … 30 s
 //!      ▲                              │
 //!      └────── a quick success ───────┘
 //! ```

@@ -224,7 +224,7 @@ fn builder(guard: Option<&Guard>, timeout: Duration, max_body: usize) -> reqwest
         .pool_idle_timeout(IDLE_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_PER_HOST)
         .http2_initial_stream_window_size(window)
-        // For several responses at once, so that an unread one does not block the others.
+        // For several responses at the same time, so that an unread one does not block the others.
         .http2_initial_connection_window_size(window * 4)
         // Closes a connection whose peer is stuck: otherwise every later request to that host would time out on it. Not
         // before the deadline of a request, because a busy endpoint may still respond.

@@ -479,7 +479,7 @@ pub trait Connector: Send + Sync {
     async fn publish(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<Published, CallError>;
 
     /// Returns whether the parts of a thread are published in one call, all or none, by [`Connector::publish_thread`].
-    fn publishes_threads_at_once(&self) -> bool {
+    fn publishes_whole_threads(&self) -> bool {
         false
     }
 

@@ -167,8 +167,8 @@ impl Connector for SanitizingConnector {
         with_platform_clock(self.0.publish(account, post)).await.map(Published::sanitized).map_err(CallError::checked)
     }
 
-    fn publishes_threads_at_once(&self) -> bool {
-        self.0.publishes_threads_at_once()
+    fn publishes_whole_threads(&self) -> bool {
+        self.0.publishes_whole_threads()
     }
 
     async fn publish_thread(

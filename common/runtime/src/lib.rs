@@ -352,7 +352,7 @@ pub async fn interrupted() -> Result<(), StartError> {
 pub enum OnMissing {
     /// Create the data directory, the key and the database.
     Create,
-    Refuse,
+    Fail,
 }
 
 /// Opens the configured store. Returns a key if it created one; [`check_keys`] stores the key.
@@ -361,7 +361,7 @@ pub async fn open_store(
     notifier: Arc<dyn JobNotifier>,
     on_missing: OnMissing,
 ) -> Result<(Store, Option<NewKey>), StartError> {
-    if on_missing == OnMissing::Refuse {
+    if on_missing == OnMissing::Fail {
         data_dir::require_installation(config)?;
     }
     let (keys, new_key) = match &config.secret_keys {

@@ -77,12 +77,12 @@ impl SandboxStore for SandboxTables {
         body: &str,
     ) -> Result<Option<i64>, SandboxError> {
         let mut tx = self.store.begin().await?;
-        let id = sandbox::answer(&mut tx, workspace_id, handle, comment_id, key, body).await?;
+        let id = sandbox::reply(&mut tx, workspace_id, handle, comment_id, key, body).await?;
         tx.commit().await?;
         Ok(id)
     }
 
     async fn find_reply(&self, key: &str) -> Result<Option<i64>, SandboxError> {
-        Ok(sandbox::find_answer(&mut self.store.read().await?, key).await?)
+        Ok(sandbox::find_reply(&mut self.store.read().await?, key).await?)
     }
 }

@@ -244,7 +244,7 @@ pub async fn comments(conn: &mut Conn, posts: &[i64], each: i64) -> Result<Vec<C
 /// Replies to a comment under a key, and returns the reply's id; for a key that was used before, the first reply's id.
 /// Returns `None` if the workspace does not have the handle, if its token is expired, or if the handle has no such
 /// comment. [`MAX_COMMENTS`] does not apply.
-pub async fn answer(
+pub async fn reply(
     tx: &mut Tx,
     workspace_id: i64,
     handle: &str,
@@ -267,7 +267,7 @@ pub async fn answer(
 }
 
 /// Returns the id of the reply that was written under a key.
-pub async fn find_answer(conn: &mut Conn, key: &str) -> Result<Option<i64>> {
+pub async fn find_reply(conn: &mut Conn, key: &str) -> Result<Option<i64>> {
     const SQL: &str = "SELECT id FROM sandbox_comments WHERE key = $1";
     Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(key).fetch_optional(c))?)
 }

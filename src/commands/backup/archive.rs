@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_truncated_archive_is_refused() {
+    fn a_changed_or_truncated_archive_is_rejected() {
         let whole = archive();
         for place in (0..whole.len() - 1_024).step_by(97) {
             let cut = extract_to(tempfile::tempdir().unwrap().path(), &whole[..place]);
@@ -242,12 +242,12 @@ mod tests {
         let content = whole.windows(3).position(|window| window == b"ddd").unwrap();
         let mut changed = whole;
         changed[content] = b'e';
-        let refused = extract_to(tempfile::tempdir().unwrap().path(), &changed).unwrap_err();
-        assert_eq!(refused.to_string(), "it is damaged: the checksum of crier.db is wrong; use another backup");
+        let rejected = extract_to(tempfile::tempdir().unwrap().path(), &changed).unwrap_err();
+        assert_eq!(rejected.to_string(), "it is damaged: the checksum of crier.db is wrong; use another backup");
     }
 
     #[test]
-    fn entries_that_lead_elsewhere_are_refused() {
+    fn entries_that_lead_elsewhere_are_rejected() {
         for (name, kind) in
             [("../escape", EntryType::Regular), ("/etc/x", EntryType::Regular), ("a", EntryType::Symlink)]
         {
@@ -258,8 +258,8 @@ mod tests {
             entry.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
             entry.set_cksum();
             tar.append(&entry, b"x".as_slice()).unwrap();
-            let refused = extract_to(tempfile::tempdir().unwrap().path(), &tar.into_inner().unwrap());
-            assert!(matches!(refused, Err(ArchiveError::Damaged(_))), "{name}");
+            let rejected = extract_to(tempfile::tempdir().unwrap().path(), &tar.into_inner().unwrap());
+            assert!(matches!(rejected, Err(ArchiveError::Damaged(_))), "{name}");
         }
     }
 

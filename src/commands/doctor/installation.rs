@@ -27,7 +27,7 @@ pub async fn database(config: &Config) -> (Finding, Option<Store>) {
 }
 
 async fn open(config: &Config) -> Result<(Store, String), StartError> {
-    let (store, _) = open_store(config, Arc::new(NoopNotifier), OnMissing::Refuse).await?;
+    let (store, _) = open_store(config, Arc::new(NoopNotifier), OnMissing::Fail).await?;
     store.db().probe().await?;
     let version = server::version(&mut store.read().await?).await?;
     Ok((store, version))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::ai_server::{AiApp, AiServer, error, image_response, image_url_response, refusal_of};
+use crate::support::ai_server::{AiApp, AiServer, error, error_about, image_response, image_url_response};
 use crate::support::app::{BASE, Reply, Tenant};
 use crate::support::images::{jpeg, png};
 use crate::support::request::assert_fields;
@@ -95,7 +95,7 @@ async fn image_urls_are_fetched_through_the_guard(app: AiApp) {
 async fn an_unknown_parameter_is_dropped_on_retry(app: AiApp) {
     let t = app.tenant("unlimited").await;
     let options = json!({ "size": "1024x1024", "quality": "medium" });
-    let rejected = refusal_of(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
+    let rejected = error_about(400, "invalid_value", "Invalid value: 'medium'.", json!("quality"));
     app.ai.queue_responses([
         rejected,
         image_response(&png(9, 9)),

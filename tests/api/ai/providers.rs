@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wiremock::ResponseTemplate;
 
-use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, image_response, refusal_of};
+use crate::support::ai_server::{AiApp, AiServer, ai_at, captions, chat, choice, error, error_about, image_response};
 use crate::support::app::{Reply, Tenant, TestApp};
 use crate::support::images::png;
 use crate::support::source::{Source, SourceResponse, cut_off, ok};
@@ -179,7 +179,7 @@ async fn every_image_encoding_is_accepted(s: TestStore) {
 /// OpenAI's `dall-e-3` has other sizes, and other values for the quality.
 async fn rejected_parameters_are_dropped_one_by_one(app: AiApp) {
     let t = app.tenant("unlimited").await;
-    let wrong = |param: &str| refusal_of(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
+    let wrong = |param: &str| error_about(400, "invalid_value", &format!("Invalid value for '{param}'."), json!(param));
     app.ai.queue_responses([wrong("quality"), wrong("size"), image_response(&png(9, 9))]);
     generate_image(&t, json!({ "size": "1024x1536", "quality": "medium" })).await.expect(201);
     let requests = app.ai.request_bodies().await;

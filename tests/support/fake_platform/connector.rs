@@ -101,8 +101,8 @@ impl Connector for FakePlatform {
         Ok(self.follow_script(account, std::slice::from_ref(post)).await?.remove(0))
     }
 
-    fn publishes_threads_at_once(&self) -> bool {
-        self.publishes_threads_at_once.load(Ordering::SeqCst)
+    fn publishes_whole_threads(&self) -> bool {
+        self.publishes_whole_threads.load(Ordering::SeqCst)
     }
 
     async fn publish_thread(

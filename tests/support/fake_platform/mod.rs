@@ -126,7 +126,7 @@ pub struct FakePlatform {
     platform: Platform,
     clock: Clock,
     can_reconcile: AtomicBool,
-    publishes_threads_at_once: AtomicBool,
+    publishes_whole_threads: AtomicBool,
     script: Mutex<VecDeque<PublishStep>>,
     reconcile_results: Mutex<VecDeque<Result<ReconcileResult, CallError>>>,
     refreshes: Mutex<VecDeque<Result<RefreshedTokens, CallError>>>,
@@ -171,7 +171,7 @@ impl FakePlatform {
             inbox: FakeInbox::new(clock.clone()),
             clock,
             can_reconcile: AtomicBool::new(true),
-            publishes_threads_at_once: AtomicBool::new(false),
+            publishes_whole_threads: AtomicBool::new(false),
             script: Mutex::default(),
             reconcile_results: Mutex::default(),
             refreshes: Mutex::default(),
@@ -283,8 +283,8 @@ impl FakePlatform {
     }
 
     /// Publishes all parts of a thread in one call from now on.
-    pub fn publish_threads_at_once(&self) {
-        self.publishes_threads_at_once.store(true, Ordering::SeqCst);
+    pub fn publish_whole_threads(&self) {
+        self.publishes_whole_threads.store(true, Ordering::SeqCst);
     }
 
     /// Deletes a post, as a person on the platform does.

@@ -1,6 +1,6 @@
 //! `/brands/{brand}/bio/{linkInBio}/links`: the links of a link-in-bio page.
 //!
-//! The API replaces all links of a page at once. A link for which only the ID is sent does not change.
+//! The API replaces all links of a page together. A link for which only the ID is sent does not change.
 
 use askama::Template;
 use crier_domain::bio_page::LinkIcon;

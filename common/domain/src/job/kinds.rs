@@ -25,8 +25,8 @@ macro_rules! for_each_job_kind {
             // A failed fetch is not a failed job: these attempts are for crashes and database outages. The lane is the
             // host: it limits the concurrent requests to the host, and a slow host does not delay others.
             FetchFeed = fetch_feed { max_attempts: 5, lane_cap: Some(4), workspace_cap: Some(128) },
-            // The lane is the feed, so that its posts are created in their order. A post that is refused is not a failed
-            // job: these attempts are for crashes and database outages.
+            // The lane is the feed, so that its posts are created in their order. A rejected post is not a failed job:
+            // these attempts are for crashes and database outages.
             PostArticle = post_article { max_attempts: 5, lane_cap: Some(1), workspace_cap: Some(16) },
             // The lane is the brand: a brand that imports a whole catalog does not delay the others. A download keeps
             // its slot because its data uses memory and disk space.

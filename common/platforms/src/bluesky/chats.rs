@@ -48,7 +48,7 @@ const CONVERSATIONS: &str = "5";
 const MESSAGES: &str = "100";
 const MESSAGE_PAGES: usize = 2;
 /// The pause after the server denied access.
-const REFUSED_PAUSE: TimeDelta = TimeDelta::minutes(10);
+const DENIED_PAUSE: TimeDelta = TimeDelta::minutes(10);
 
 #[derive(Deserialize)]
 struct Conversations {
@@ -136,17 +136,17 @@ impl Bluesky {
         cursor: Option<&Value>,
     ) -> Result<InboxPage, CallError> {
         let now = self.trusted.now();
-        let refused_until = cursor.and_then(|c| c["refused_until"].as_str()?.parse::<DateTime<Utc>>().ok());
+        let denied_until = cursor.and_then(|c| c["denied_until"].as_str()?.parse::<DateTime<Utc>>().ok());
         let pass = Pass::read(cursor, now);
-        if let (Some(cursor), true) = (cursor, refused_until.is_some_and(|until| now < until)) {
+        if let (Some(cursor), true) = (cursor, denied_until.is_some_and(|until| now < until)) {
             return Ok(InboxPage { cursor: cursor.clone(), unavailable: Some(no_access()), ..InboxPage::default() });
         }
         match self.chats_page(account, pass.clone()).await {
             Ok(page) => Ok(page),
             Err(failed) if is_access_denied(&failed.name, &failed.error) => {
                 let mut cursor = pass.restart();
-                let until = (now + REFUSED_PAUSE).to_rfc3339_opts(SecondsFormat::Micros, true);
-                cursor["refused_until"] = Value::from(until);
+                let until = (now + DENIED_PAUSE).to_rfc3339_opts(SecondsFormat::Micros, true);
+                cursor["denied_until"] = Value::from(until);
                 Ok(InboxPage { cursor, unavailable: Some(no_access()), ..InboxPage::default() })
             }
             // The page token is no longer valid.

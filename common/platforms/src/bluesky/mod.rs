@@ -277,7 +277,7 @@ impl Connector for Bluesky {
         written.map_err(|failed| write_error(std::slice::from_ref(post), failed))
     }
 
-    fn publishes_threads_at_once(&self) -> bool {
+    fn publishes_whole_threads(&self) -> bool {
         true
     }
 

@@ -32,8 +32,8 @@ pub fn recently_denied(
     failure: &Failure,
 ) -> Option<InboxPage> {
     let cursor = cursor?;
-    let until: DateTime<Utc> = cursor["refused"]["until"].as_str()?.parse().ok()?;
-    let is_recent = now < until && cursor["refused"]["token"] == token_name(account).as_str();
+    let until: DateTime<Utc> = cursor["denied"]["until"].as_str()?.parse().ok()?;
+    let is_recent = now < until && cursor["denied"]["token"] == token_name(account).as_str();
     is_recent.then(|| InboxPage { cursor: cursor.clone(), unavailable: Some(failure.clone()), ..InboxPage::default() })
 }
 
@@ -41,7 +41,7 @@ pub fn recently_denied(
 /// allowed.
 pub fn denied(account: &ConnectorAccount, mut restart: Value, now: DateTime<Utc>, failure: Failure) -> InboxPage {
     let until = (now + PAUSE).to_rfc3339_opts(SecondsFormat::Secs, true);
-    restart["refused"] = json!({ "until": until, "token": token_name(account) });
+    restart["denied"] = json!({ "until": until, "token": token_name(account) });
     InboxPage { cursor: restart, unavailable: Some(failure), ..InboxPage::default() }
 }
 

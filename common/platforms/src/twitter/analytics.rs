@@ -60,7 +60,7 @@ impl PostsResponse {
     }
 
     /// Returns whether X rejects a requested field.
-    fn refuses_a_field(&self) -> bool {
+    fn rejects_a_field(&self) -> bool {
         self.errors
             .iter()
             .any(|error| is_of_type(error, "not-authorized-for-field") || is_of_type(error, "field-unauthorized"))
@@ -127,7 +127,7 @@ impl Twitter {
         let objects: BTreeSet<&str> = names.iter().map(|name| object(name)).collect();
         let is_all_public = objects.iter().all(|object| *object == PUBLIC);
         match self.fetch_posts(account, posts, &objects).await {
-            Ok(response) if is_all_public || !response.refuses_a_field() => return Ok(response),
+            Ok(response) if is_all_public || !response.rejects_a_field() => return Ok(response),
             Ok(_) => {}
             Err(error) if !is_all_public && is_rejected(&error, &[StatusCode::FORBIDDEN, StatusCode::BAD_REQUEST]) => {}
             Err(error) => return Err(error),

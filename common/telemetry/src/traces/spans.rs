@@ -31,7 +31,7 @@ impl Span {
     }
 
     /// Adds the response. `route` is the pattern that matched; `None` if none did.
-    pub fn answered(&self, method: &Method, route: Option<&str>, status: StatusCode) {
+    pub fn request_finished(&self, method: &Method, route: Option<&str>, status: StatusCode) {
         let Some(cx) = &self.0 else { return };
         let span = cx.span();
         if let Some(route) = route {

@@ -9,8 +9,8 @@
 //!
 //! A run publishes one part of a thread: the next one. When it is stored, the job runs again for the part after it, as
 //! if it were a post of its own: with its own marker, attempts and images. So whatever happens to a run, each part is
-//! published at most once, and a retry goes on at the part that failed. If the platform publishes threads at once, one
-//! run publishes all parts.
+//! published at most once, and a retry goes on at the part that failed. If the platform publishes whole threads in one
+//! call, one run publishes all parts.
 
 use async_trait::async_trait;
 use chrono::TimeDelta;

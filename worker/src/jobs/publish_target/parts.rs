@@ -43,8 +43,8 @@ impl PartMedia {
     }
 }
 
-/// Returns what the next call publishes: the next part, or all parts if the platform publishes them `at_once`.
-pub(super) fn next_texts<'a>(post: &'a Post, target: &'a Target, at_once: bool) -> Vec<PartText<'a>> {
+/// Returns what the next call publishes: the next part, or all parts if the platform publishes the `whole_thread`.
+pub(super) fn next_texts<'a>(post: &'a Post, target: &'a Target, whole_thread: bool) -> Vec<PartText<'a>> {
     let media = target.media.as_deref().unwrap_or(&post.media);
     // A cover that a user chose belongs to the post itself.
     let cover = target.options.get(COVER_OPTION).and_then(Value::as_i64);
@@ -55,7 +55,7 @@ pub(super) fn next_texts<'a>(post: &'a Post, target: &'a Target, at_once: bool) 
         PartText { position, content, media: &part.media, cover: None }
     });
     let rest = std::iter::once(own).chain(following).skip(target.published_parts.len());
-    rest.take(if at_once { usize::MAX } else { 1 }).collect()
+    rest.take(if whole_thread { usize::MAX } else { 1 }).collect()
 }
 
 /// Returns the images, videos and covers of each part. Fails if one was deleted.

@@ -208,8 +208,8 @@ impl Preparation {
         }
         let missed = self.check_missed(tx, job, *is_deleted).await?;
         let access = self.check_account(account);
-        let at_once = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_threads_at_once());
-        let texts = next_texts(post, &target, at_once);
+        let whole_thread = access.as_ref().is_ok_and(|(.., connector)| connector.publishes_whole_threads());
+        let texts = next_texts(post, &target, whole_thread);
         if texts.is_empty() {
             // A user has removed the parts that were left. One of them may be on the platform, and cannot be looked up
             // without its text.

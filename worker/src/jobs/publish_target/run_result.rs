@@ -39,7 +39,7 @@ impl From<TargetResult> for PublishRunResult {
 pub struct TargetResult {
     target: Target,
     outcome: CallOutcome,
-    /// The other parts that the call published, if the platform publishes threads at once.
+    /// The other parts that the call published, if the platform publishes whole threads.
     following: Vec<Published>,
     /// The version of the credentials that the call used.
     credentials_version: Option<i64>,
@@ -205,7 +205,8 @@ impl TargetResult {
             outcome = outcome.for_deleted_post();
         }
         // The post was last updated when its publishing began.
-        let free_wait = outcome.free_wait().filter(|(_, max)| now - locked.post.updated_at < *max).map(|(until, _)| until);
+        let free_wait =
+            outcome.free_wait().filter(|(_, max)| now - locked.post.updated_at < *max).map(|(until, _)| until);
         let next = match &outcome {
             _ if free_wait.is_some() => free_wait,
             CallOutcome::Retry { open, .. } => next_attempt(job, &outcome, self.open_until(*open), self.jitter, now),

@@ -70,7 +70,7 @@ pub(super) struct PublishCall {
     pub subject: Subject,
     pub action: CallAction,
     pub session: AccountSession,
-    /// The posts that the call publishes: one, or all parts of a thread if the platform publishes them at once.
+    /// The posts that the call publishes: one, or all parts of a thread if the platform publishes them in one call.
     pub parts: Vec<OutgoingPart>,
     /// The permit for the memory of the images, if they are part of the call, and of the covers of videos.
     pub memory: Option<MemoryPermit>,

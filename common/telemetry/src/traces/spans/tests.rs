@@ -65,7 +65,7 @@ fn a_request_its_job_and_its_call_are_one_trace() {
     // Another process has another tracer.
     let (api, worker) = (ended.tracer(1.0), ended.tracer(1.0));
     let span = request(&api, "req_1", &Method::POST, &HeaderMap::new());
-    span.answered(&Method::POST, Some("/brands/{brand}/posts"), StatusCode::CREATED);
+    span.request_finished(&Method::POST, Some("/brands/{brand}/posts"), StatusCode::CREATED);
     drop(span);
     let run = job(&worker, &claimed(Some("req_1")), Duration::from_millis(9));
     let url = Url::parse("https://user:hush@example.com/hush?hush#hush").unwrap();
