@@ -1782,7 +1782,6 @@ create table jobs (
     subject_id     bigint not null,
     created_at     timestamptz not null,
     run_at         timestamptz not null,
-    priority       integer not null default 0,
     max_attempts   integer not null,
     kind           text not null,
     -- The account, endpoint, brand, host or mail server whose jobs are limited together. Null if there is no limit.

@@ -1785,7 +1785,6 @@ create table jobs (
     -- The account, endpoint, brand, host or mail server whose jobs are limited together. Null if there is no limit.
     lane           text,
     state          text not null check (state in ('scheduled', 'ready', 'running', 'done', 'dead', 'cancelled')),
-    priority       integer not null default 0,
     run_at         timestamptz not null,
     attempt        integer not null default 0,
     max_attempts   integer not null,

@@ -84,7 +84,7 @@ async fn lists_are_filtered_and_show_every_field(w: TestWorker) {
     assert_eq!(
         *row,
         json!({ "id": dead[1].2, "kind": "publish_target", "subject_id": dead[1].1, "lane": format!("account:{}", w.account.id),
-            "state": "dead", "waiting": false, "priority": 0, "run_at": at, "attempt": 8, "max_attempts": 8, "crashes": 0,
+            "state": "dead", "waiting": false, "run_at": at, "attempt": 8, "max_attempts": 8, "crashes": 0,
             "lease_until": null, "trace": "request-1", "last_error": "broken", "created_at": at, "finished_at": at })
     );
     let table = crier(&w, &["jobs", "list"]);

@@ -47,8 +47,6 @@ pub struct NewJob {
     pub lane: Option<String>,
     /// The workspace whose limit the job counts against.
     pub workspace_id: Option<i64>,
-    /// Jobs with a higher priority run first.
-    pub priority: i32,
     pub run_at: DateTime<Utc>,
     /// The id of the request that caused the job, so that one log search finds everything that belongs to the request.
     pub trace: Option<String>,
@@ -57,7 +55,7 @@ pub struct NewJob {
 impl NewJob {
     /// Creates a job that runs at `run_at`, or immediately if that is not in the future.
     pub fn new(kind: JobKind, subject_id: i64, run_at: DateTime<Utc>) -> Self {
-        Self { kind, subject_id, lane: None, workspace_id: None, priority: 0, run_at, trace: None }
+        Self { kind, subject_id, lane: None, workspace_id: None, run_at, trace: None }
     }
 
     pub fn lane(mut self, lane: Lane) -> Self {

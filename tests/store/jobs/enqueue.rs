@@ -36,7 +36,7 @@ async fn a_due_job_is_ready_and_notified(s: TestStore) {
     let row = s.show(id).await;
     assert_eq!((row.kind, row.subject_id, row.state, row.waiting), (JobKind::PublishTarget, 7, JobState::Ready, false));
     assert_eq!((row.lane.as_deref(), row.trace.as_deref()), (Some("account:3"), Some("req-1")));
-    assert_eq!((row.attempt, row.max_attempts, row.crashes, row.priority), (0, 8, 0, 0));
+    assert_eq!((row.attempt, row.max_attempts, row.crashes), (0, 8, 0));
     assert_eq!((row.run_at, row.created_at), (s.now(), s.now()));
     assert_eq!((row.lease_until, row.last_error, row.finished_at), (None, None, None));
 }

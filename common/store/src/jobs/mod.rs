@@ -12,7 +12,6 @@
 //! ('scheduled', 'ready', 'running')`, even beside a narrower one. Otherwise it reads all jobs.
 //! `tests/store/sqlite_plans.rs` checks this.
 
-use std::cmp::Reverse;
 use std::sync::LazyLock;
 
 use chrono::SubsecRound;
@@ -103,18 +102,17 @@ fn kinds_with_caps() -> &'static str {
     &JSON
 }
 
-/// A row to notify for, as returned by `RETURNING kind, id, priority, run_at`.
+/// A row to notify for, as returned by `RETURNING kind, id, run_at`.
 #[derive(sqlx_macros::FromRow)]
 struct NotifyRow {
     kind: JobKind,
     id: i64,
-    priority: i32,
     run_at: DateTime<Utc>,
 }
 
 /// Notifies for rows after the commit, in the order in which they should run; `RETURNING` has no defined order.
 fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
-    rows.sort_by_key(|row| (Reverse(row.priority), row.run_at, row.id));
+    rows.sort_by_key(|row| (row.run_at, row.id));
     for row in rows {
         tx.notify_later(JobNotification { kind: row.kind, id: row.id });
     }
@@ -125,17 +123,17 @@ fn notify_in_order(tx: &mut Tx, mut rows: Vec<NotifyRow>) {
 pub async fn enqueue(tx: &mut Tx, job: &NewJob) -> Result<Option<i64>> {
     const SQL: &str = "
         INSERT INTO jobs (
-            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            kind, subject_id, lane, state, run_at, max_attempts, trace, dispatched_at, created_at,
             workspace_lane
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)
         ON CONFLICT DO NOTHING
         RETURNING id";
     let now = tx.now;
     let due = job.run_at <= now;
     let state = if due { "ready" } else { "scheduled" };
     let id: Option<i64> = run!(tx, c => sqlx::query_scalar(SQL).bind(job.kind).bind(job.subject_id).bind(&job.lane)
-        .bind(state).bind(job.priority).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.limits().max_attempts).bind(&job.trace)
+        .bind(state).bind(job.run_at.trunc_subsecs(6)).bind(job.kind.limits().max_attempts).bind(&job.trace)
         .bind(now).bind(workspace_lane(job.kind, job.workspace_id)).fetch_optional(c))?;
     if let Some(id) = id {
         if due {
@@ -192,7 +190,7 @@ async fn insert_each(
     let list: Vec<_> = subjects.iter().map(each).collect();
     let list = serde_json::json!(list).to_string();
     let ids: Vec<i64> = run!(tx, c => sqlx::query_scalar(sql).bind(&list).bind(template.kind).bind(state).bind(waiting)
-        .bind(template.priority).bind(run_at).bind(attempts).bind(&template.trace).bind(now).fetch_all(c))?;
+        .bind(run_at).bind(attempts).bind(&template.trace).bind(now).fetch_all(c))?;
     ids.iter().for_each(|_| tx.count_enqueued(template.kind));
     Ok(ids)
 }

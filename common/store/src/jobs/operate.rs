@@ -17,7 +17,6 @@ pub struct JobRow {
     pub lane: Option<String>,
     pub state: JobState,
     pub waiting: bool,
-    pub priority: i32,
     pub run_at: DateTime<Utc>,
     pub attempt: i32,
     pub max_attempts: i32,
@@ -102,7 +101,7 @@ impl JobQuery {
 }
 
 const COLUMNS: &str = "
-    id, kind, subject_id, lane, state, waiting, priority, run_at, attempt, max_attempts, crashes,
+    id, kind, subject_id, lane, state, waiting, run_at, attempt, max_attempts, crashes,
     lease_until, trace, last_error, created_at, finished_at";
 
 /// Lists jobs, newest first.

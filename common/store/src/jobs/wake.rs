@@ -182,7 +182,6 @@ async fn waited_for(
 struct WokenRow {
     #[sqlx(flatten)]
     job: ClaimedJob,
-    priority: i32,
     started: bool,
 }
 
@@ -200,8 +199,7 @@ pub(super) async fn wake(tx: &mut Tx, lanes: &[FreeLane<'_>], worker: &str) -> R
     let (mut started, ready): (Vec<_>, Vec<_>) = woken.into_iter().partition(|row| row.started);
     // `RETURNING` has no defined order.
     started.sort_by_key(|row| (row.job.run_at, row.job.id));
-    let notify =
-        |WokenRow { job, priority, .. }| NotifyRow { kind: job.kind, id: job.id, priority, run_at: job.run_at };
+    let notify = |WokenRow { job, .. }| NotifyRow { kind: job.kind, id: job.id, run_at: job.run_at };
     notify_in_order(tx, ready.into_iter().map(notify).collect());
     Ok(started.into_iter().map(|row| row.job).collect())
 }

@@ -44,7 +44,7 @@ pub async fn create(tx: &mut Tx, new: NewPost<'_>) -> Result<(i64, Vec<i64>)> {
         .bind(post.status).bind(&post.content).bind(post.schedule_type).bind(post.scheduled_at)
         .bind(post.published_at).bind(Json(&post.media)).bind(post.counted).bind(now)
         .bind(&targets).bind(job.map(|job| job.kind))
-        .bind(if due { "ready" } else { "scheduled" }).bind(job.map(|job| job.priority))
+        .bind(if due { "ready" } else { "scheduled" })
         .bind(job.map(|job| job.run_at.trunc_subsecs(6))).bind(job.map(|job| job.kind.limits().max_attempts))
         .bind(job.and_then(|job| job.trace.as_deref()))
         .bind(job.and_then(|job| workspace_lane(job.kind, job.workspace_id))).bind(new.counted_in)
@@ -79,8 +79,8 @@ struct CreatedRow {
     job_id: Option<i64>,
 }
 
-const COUNT_POST: &str = usage::count_post!("$19", "$20");
-const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$19", "$20");
+const COUNT_POST: &str = usage::count_post!("$18", "$19");
+const COUNT_POST_SQLITE: &str = usage::count_post_sqlite!("$18", "$19");
 
 /// Stores the post, its words, its targets and their jobs, and counts the post. The jobs' lanes are those of `Lane::Account`.
 ///
@@ -93,14 +93,14 @@ const CREATE_PG: &str = sql!(
             brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
             created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
         )
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24, $25, $26, $27)
+        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $20, $22, $23, $24, $25, $26)
         RETURNING id
     ),
     new_words AS (
         INSERT INTO post_words (brand_id, word, post_id)
         SELECT $1, value, new_post.id
         FROM new_post
-        CROSS JOIN json_array_elements_text($22::json)
+        CROSS JOIN json_array_elements_text($21::json)
     ),
     new_targets AS (
         INSERT INTO post_targets (
@@ -117,10 +117,10 @@ const CREATE_PG: &str = sql!(
     ),
     new_jobs AS (
         INSERT INTO jobs (
-            kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at,
+            kind, subject_id, lane, state, run_at, max_attempts, trace, dispatched_at, created_at,
             workspace_lane
         )
-        SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
+        SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $10, $10, $17
         FROM new_targets
         WHERE $12 IS NOT NULL
         ORDER BY id
@@ -146,10 +146,10 @@ const CREATE_SQLITE: &str = sql!(
         brand_id, author_id, status, content, schedule_type, scheduled_at, published_at, media, counted,
         created_at, updated_at, labels, thread, first_comment, queued, recurring_id, external_ref
     )
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $21, $23, $24, $25, $26, $27);
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $20, $22, $23, $24, $25, $26);
     INSERT INTO post_words (brand_id, word, post_id)
     SELECT $1, value, (SELECT max(id) FROM posts)
-    FROM json_each($22);
+    FROM json_each($21);
     INSERT INTO post_targets (
         post_id, account_id, platform, position, status, content, media, options, signature, created_at, updated_at,
             thread, first_comment
@@ -160,9 +160,9 @@ const CREATE_SQLITE: &str = sql!(
     FROM json_each($11)
     ORDER BY key;
     INSERT INTO jobs (
-        kind, subject_id, lane, state, priority, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
+        kind, subject_id, lane, state, run_at, max_attempts, trace, dispatched_at, created_at, workspace_lane
     )
-    SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $17, $10, $10, $18
+    SELECT $12, id, 'account:' || account_id, $13, $14, $15, $16, $10, $10, $17
     FROM post_targets
     WHERE post_id = (SELECT max(id) FROM posts)
         AND $12 IS NOT NULL

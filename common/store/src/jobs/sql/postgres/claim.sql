@@ -24,7 +24,7 @@ candidates AS MATERIALIZED (
         FROM json_array_elements_text($1::json)
     ) v
     CROSS JOIN LATERAL (
-        SELECT id, kind, lane, workspace_lane, priority, run_at
+        SELECT id, kind, lane, workspace_lane, run_at
         FROM jobs
         WHERE id = v.id
             AND state || '' = 'ready'
@@ -49,7 +49,7 @@ placed AS MATERIALIZED (
     SELECT c.*, k.workspace_cap,
         coalesce(
             NOT l.paused
-                AND row_number() OVER (PARTITION BY c.lane ORDER BY c.priority DESC, c.run_at, c.id)
+                AND row_number() OVER (PARTITION BY c.lane ORDER BY c.run_at, c.id)
                     <= coalesce(l.places, k.lane_cap) - l.running,
             TRUE
         ) AS has_place
@@ -63,7 +63,7 @@ decided AS MATERIALIZED (
         has_place AND coalesce(
             row_number() OVER (
                 PARTITION BY p.workspace_lane, has_place
-                ORDER BY p.priority DESC, p.run_at, p.id
+                ORDER BY p.run_at, p.id
             ) <= p.workspace_cap - w.running,
             TRUE
         ) AS starts

@@ -13,4 +13,4 @@ WITH due AS MATERIALIZED (
 UPDATE jobs
 SET state = 'ready', dispatched_at = $1
 WHERE id IN (SELECT id FROM due WHERE id = id + 0)
-RETURNING kind, id, priority, run_at
+RETURNING kind, id, run_at

@@ -15,4 +15,4 @@ WITH stale AS MATERIALIZED (
 UPDATE jobs
 SET dispatched_at = $3
 WHERE id IN (SELECT id FROM stale WHERE id = id + 0)
-RETURNING kind, id, priority, run_at
+RETURNING kind, id, run_at

@@ -84,4 +84,4 @@ FROM woken
 -- `id + 0` makes the planner expect a single id. Otherwise it may read the whole table.
 WHERE jobs.id = woken.id AND woken.id = woken.id + 0
 RETURNING jobs.id, jobs.kind, subject_id, jobs.lane, workspace_lane, attempt, max_attempts, jobs.crashes, fence,
-    coalesce(worker, '') AS worker, jobs.run_at, trace, priority, woken.starts AS started
+    coalesce(worker, '') AS worker, jobs.run_at, trace, woken.starts AS started

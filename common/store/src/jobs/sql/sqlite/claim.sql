@@ -13,7 +13,7 @@ WITH kinds AS MATERIALIZED (
 ),
 -- The ready jobs among the ids. `state || ''` keeps SQLite from reading the index of ready jobs.
 candidates AS MATERIALIZED (
-    SELECT id, kind, lane, workspace_lane, priority, run_at
+    SELECT id, kind, lane, workspace_lane, run_at
     FROM jobs
     WHERE id IN (SELECT value FROM json_each($1))
         AND state || '' = 'ready'
@@ -39,7 +39,7 @@ placed AS MATERIALIZED (
     SELECT c.*, k.workspace_cap,
         coalesce(
             NOT l.paused
-                AND row_number() OVER (PARTITION BY c.lane ORDER BY c.priority DESC, c.run_at, c.id)
+                AND row_number() OVER (PARTITION BY c.lane ORDER BY c.run_at, c.id)
                     <= coalesce(l.places, k.lane_cap) - l.running,
             TRUE
         ) AS has_place
@@ -53,7 +53,7 @@ decided AS MATERIALIZED (
         has_place AND coalesce(
             row_number() OVER (
                 PARTITION BY p.workspace_lane, has_place
-                ORDER BY p.priority DESC, p.run_at, p.id
+                ORDER BY p.run_at, p.id
             ) <= p.workspace_cap - w.running,
             TRUE
         ) AS starts

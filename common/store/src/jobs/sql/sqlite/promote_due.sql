@@ -9,4 +9,4 @@ WHERE id IN (
     ORDER BY run_at
     LIMIT $2
 )
-RETURNING kind, id, priority, run_at
+RETURNING kind, id, run_at

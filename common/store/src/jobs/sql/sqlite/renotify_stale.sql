@@ -11,4 +11,4 @@ WHERE id IN (
     ORDER BY dispatched_at
     LIMIT $2
 )
-RETURNING kind, id, priority, run_at
+RETURNING kind, id, run_at

@@ -122,4 +122,4 @@ FROM woken
 -- `woken_id + 0` keeps SQLite from scanning the table and looking up each row in `woken`.
 WHERE jobs.id = woken_id + 0
 RETURNING id, kind, subject_id, lane, workspace_lane, attempt, max_attempts, crashes, fence,
-    coalesce(worker, '') AS worker, run_at, trace, priority, state = 'running' AS started
+    coalesce(worker, '') AS worker, run_at, trace, state = 'running' AS started
