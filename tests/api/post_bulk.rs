@@ -66,7 +66,7 @@ async fn post(t: &Tenant<'_>, id: i64) -> Value {
 async fn each_post_is_changed_as_by_its_own_endpoint(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
-    app.sql("DELETE FROM jobs").await;
+    app.delete_jobs().await;
     let ids = drafts(&t, account, 3).await;
     let done = ["done", "done", "done"];
     let reversed = [ids[2], ids[0], ids[1]];
@@ -135,7 +135,7 @@ async fn a_change_that_exceeds_the_cap_is_undone(app: TestApp) {
     let t = app.tenant("business").await;
     let account = t.account("demo").await;
     let ids = drafts(&t, account, 4).await;
-    app.sql("DELETE FROM jobs").await;
+    app.delete_jobs().await;
     app.set_used_posts(t.workspace, 20_000 - 2).await;
     let found = outcomes(&t, &ids, "schedule", json!({ "scheduled_at": hours(&app, 2) })).await;
     assert_eq!(found, ["done", "done", "limit_reached", "limit_reached"]);

@@ -100,7 +100,7 @@ async fn duplicates_pass_the_checks_of_a_create(app: TestApp) {
     t.delete(&t.path(&format!("/posts/{}", post["id"]))).await.expect(204);
     t.request("POST", &path).send().await.expect_error(404, "not_found");
     app.set_storage_usage(t.workspace, 0, 1 << 50).await;
-    let post = app.number(format!("SELECT max(id) FROM posts WHERE brand_id = {}", t.brand)).await;
+    let post = app.newest_id(format!("posts WHERE brand_id = {}", t.brand)).await;
     let full = t.request("POST", &t.path(&format!("/posts/{post}/duplicate"))).send().await;
     full.expect_error(402, "storage_limit_exceeded");
     assert_eq!(app.count_rows("posts WHERE deleted_at IS NULL").await, 1);

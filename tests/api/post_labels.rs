@@ -59,7 +59,7 @@ async fn labels_of_deleted_posts_are_not_counted(app: TestApp) {
     t.delete(&two).await.expect(204);
     assert_eq!(labels(&t).await, json!([]));
     assert_eq!(labels(&other).await, json!([{ "label": "c", "posts": 1 }]));
-    app.sql(format!("DELETE FROM brands WHERE id = {}", other.brand)).await;
+    app.delete_brand(other.brand).await;
     assert_eq!(app.count_rows("post_labels").await, 0);
 }
 
@@ -67,10 +67,10 @@ async fn a_published_post_can_be_labelled(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let body = json!({ "content": "x", "accounts": [account], "schedule_type": "now" });
-    let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), body).await.data(201)["id"]));
-    app.sql("UPDATE posts SET status = 'published'").await;
-    app.sql("UPDATE post_targets SET status = 'published'").await;
-    app.sql("DELETE FROM jobs").await;
+    let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
+    let path = t.path(&format!("/posts/{id}"));
+    app.end_post(id, "published", &["published"]).await;
+    app.delete_jobs().await;
     let changed = t.put(&path, json!({ "labels": ["done"] })).await.data(200);
     assert_eq!((&changed["labels"], &changed["status"]), (&json!(["done"]), &json!("published")));
     assert_eq!(app.count_rows("jobs").await, 0);

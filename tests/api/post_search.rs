@@ -70,7 +70,7 @@ async fn the_index_follows_the_text(app: TestApp) {
     t.delete(&t.path(&format!("/posts/{plain}"))).await.expect(204);
     assert_eq!(found(&t, "search=two").await, [with_targets]);
     assert_eq!(app.count_rows("post_words").await, 2);
-    app.sql(format!("DELETE FROM brands WHERE id = {}", t.brand)).await;
+    app.delete_brand(t.brand).await;
     assert_eq!(app.count_rows("post_words").await, 0);
 }
 

@@ -98,7 +98,7 @@ async fn invalid_fields_are_reported(app: TestApp) {
     let account = t.account("demo").await;
     // The jobs that the connect enqueued.
     app.notifier.take();
-    app.sql("DELETE FROM jobs").await;
+    app.delete_jobs().await;
     let now = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
     let with = |field: &str, value: Value| {
         let mut body = now.clone();
@@ -159,7 +159,7 @@ async fn an_account_can_be_disconnected_while_its_post_is_stored() {
     let body = json!({ "content": "x", "schedule_type": "now", "accounts": [account] });
     let (reply, ()) = tokio::join!(create(&t, body), disconnect);
     assert_eq!(reply.data(201)["targets"][0]["status"], "pending");
-    assert_eq!(app.number("SELECT count(*) FROM jobs WHERE kind = 'publish_target'").await, 1);
+    assert_eq!(app.count_rows("jobs WHERE kind = 'publish_target'").await, 1);
 }
 
 async fn platform_rules_do_not_apply_to_drafts(app: TestApp) {

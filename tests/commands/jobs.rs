@@ -32,18 +32,12 @@ async fn create_dead_jobs(w: &TestWorker, count: usize) -> Vec<(i64, i64, i64)> 
     let mut created = Vec::new();
     for _ in 0..count {
         let (post, target) = w.publish_one().await;
-        created.push((post, target, w.job_of(target).await.id));
+        let job = w.job_of(target).await.id;
+        w.end_post(post, "failed", &["failed"]).await;
+        w.kill_job(job, 8, "broken").await;
+        created.push((post, target, job));
     }
     w.s.notifier.take();
-    let list =
-        |of: fn(&(i64, i64, i64)) -> i64| created.iter().map(|m| of(m).to_string()).collect::<Vec<_>>().join(",");
-    w.sql(format!(
-        "UPDATE jobs SET state = 'dead', attempt = 8, last_error = 'broken', finished_at = created_at WHERE id IN ({})",
-        list(|m| m.2)
-    ))
-    .await;
-    w.sql(format!("UPDATE post_targets SET status = 'failed' WHERE id IN ({})", list(|m| m.1))).await;
-    w.sql(format!("UPDATE posts SET status = 'failed' WHERE id IN ({})", list(|m| m.0))).await;
     created
 }
 

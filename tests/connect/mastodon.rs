@@ -186,7 +186,7 @@ async fn a_colleague_cannot_replace_the_credentials_of_another_brand(app: TestAp
     let new = NewKey { limits, ..NewKey::new(KeyMode::Live, &scopes) };
     let created = app.write(async |tx| keys::create_within_cap(tx, user, &new).await).await;
     assert!(created.is_some());
-    let limited = app.number("SELECT max(id) FROM api_keys").await;
+    let limited = app.newest_id("api_keys").await;
     let callback = mastodon.fake.agree(&person.leave(&path(Some(limited)).await).await);
     assert_page(&person.open(callback.as_str()).await, 409, "Another brand has this account");
     assert_eq!(token(&t).await, before);

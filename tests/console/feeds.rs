@@ -188,14 +188,7 @@ async fn an_account_of_a_feed_is_kept_among_many(t: Tenant<'_>, person: ConsoleU
     let settings = json!({ "template": "{title}", "accounts": [oldest], "destination": "draft", "max_per_day": 10 });
     t.put(&t.path(&format!("/feeds/{id}")), json!({ "auto_post": settings })).await.expect(200);
     // The form lists the newest 100 accounts.
-    t.app.copy_newest_row("social_accounts", 100, &[("external_id", "'x' || n")]).await;
-    t.app
-        .sql(format!(
-            "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
-             SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
-            t.brand
-        ))
-        .await;
+    t.app.copy_accounts(t.brand, 100).await;
     let page = person.get(&t.path(&format!("/feeds/{id}/publishing"))).await;
     page.expect(200, &format!("name=\"auto_post.accounts\" value=\"{oldest}\" checked"));
 }

@@ -30,13 +30,7 @@ async fn fill_lists(app: &TestApp, t: &Tenant<'_>) {
          SELECT brand_id, 'refund', id FROM conversations WHERE thread_id LIKE 'x%'",
     )
     .await;
-    app.copy_newest_row("social_accounts", rows, &[("external_id", text)]).await;
-    app.sql(format!(
-        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
-         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
-        t.brand
-    ))
-    .await;
+    app.copy_accounts(t.brand, rows).await;
     let webhook = json!({ "url": "https://8.8.8.8/hook", "events": ["brand.created"] });
     let webhook = t.post("/webhooks", webhook).await.data(201)["id"].clone();
     t.post(&format!("/webhooks/{webhook}/test"), json!({ "event": "brand.created" })).await.expect(202);

@@ -104,7 +104,7 @@ pub async fn connect(t: &Tenant<'_>, person: &ConsoleUser<'_>, access: &str, bra
 async fn an_application_gets_the_chosen_access(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let client = register(t.app, "<b>Bread helper", REDIRECT).await;
     let page = person.get(&request(t.app, &client, &[])).await;
-    let email: String = t.app.value(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    let email = t.app.email(t.user).await;
     page.expect(200, "calls itself").expect(200, "<strong>client.example</strong>").expect(200, &email);
     let html = page.reply.text();
     assert!(!html.contains("<b>Bread") && html.contains("&#60;b&#62;Bread helper"), "{html}");

@@ -26,11 +26,7 @@ async fn create_dead_job(app: &TestApp, t: &Tenant<'_>, account: i64) -> i64 {
     let post = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     let job = app.newest_id("jobs WHERE kind = 'publish_target'").await;
     app.fail_post(post, "platform_rejected", "Cold.").await;
-    app.sql(format!(
-        "UPDATE jobs SET state = 'dead', attempt = 5, last_error = '<b>cold oven</b>', finished_at = created_at \
-         WHERE id = {job}"
-    ))
-    .await;
+    app.kill_job(job, 5, "<b>cold oven</b>").await;
     job
 }
 

@@ -83,13 +83,7 @@ async fn an_account_of_a_rule_is_shown_among_many(app: TestApp) {
     let oldest = t.account("oldest").await;
     let path = t.path(&format!("/recurring/{}", create_rule(&t, oldest).await));
     // The form lists the newest 100 accounts.
-    app.copy_newest_row("social_accounts", 100, &[("external_id", "'x' || n")]).await;
-    app.sql(format!(
-        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
-         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
-        t.brand
-    ))
-    .await;
+    app.copy_accounts(t.brand, 100).await;
     let person = ConsoleUser::sign_in(&t).await;
     let checked = format!("name=\"accounts\" value=\"{oldest}\" checked");
     person.get(&path).await.expect(200, &checked).expect(200, "oldest");

@@ -133,7 +133,7 @@ async fn a_post_with_a_late_id_gets_its_id_and_metrics(w: TestWorker) {
 }
 
 async fn account_metrics_are_collected_daily_in_the_brand_s_time_zone(w: TestWorker) {
-    w.sql("UPDATE brands SET timezone = 'Asia/Kathmandu'").await;
+    w.set_time_zone(w.world.brand, "Asia/Kathmandu").await;
     w.fake.enable_metrics();
     collect(&w).await;
     collect(&w).await;

@@ -37,7 +37,7 @@ async fn publish_jobs(t: &Tenant<'_>) -> i64 {
 }
 
 async fn jobs_of(t: &Tenant<'_>, kind: &str) -> i64 {
-    t.app.number(format!("SELECT count(*) FROM jobs WHERE kind = '{kind}'")).await
+    t.app.count_rows(format!("jobs WHERE kind = '{kind}'")).await
 }
 
 async fn saved(t: &Tenant<'_>, account: i64) -> Value {
@@ -361,9 +361,8 @@ async fn a_post_that_cannot_be_read_cannot_be_published(t: Tenant<'_>) {
 
 async fn a_failed_post_can_be_changed(t: Tenant<'_>) {
     let account = t.account("demo").await;
-    let id = saved(&t, account).await["id"].clone();
-    t.app.sql(format!("UPDATE posts SET status = 'failed' WHERE id = {id}")).await;
-    t.app.sql(format!("UPDATE post_targets SET status = 'failed' WHERE post_id = {id}")).await;
+    let id = saved(&t, account).await["id"].as_i64().unwrap();
+    t.app.end_post(id, "failed", &["failed"]).await;
     let arguments = json!({ "brand_id": t.brand, "post_id": id, "content": "Better bread", "idempotency_key": "k" });
     let changed = done(call(&t, "save_draft", arguments.clone()).await);
     assert_eq!((&changed["data"]["content"], &changed["data"]["status"]), (&json!("Better bread"), &json!("failed")));

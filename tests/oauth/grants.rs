@@ -71,7 +71,7 @@ async fn deleting_the_user_ends_grants(app: TestApp) {
     let t = app.tenant("pro").await;
     let (client, tokens) = connect(&t, Allowed::default()).await;
     let code = allow(&t, &client, Allowed::default()).await;
-    let email = app.value::<String>(format!("SELECT email FROM users WHERE id = {}", t.user)).await;
+    let email = app.email(t.user).await;
     assert!(app.write(async |tx| users::delete(tx, &email).await).await);
     assert!(caller(&app, &tokens.access, None).await.is_none());
     assert_error(&send(&app, TOKEN, &exchange_of(&app, &client, &code)).await, "invalid_grant");

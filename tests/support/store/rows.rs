@@ -66,6 +66,25 @@ impl TestStore {
         .await;
     }
 
+    /// Copies the newest account this many times, and adds the copies to a brand.
+    pub async fn copy_accounts(&self, brand: i64, copies: i64) {
+        self.copy_newest_row("social_accounts", copies, &[("external_id", "'x' || n")]).await;
+        self.sql(format!(
+            "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
+             SELECT {brand}, id, created_at FROM social_accounts WHERE external_id LIKE 'x%'"
+        ))
+        .await;
+    }
+
+    /// Ends a job after its last attempt.
+    pub async fn kill_job(&self, job: i64, attempts: i32, error: &str) {
+        self.sql(format!(
+            "UPDATE jobs SET state = 'dead', attempt = {attempts}, last_error = '{error}', finished_at = created_at \
+             WHERE id = {job}"
+        ))
+        .await;
+    }
+
     /// Sets the state of jobs (see `count_rows`), as a worker or an operator does.
     pub async fn set_job_state(&self, jobs: impl Display, state: JobState) {
         let ended = matches!(state, JobState::Done | JobState::Dead | JobState::Cancelled);
