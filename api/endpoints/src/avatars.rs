@@ -107,7 +107,7 @@ async fn read(turn: ReadTurn, reader: CardReader, store: Store, library: Library
             converted.inspect_err(|error| tracing::debug!(%error, "failed to convert an avatar")).ok()
         }
         Err(ReadError::Failed) => None,
-        // The next request tries again.
+        // The next request retries.
         Err(ReadError::Busy) => return None,
     };
     save(&turn, &store, &url, image.map(|image| image.bytes)).await

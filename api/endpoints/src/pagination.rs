@@ -260,7 +260,7 @@ mod tests {
             prop_assert!(short.per_page >= 1 && short.per_page <= per_page.min(rows as i64));
         }
 
-        /// Both ends and the current page are shown, in order, and a gap appears only where pages are left out.
+        /// Both ends and the current page are shown, in order, and a gap appears only where pages are omitted.
         #[test]
         fn page_window_is_ascending(current in 1_i64..300, last in 1_i64..300) {
             let slots = window(current, last);

@@ -1,7 +1,7 @@
 //! Batch requests: several calls in one request. Each has its own response and status, and counts as one call for
 //! Meta's limits.
 //!
-//! Sources: "Batch Requests" of the Graph API (at most 50 calls; a response is null if the time ran out, and the call
+//! Sources: "Batch Requests" of the Graph API (at most 50 calls; a response is null if the call timed out, and the call
 //! must be repeated), 2026.
 
 use bytes::Bytes;
