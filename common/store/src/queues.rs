@@ -20,11 +20,13 @@ pub struct Place {
     pub post_id: i64,
 }
 
+/// The slots of a brand, and the time of their last change.
+type QueueRow = (Json<Vec<Slot>>, Option<DateTime<Utc>>);
+
 /// Returns the slots of a brand, and the time of their last change: `None` if there was none.
 pub async fn find(conn: &mut Conn, brand_id: i64) -> Result<(Vec<Slot>, Option<DateTime<Utc>>)> {
     const SQL: &str = "SELECT slots, updated_at FROM queues WHERE brand_id = $1";
-    let found: Option<(Json<Vec<Slot>>, Option<DateTime<Utc>>)> =
-        run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?;
+    let found: Option<QueueRow> = run!(conn, c => sqlx::query_as(SQL).bind(brand_id).fetch_optional(c))?;
     Ok(found.map(|(Json(slots), updated_at)| (slots, updated_at)).unwrap_or_default())
 }
 
@@ -35,8 +37,7 @@ pub async fn lock(tx: &mut Tx, brand_id: i64) -> Result<(Vec<Slot>, Option<DateT
         VALUES ($1, '[]')
         ON CONFLICT (brand_id) DO UPDATE SET slots = queues.slots
         RETURNING slots, updated_at";
-    let rows: Vec<(Json<Vec<Slot>>, Option<DateTime<Utc>>)> =
-        run!(tx, c => sqlx::query_as(SQL).bind(brand_id).fetch_all(c))?;
+    let rows: Vec<QueueRow> = run!(tx, c => sqlx::query_as(SQL).bind(brand_id).fetch_all(c))?;
     let queue = rows.into_iter().next().map(|(Json(slots), updated_at)| (slots, updated_at));
     queue.ok_or_else(|| StoreError::Decode("a queue was not stored".to_owned()))
 }
