@@ -58,8 +58,8 @@ impl ErrorPage {
 
 /// Returns the errors of the fields, or the message if there are none.
 pub fn message(error: &ApiError) -> String {
-    let problems = error.fields.values().flatten().map(String::as_str).collect::<Vec<_>>();
-    if problems.is_empty() { general_message(error) } else { in_quotes(&problems.join(" ")) }
+    let problems: Vec<String> = error.fields.values().flatten().map(|problem| in_quotes(problem)).collect();
+    if problems.is_empty() { general_message(error) } else { problems.join(" ") }
 }
 
 /// Returns the message of an error. It contains the names that features have in the console.
@@ -82,4 +82,18 @@ pub fn page_headers(res: &mut Response) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_endpoints::error::FieldProblems;
+
+    use super::*;
+
+    #[test]
+    fn a_backtick_of_a_user_changes_only_its_own_problem() {
+        let problems = vec!["No account is called `it`s`.".to_owned(), "Must be `draft`.".to_owned()];
+        let error = ApiError::validation(FieldProblems::from([("accounts".to_owned(), problems)]));
+        assert_eq!(message(&error), "No account is called `it`s`. Must be “draft”.");
+    }
 }

@@ -105,8 +105,8 @@ fn minutes(form: &Form, is_earlier: bool) -> Value {
 
 /// Returns why a post was not changed.
 fn reason(error: &Error) -> String {
-    let problems: Vec<&str> = error.fields.values().flatten().map(String::as_str).collect();
-    if problems.is_empty() { in_quotes(&error.message) } else { in_quotes(&problems.join(" ")) }
+    let problems: Vec<String> = error.fields.values().flatten().map(|problem| in_quotes(problem)).collect();
+    if problems.is_empty() { in_quotes(&error.message) } else { problems.join(" ") }
 }
 
 /// Returns the key of the message after an action ([`super::flash`]).
