@@ -42,7 +42,8 @@ impl FormWrite {
             request: None,
         };
         let in_flight = visit.app.in_flight.enter(&slot).ok_or_else(in_progress)?;
-        let mut tx = visit.app.store.begin().await?;
+        let begun = visit.app.store.begin().await.map_err(ApiError::from);
+        let mut tx = begun.inspect_err(|error| visit.note(error))?;
         let found = idempotency::look_up_in(&mut tx, &slot).await?;
         if let KeyState::Free(free) = found {
             return Ok(Submission::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
