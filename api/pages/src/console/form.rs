@@ -60,7 +60,7 @@ impl Form {
     }
 
     /// Returns the version of the post or the slots that the page of the form showed, from the field `seen`. Without the
-    /// field, it is one that none has.
+    /// field, it is that of slots that were never saved, which no post has.
     pub fn seen(&self) -> Timestamp {
         version(self.get("seen"))
     }
@@ -77,7 +77,7 @@ impl Form {
     }
 }
 
-/// Returns the version of a post in a form, which is a time in microseconds. For another text, it is one that no post has.
+/// Returns a version in a form, which is a time in microseconds. For another text, it is the epoch.
 fn version(text: &str) -> Timestamp {
     let at = text.parse().ok().and_then(DateTime::from_timestamp_micros);
     Timestamp(at.unwrap_or_default())
