@@ -73,6 +73,11 @@ pub fn is_from_own_page(app: &App, headers: &HeaderMap) -> Option<bool> {
     Some(is_public || headers.get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_host))
 }
 
+/// Returns whether browsers reach this server by https.
+fn is_https(app: &App) -> bool {
+    app.public_url.starts_with("https://")
+}
+
 /// Renders a page.
 fn html(res: &mut Response, status: StatusCode, page: &impl Template) {
     match page.render() {

@@ -26,7 +26,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use salvo::{Depot, Request, Response, Router, handler};
 use secrecy::{ExposeSecret, SecretString};
 
-use super::html;
+use super::{html, is_https};
 
 mod callback;
 mod choose;
@@ -131,10 +131,6 @@ fn connector_of(app: &App, authorization: &Authorization) -> Result<Arc<dyn Conn
 
 fn platform_name(app: &App, authorization: &Authorization) -> &'static str {
     app.platforms.descriptor(authorization.platform).name
-}
-
-fn is_https(app: &App) -> bool {
-    app.public_url.starts_with("https://")
 }
 
 /// Returns the name of the cookie that binds an attempt to a browser. With the prefix, no other host can set it. Otherwise

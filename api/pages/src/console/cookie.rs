@@ -15,6 +15,8 @@ use salvo::Response;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::Sha256;
 
+use crate::is_https;
+
 const SESSION: &str = "crier_session";
 const NEXT: &str = "crier_next";
 /// The lifetime of the path to redirect to, which equals that of an emailed sign-in link.
@@ -24,10 +26,6 @@ const MAX_NEXT: usize = 500;
 /// 4 KiB.
 const CONSENT: &str = "/mcp/oauth/authorize?";
 const MAX_CONSENT: usize = 3_000;
-
-fn is_https(app: &App) -> bool {
-    app.public_url.starts_with("https://")
-}
 
 fn full_name(app: &App, name: &str) -> String {
     if is_https(app) { format!("__Host-{name}") } else { name.to_owned() }
