@@ -117,7 +117,7 @@ pub fn endpoint() -> Endpoint<ExportPosts, File> {
         .summary("Download posts as a file")
         .description(
             "The file contains the posts that the list returns with the same filters, newest first, with the columns \
-             that an import reads. It does not contain threads and overrides. In CSV, a text that a spreadsheet program \
+             that an import reads. It does not contain threads or overrides. In CSV, a text that a spreadsheet program \
              would evaluate as a formula begins with an apostrophe, which an import removes.",
         )
         .extension()
