@@ -5,12 +5,13 @@
 //! Work that waits for another server while it holds memory holds at most half of it, and that of a workspace half of
 //! that: a server may be slow, and a user may choose it. So all other work has the other half, which is soon free.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+
+use super::workspace_permits::WorkspacePermits;
 
 /// The number of bytes per permit.
 const UNIT: u64 = 1 << 20;
@@ -21,8 +22,8 @@ pub struct Budget {
     units: u32,
     /// The half for work that waits for other servers.
     waiting: Arc<Semaphore>,
-    /// The quarters of the workspaces that hold memory or wait for it.
-    workspaces: Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>,
+    /// The quarters of the workspaces.
+    workspaces: WorkspacePermits,
     threads: Arc<Threads>,
 }
 
@@ -95,7 +96,7 @@ impl Budget {
             memory: Arc::new(Semaphore::new(units as usize)),
             units,
             waiting: Arc::new(Semaphore::new(part(units, 2) as usize)),
-            workspaces: Arc::default(),
+            workspaces: WorkspacePermits::default(),
             threads: Arc::new(Threads::new()),
         }
     }
@@ -114,21 +115,9 @@ impl Budget {
     pub async fn share_of_workspace(&self, workspace_id: i64, bytes: u64, held: u64) -> MemoryPermit {
         let (half, quarter, held) = (part(self.units, 2), part(self.units, 4), units(held));
         // In this order, so that nothing that waits for its own part keeps others from theirs.
-        let workspace = self.workspace(workspace_id, quarter).acquire_many_owned(held.min(quarter)).await.ok();
+        let workspace = self.workspaces.of(workspace_id, quarter).acquire_many_owned(held.min(quarter)).await.ok();
         let waiting = self.waiting.clone().acquire_many_owned(held.min(half)).await.ok();
         MemoryPermit { waiting, workspace, ..self.share(bytes).await }
-    }
-
-    /// Returns the permits of a workspace. They are dropped with the last one in use.
-    fn workspace(&self, workspace_id: i64, all: u32) -> Arc<Semaphore> {
-        let mut workspaces = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = workspaces.get(&workspace_id).and_then(Weak::upgrade) {
-            return found;
-        }
-        workspaces.retain(|_, unused| unused.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(all as usize));
-        workspaces.insert(workspace_id, Arc::downgrade(&new));
-        new
     }
 
     /// Runs heavy work when a core is free; returns `None` if it panicked.
@@ -186,6 +175,6 @@ mod tests {
         drop(budget.share(16 * UNIT).await);
         drop(budget.share_of_workspace(4, UNIT, UNIT).await);
         drop(budget.share_of_workspace(5, UNIT, UNIT).await);
-        assert_eq!(budget.workspaces.lock().unwrap().len(), 1, "nothing is kept of workspaces that hold no memory");
+        assert_eq!(budget.workspaces.count(), 1, "nothing is kept of workspaces that hold no memory");
     }
 }

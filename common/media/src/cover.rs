@@ -5,12 +5,10 @@
 //! of time and memory. The system enforces a limit of processor time, so that no process runs on after Crier was killed.
 //! Its output is checked like an uploaded image. Without ffmpeg, or if it fails, a video has no cover image.
 
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +21,7 @@ use tokio::sync::Semaphore;
 use super::images;
 use super::spool::Spooled;
 use super::video::ProbedVideo;
+use super::workspace_permits::WorkspacePermits;
 use crate::blocking;
 
 /// The maximum duration of a process.
@@ -46,9 +45,9 @@ pub struct CoverMaker {
     /// `None`: videos have no cover images.
     program: Option<PathBuf>,
     processes: Semaphore,
-    /// By workspace: the permit for its only process. So a workspace whose videos all use up the time of a process
-    /// delays another one by one of them.
-    turns: Mutex<HashMap<i64, Weak<Semaphore>>>,
+    /// A workspace has one process, so that one whose videos all use up the time of a process delays the others by one
+    /// process.
+    workspaces: WorkspacePermits,
 }
 
 impl CoverMaker {
@@ -57,16 +56,16 @@ impl CoverMaker {
         Self {
             program: program.and_then(find_program),
             processes: Semaphore::new(MAX_PROCESSES),
-            turns: Mutex::default(),
+            workspaces: WorkspacePermits::default(),
         }
     }
 
     /// Returns an unchecked JPEG of at most [`MAX_COVER_BYTES`]. `None` if the program is missing or fails.
     pub async fn take(&self, workspace_id: i64, source: &Spooled, video: &ProbedVideo) -> Option<Bytes> {
         let program = self.program.as_deref()?;
-        let turn = self.turn_of(workspace_id);
+        let workspace = self.workspaces.of(workspace_id, 1);
         // The semaphores are never closed.
-        let _turn = turn.acquire().await.ok()?;
+        let _only = workspace.acquire().await.ok()?;
         let _process = self.processes.acquire().await.ok()?;
         let (outcome, error) = match tokio::time::timeout(TIMEOUT, run(program, source, video)).await {
             Ok(Ok(image)) => return Some(image),
@@ -76,18 +75,6 @@ impl CoverMaker {
         metrics::media_cover(outcome);
         tracing::info!(%error, "failed to take the cover image of a video");
         None
-    }
-
-    /// Returns the permit of a workspace, and forgets those that nobody uses.
-    fn turn_of(&self, workspace_id: i64) -> Arc<Semaphore> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = turns.get(&workspace_id).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::new(Semaphore::new(1));
-        turns.insert(workspace_id, Arc::downgrade(&turn));
-        turn
     }
 }
 
@@ -217,8 +204,8 @@ mod tests {
     async fn a_workspace_has_one_process_and_does_not_delay_others() {
         let covers = CoverMaker::new(Some(Path::new("/bin/false")));
         let (source, video) = (Spooled::from(Bytes::from_static(b"a video")), video(1_000));
-        let turn = covers.turn_of(1);
-        let running = turn.acquire().await.unwrap();
+        let workspace = covers.workspaces.of(1, 1);
+        let running = workspace.acquire().await.unwrap();
         let waiting = covers.take(1, &source, &video);
         tokio::pin!(waiting);
         assert!(tokio::time::timeout(Duration::from_millis(1), &mut waiting).await.is_err(), "one at a time");
@@ -226,9 +213,6 @@ mod tests {
         assert_eq!(covers.take(2, &source, &video).await, None);
         drop(running);
         assert_eq!(waiting.await, None);
-        drop(turn);
-        covers.turn_of(3);
-        assert_eq!(covers.turns.lock().unwrap().len(), 1, "workspaces without processes are removed");
     }
 
     #[tokio::test]

@@ -43,6 +43,7 @@ pub mod spool;
 pub mod storage;
 pub mod uploads;
 pub mod video;
+mod workspace_permits;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Rejection};
