@@ -120,11 +120,14 @@ async fn an_edit_of_the_newest_remaining_message_is_shown(w: TestWorker) {
     sync_an_hour_later(&w).await;
     let before = only(&w).await;
     let sent_at = messages(&w, before.id).await[0].sent_at;
-    w.fake.inbox.add(COMMENTS, message(COMMENTS, "c1", "t1", "Is the bread fresh?", sent_at), w.now());
+    let mut edited = message(COMMENTS, "c1", "t1", "Is the bread fresh?", sent_at);
+    edited.reply_context.insert("to".to_owned(), "c1, edited".into());
+    w.fake.inbox.add(COMMENTS, edited, w.now());
     w.advance(70);
     sync(&w).await;
     let found = only(&w).await;
     assert_eq!((found.last_message_preview.as_str(), found.unread_count), ("Is the bread fresh?", 1));
+    assert_eq!(found.reply_context["to"], "c1, edited");
     assert_eq!(found.last_message_at, before.last_message_at);
 }
 

@@ -245,10 +245,14 @@ async fn insert(
         ON CONFLICT DO NOTHING
         RETURNING id";
     let now = tx.now;
-    let context = (!message.reply_context.is_empty()).then_some(Json(&message.reply_context));
     Ok(run!(tx, c => sqlx::query_scalar(SQL).bind(conversation.id).bind(conversation.brand_id).bind(account.id)
         .bind(message.direction).bind(message.sent_at).bind(now).bind(&message.external_id)
-        .bind(&message.author_name).bind(&message.body).bind(is_unread).bind(context).fetch_optional(c))?)
+        .bind(&message.author_name).bind(&message.body).bind(is_unread).bind(context_of(message)).fetch_optional(c))?)
+}
+
+/// Returns the data for a reply to a message. `None` if the connector needs none.
+fn context_of(message: &FetchedMessage) -> Option<Json<&Map<String, Value>>> {
+    (!message.reply_context.is_empty()).then_some(Json(&message.reply_context))
 }
 
 /// How an existing message was changed.
@@ -259,7 +263,8 @@ enum BodyChange {
     Unread,
 }
 
-/// Stores an edited text, or restores a message that was marked as deleted. A reply keeps the text that was sent.
+/// Stores an edited text with the data for a reply to it, or restores a message that was marked as deleted. A reply keeps
+/// the text that was sent.
 async fn replace_body(
     tx: &mut Tx,
     account_id: i64,
@@ -276,7 +281,7 @@ async fn replace_body(
             AND is_unread";
     const SQL: &str = "
         UPDATE messages
-        SET body = $4, deleted_at = NULL, updated_at = $5
+        SET body = $4, deleted_at = NULL, updated_at = $5, reply_context = $6
         WHERE brand_id = $1
             AND account_id = $2
             AND external_id = $3
@@ -286,7 +291,7 @@ async fn replace_body(
     let (brand_id, id) = (conversation.brand_id, &message.external_id);
     let was_unread: i64 =
         run!(tx, c => sqlx::query_scalar(WAS_UNREAD).bind(brand_id).bind(account_id).bind(id).fetch_one(c))?;
-    Ok(match execute!(tx, SQL, brand_id, account_id, id, &message.body, now)? {
+    Ok(match execute!(tx, SQL, brand_id, account_id, id, &message.body, now, context_of(message))? {
         0 => BodyChange::Nothing,
         _ if was_unread > 0 => BodyChange::Unread,
         _ => BodyChange::Text,
