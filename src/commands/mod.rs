@@ -102,6 +102,7 @@ async fn run_in(config: Config, command: Command) -> Result {
             None => Err(error.into()),
         };
     }
+    store.check_clock().await?;
     check_keys(&config, &store, new_key).await?;
     let cx = Context { config, store };
     let done = dispatch(&cx, command).await;
