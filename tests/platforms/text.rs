@@ -94,10 +94,7 @@ fn the_text_of_a_video_on_tiktok_is_shorter_than_that_of_photos() {
     assert!(of(&long, 1, 0).problems.is_empty() && of(&emoji, 0, 1).problems.is_empty());
     let found = of(&long, 0, 1);
     assert_eq!((found.limit, found.problems.len()), (Some(2_200), 1));
-    assert_eq!(
-        found.problems[0].message,
-        "TikTok accepts at most 2200 characters with a video; this text counts 2201."
-    );
+    assert_eq!(found.problems[0].message, "TikTok accepts at most 2200 characters with a video; this text has 2201.");
 }
 
 #[test]
