@@ -25,8 +25,15 @@ const SELECT: &str = "
 /// Skips a million IDs of events and deliveries, on SQLite. Called after a restore: receivers may know the next IDs from
 /// deliveries after the backup, and would ignore other deliveries with the same IDs.
 pub async fn skip_ids(tx: &mut Tx) -> Result<()> {
-    const SQL: &str = "UPDATE sqlite_sequence SET seq = seq + 1000000 WHERE name IN ('events', 'webhook_deliveries')";
-    execute!(tx, SQL)?;
+    // A table in which nothing was ever inserted has no row.
+    const ADD: &str = "
+        INSERT INTO sqlite_sequence (name, seq)
+        SELECT name, 0
+        FROM sqlite_schema
+        WHERE name IN ('events', 'webhook_deliveries') AND name NOT IN (SELECT name FROM sqlite_sequence)";
+    const SKIP: &str = "UPDATE sqlite_sequence SET seq = seq + 1000000 WHERE name IN ('events', 'webhook_deliveries')";
+    execute!(tx, ADD)?;
+    execute!(tx, SKIP)?;
     Ok(())
 }
 
