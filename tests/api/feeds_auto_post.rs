@@ -2,7 +2,7 @@
 //! runs here.
 
 use chrono::TimeDelta;
-use crier_domain::access::{KeyMode, Role};
+use crier_domain::access::Role;
 use crier_domain::auto_post::{ArticleKeys, FeedPostStatus};
 use crier_domain::feed::FeedType;
 use crier_store::feed_posts::{self, NewFeedPost};
@@ -136,8 +136,7 @@ async fn contributors_use_drafts_and_approvals(t: Tenant<'_>) {
 async fn a_key_for_feeds_creates_no_posts(t: Tenant<'_>) {
     let account = t.account("bakery").await;
     let (_, path) = create(&t).await;
-    let key = t.app.key_of(t.user, KeyMode::Live, "feeds:read,feeds:write").await;
-    let reader = Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key };
+    let reader = t.with_scopes("feeds:read,feeds:write").await;
     for destination in ["now", "queue", "draft", "approval"] {
         let reply = put(&reader, &path, settings(&[account], destination)).await;
         reply.expect_error(403, "insufficient_scope");

@@ -1,7 +1,7 @@
 //! Imports of posts through the API. No job runs here, unless a test starts it.
 
 use chrono::TimeDelta;
-use crier_domain::access::{KeyMode, Role};
+use crier_domain::access::Role;
 use serde_json::{Value, json};
 
 use crate::support::app::{BASE, MISSING_ID, Reply, Tenant, TestApp, on_both_apps, on_one_app};
@@ -157,8 +157,7 @@ async fn a_repeated_key_starts_one_import(app: TestApp) {
 /// The files of `media_urls` would otherwise be added with a key that cannot write media.
 async fn a_key_for_posts_imports_no_files(app: TestApp) {
     let t = app.tenant("unlimited").await;
-    let key = app.key_of(t.user, KeyMode::Live, "posts:read,posts:write").await;
-    let posts = Tenant { app: t.app, workspace: t.workspace, user: t.user, brand: t.brand, key };
+    let posts = t.with_scopes("posts:read,posts:write").await;
     let file = "content,media_urls\nBread,https://8.8.8.8/bread.png\n";
     send(&posts, file, &[("dry_run", "false")]).await.expect_error(403, "insufficient_scope");
     let id = dry_run(&posts, file).await;

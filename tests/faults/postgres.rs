@@ -93,17 +93,6 @@ fn assert_service_unavailable(response: &Value) {
     }
 }
 
-/// Waits until every process reports whether it can use the database.
-async fn wait_for_metric(crier: &Installation, is_up: bool) {
-    for name in crier.names() {
-        until(&format!("{name} reports {is_up}"), || async {
-            let metric = crier.metric(name, "crier_dependency_up{dependency=\"database\"}").await?;
-            ((metric > 0.5) == is_up).then_some(())
-        })
-        .await;
-    }
-}
-
 async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
     let mut postgres = PostgresServer::start();
     let mut crier = Installation::split_with(&[("CRIER_DATABASE_URL", &postgres.url())]).await;
@@ -122,7 +111,7 @@ async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
         wait_for_posts(20).await;
         stop(&mut postgres);
         until_true("rejections", || load.rejected.load(Ordering::SeqCst) >= 10).await;
-        wait_for_metric(&crier, false).await;
+        crier.until_dependency("database", false).await;
         postgres.restart();
         wait_for_posts(20).await;
         load.is_over.store(true, Ordering::SeqCst);
@@ -149,7 +138,7 @@ async fn assert_restart_loses_nothing(stop: fn(&mut PostgresServer)) {
         assert!(crier.log(name).contains("the database does not respond"), "{name} reports the outage");
         assert!(!crier.log(name).contains("sqlx_core::pool"), "{name} logs each connection: {}", crier.log(name));
     }
-    wait_for_metric(&crier, true).await;
+    crier.until_dependency("database", true).await;
     crier.assert_all_run();
 }
 

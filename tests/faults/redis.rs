@@ -58,17 +58,6 @@ async fn wait_for_readiness(crier: &Installation, status: u16) {
     assert_eq!(crier.readiness("crier-api").await.map(|(status, _)| status), Some(200));
 }
 
-/// Waits until every process reports whether it can use Redis.
-async fn wait_for_metric(crier: &Installation, is_up: bool) {
-    for name in crier.names() {
-        until(&format!("{name} reports {is_up}"), || async {
-            let metric = crier.metric(name, "crier_dependency_up{dependency=\"redis\"}").await?;
-            ((metric > 0.5) == is_up).then_some(())
-        })
-        .await;
-    }
-}
-
 /// Asserts that the log of each process has few lines: it reports the outage every ten seconds.
 fn assert_few_lines(crier: &Installation, outages: Duration) {
     let max = 40 + usize::try_from(outages.as_secs() / 5).expect("few");
@@ -123,11 +112,11 @@ async fn a_frozen_or_stopped_redis_loses_no_jobs() {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert!(stopped_at.elapsed() >= Duration::from_secs(30));
-    wait_for_metric(&crier, false).await;
+    crier.until_dependency("redis", false).await;
     crier.assert_all_run();
     redis.restart();
     wait_for_readiness(&crier, 200).await;
-    wait_for_metric(&crier, true).await;
+    crier.until_dependency("redis", true).await;
     assert_few_lines(&crier, began.elapsed());
     crier.all_published(brand, &posts).await;
     sites.assert_each_once(&texts);

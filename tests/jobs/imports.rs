@@ -112,13 +112,7 @@ async fn a_row_with_a_known_name_is_skipped(w: TestWorker) {
 
 /// Names are compared with those of the newest 1,000 accounts.
 async fn an_account_is_found_by_id_among_many(w: TestWorker) {
-    w.s.copy_newest_row("social_accounts", 1_000, &[("external_id", "'x' || n")]).await;
-    w.s.sql(format!(
-        "INSERT INTO brand_accounts (brand_id, account_id, created_at) \
-         SELECT {}, a.id, a.created_at FROM social_accounts a WHERE a.external_id LIKE 'x%'",
-        w.world.brand
-    ))
-    .await;
+    w.copy_accounts(w.world.brand, 1_000).await;
     let file = format!("content,accounts\nRye,{0}\nRolls,{0}\n", w.account.id);
     let id = start(&w, false, file.as_bytes()).await;
     w.run_jobs().await;

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use chrono::TimeDelta;
-use crier_domain::failure::Category;
 use crier_domain::platform::Platform;
 use crier_platforms::{CallError, Connector, ConnectorAccount, Image, OutgoingPost, StageResult, UploadedImage};
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
-use super::support::{account, connector, image, post};
+use super::support::{account, connector, image, is_invalid, post};
 use crate::support::twitter_videos::{TwitterVideos, problem};
 
 const MIB: usize = 1024 * 1024;
@@ -74,8 +73,7 @@ async fn a_gif_that_x_cannot_process_fails_the_post() {
     s.fake.state().states.push_back(json!({ "state": "failed" }));
     let outgoing = s.upload(gif(vec![7])).await.unwrap();
     let error = s.stage(&outgoing).await.unwrap_err();
-    let is_right = matches!(&error, CallError::Permanent(failure) if failure.category == Category::InvalidContent);
-    assert!(is_right && error.failure().message.contains("GIF"), "{error:?}");
+    assert!(is_invalid(&error) && error.failure().message.contains("GIF"), "{error:?}");
 }
 
 #[tokio::test]

@@ -387,6 +387,12 @@ impl Tenant<'_> {
         Tenant { app: self.app, workspace: self.workspace, user, brand: self.brand, key }
     }
 
+    /// Returns the same tenant with another key of the user, which has these scopes.
+    pub async fn with_scopes(&self, scopes: &str) -> Tenant<'_> {
+        let key = self.app.key_of(self.user, KeyMode::Live, scopes).await;
+        Tenant { app: self.app, workspace: self.workspace, user: self.user, brand: self.brand, key }
+    }
+
     /// Uploads an image to the brand's library.
     pub async fn upload(&self, name: &str, bytes: &[u8], texts: &[(&str, &str)]) -> Reply {
         self.request("POST", &self.path("/media")).form(Some((name, bytes)), texts).send().await

@@ -289,6 +289,17 @@ impl Installation {
         self.metrics(name).await?.lines().find_map(|line| line.strip_prefix(metric)?.trim().parse().ok())
     }
 
+    /// Waits until every process reports whether it can use the database or Redis.
+    pub async fn until_dependency(&self, dependency: &str, is_up: bool) {
+        let metric = format!("crier_dependency_up{{dependency=\"{dependency}\"}}");
+        for name in self.names() {
+            until(&format!("{name} reports {is_up}"), || async {
+                ((self.metric(name, &metric).await? > 0.5) == is_up).then_some(())
+            })
+            .await;
+        }
+    }
+
     /// Returns all metrics of a process.
     pub async fn metrics(&self, name: &str) -> Option<String> {
         Some(self.get_ops(name, "metrics").await?.1)
