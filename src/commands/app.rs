@@ -60,7 +60,7 @@ async fn set(cx: &Context, args: SetApp) -> Result {
     let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
     let (id, updated) = crier_runtime::applications::set(&mut tx, &new).await?;
     tx.commit().await?;
-    let callback = format!("{}/connect/callback/{platform}", cx.config.public_url.as_str().trim_end_matches('/'));
+    let callback = cx.config.absolute(&format!("/connect/callback/{platform}"));
     print_line(format_args!("Set application {id}. Its callback URL at the platform must be {callback}"));
     if updated > 0 {
         print_line(format_args!("Connected accounts that use the new secret: {updated}."));
