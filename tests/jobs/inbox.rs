@@ -38,6 +38,7 @@ worker_on_both!(
     a_sync_requested_during_a_run_causes_another_run,
     syncs_requested_in_a_loop_wait,
     a_waiting_sync_is_not_lost_during_a_run,
+    a_sync_requested_again_during_a_run_is_not_lost,
     due_accounts_are_synced_every_minute,
     a_platform_without_inbox_is_not_synced,
     a_snooze_ends_automatically,
@@ -404,12 +405,34 @@ async fn a_waiting_sync_is_not_lost_during_a_run(w: TestWorker) {
     request(&w).await;
     gate.let_through();
     running.await.unwrap();
-    assert_eq!(w.fake.inbox.fetches().len(), 2);
+    assert_eq!((w.fake.inbox.fetches().len(), sync_row(&w).await.synced_at), (2, Some(w.now())));
     sync(&w).await;
     assert_eq!(w.fake.inbox.fetches().len(), 2);
     w.advance(12);
     sync(&w).await;
     assert_eq!(w.fake.inbox.fetches().len(), 4);
+}
+
+/// The requested sync already waited when the run began, so its time does not change.
+async fn a_sync_requested_again_during_a_run_is_not_lost(w: TestWorker) {
+    start(&w).await;
+    request(&w).await;
+    sync(&w).await;
+    request(&w).await;
+    w.advance(12);
+    request(&w).await;
+    tasks::inbox::run(&w.scheduler).await.unwrap();
+    let gate = Gate::new();
+    w.fake.inbox.hold_fetch(gate.clone());
+    let running = w.start_until(&gate, w.notified_job()).await;
+    request(&w).await;
+    gate.let_through();
+    running.await.unwrap();
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), 4);
+    w.advance(12);
+    sync(&w).await;
+    assert_eq!(w.fake.inbox.fetches().len(), 6);
 }
 
 async fn due_accounts_are_synced_every_minute(w: TestWorker) {

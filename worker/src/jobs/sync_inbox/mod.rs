@@ -6,7 +6,8 @@
 //!
 //! A failed sync is not a failed job: the account's row in `inbox_syncs` contains the error and the time of the next
 //! sync. It also contains a stream that the platform does not let the account read, which is not a failure. A stream
-//! that fails does not block the others. A rate limit of the platform pauses all jobs of the account.
+//! that fails does not block the others. A rate limit of the platform also pauses the other jobs of the account, for a
+//! short time.
 //!
 //! After a complete sync, it looks for messages that were deleted on the platform ([`deletions`]). Once per day, it reads
 //! the limits of a server that has its own.
@@ -290,7 +291,7 @@ impl Job for SyncInbox {
             account_id: id,
             platform: account.platform,
             version: account.credentials_version,
-            requested_at: sync.requested_at,
+            requested_at: sync.requested_at.filter(|at| *at <= self.store.now()),
             interval: None,
             has_more: false,
             unfinished: Vec::new(),
@@ -322,7 +323,7 @@ pub struct SyncRunResult {
     platform: Platform,
     /// The version of the credentials that the last call used.
     version: i64,
-    /// The time for which a sync had been requested when this one began.
+    /// The time of the last request that this sync fulfills. `None` if the requested sync still waited when it began.
     requested_at: Option<DateTime<Utc>>,
     /// The interval between syncs; `None` if the platform has no inbox for the account.
     interval: Option<TimeDelta>,
@@ -374,20 +375,20 @@ impl SyncRunResult {
         };
         let (now, failure) = (tx.now, self.error.as_ref().map(CallError::failure));
         let requested = sync.requested_at.filter(|_| sync.requested_at != self.requested_at);
-        let mut next = self.next(sync.failures, now);
+        let is_due = requested.is_some_and(|at| at <= now);
+        let mut next = self.next(sync.failures, now).map(|next| requested.map_or(next, |at| next.min(at)));
         if let Some(CallError::RateLimited { until, failure }) = &self.error {
             let until = until.unwrap_or(now + LIMIT_PAUSE);
             next = next.map(|next| next.max(until));
             pause_after_read(tx, self.account_id, until, failure).await?;
-        } else if self.interval.is_some() && (self.has_more || requested.is_some()) {
+        } else if self.interval.is_some() && (self.has_more || is_due) {
             jobs::refund_attempt(tx, job).await?;
             // A sync that was requested meanwhile reads all streams.
             let unfinished: &[String] = if requested.is_none() { &self.unfinished } else { &[] };
             if unfinished != sync.unfinished {
                 inbox_syncs::set_unfinished(tx, self.account_id, unfinished).await?;
             }
-            let at = requested.filter(|_| !self.has_more).map_or(now, |at| at.max(now));
-            return Ok(Outcome::RetryAt(at, "there are more messages to read".to_owned()));
+            return Ok(Outcome::RetryAt(now, "there are more messages to read".to_owned()));
         }
         match failure {
             Some(failure) => inbox_syncs::fail(tx, self.account_id, failure, next).await?,
