@@ -310,6 +310,17 @@ async fn a_video_that_is_changed_during_its_upload_aborts_it(w: TestWorker) {
     w.sql(format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}")).await;
     w.run_until_idle().await;
     assert_eq!((w.fake.videos.aborted(), w.post_status(post).await), (vec![upload(1, PART)], PostStatus::Published));
+
+    // The post is deleted too, so that nothing is sent any more.
+    let video = video_to_upload(&w).await;
+    w.fake.videos.script([VideoAct::Take, VideoAct::Take, pending(TimeDelta::hours(1))]);
+    let (post, target) = w.publish_images(w.account.id, &[video]).await;
+    w.run_jobs().await;
+    w.sql(format!("UPDATE media SET alt_text = 'A roll' WHERE id = {video}")).await;
+    w.write(async |tx| publishing::delete(tx, post).await).await;
+    w.run_jobs().await;
+    assert_eq!(w.target(target).await.status, TargetStatus::Failed);
+    assert_eq!(w.fake.videos.aborted(), [upload(1, PART), upload(1, 0)]);
 }
 
 /// The platform may be asked about the call by its upload.

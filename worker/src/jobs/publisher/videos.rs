@@ -394,9 +394,11 @@ impl Publisher {
         let unfinished = videos.filter(|video| video.uploaded.is_none() && !video.upload.is_empty());
         let uploads: BTreeMap<i64, VideoUpload> =
             unfinished.map(|video| (video.id, std::mem::take(&mut video.upload))).collect();
+        // Those of videos that were changed since, if the run was prepared and sends none.
+        let forgotten = p.video_sources.take_forgotten();
         p.videos_began_at = None;
         self.store_uploads(run, p).await?;
-        for upload in uploads.values() {
+        for upload in uploads.values().chain(&forgotten) {
             self.abort_upload(run, p, upload).await;
         }
         Ok(())
