@@ -29,6 +29,7 @@ async fn assert_owner_is_mailed(server: MailServer, form: &str, split: bool) {
     let gone = MockServer::start().await;
     Mock::given(any()).respond_with(ResponseTemplate::new(410)).mount(&gone).await;
     crier.listen(&gone.uri()).await;
+    crier.execute("UPDATE users SET notice_frequency = 'immediately'").await;
     let (brand, account) = crier.sandbox("mail").await;
     crier.post(brand, account, "Hello").await;
     let mail = until("a mail", || async { server.mails().pop() }).await;

@@ -333,7 +333,7 @@ pub struct BenchRecurring {
     pub rules: u32,
     /// The number of slots in the queue of each brand.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=168))]
-    pub slots: u32,
+    pub weekly_slots: u32,
     /// The number of ticks with nothing due.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub repeat: u32,

@@ -118,7 +118,7 @@ async fn fill(bench: &Bench, store: &Store, brands: u32) -> Result<Vec<i64>, sup
             return fail("a brand without a cap was rejected");
         };
         queues::lock(&mut tx, brand.id).await?;
-        queues::set_slots(&mut tx, brand.id, &slots(bench.args.slots)).await?;
+        queues::set_slots(&mut tx, brand.id, &slots(bench.args.weekly_slots)).await?;
         for _ in 0..bench.args.rules {
             let rule = rule(&tx, brand.id, user);
             let id = recurring_posts::create(&mut tx, rule, None).await?.id;

@@ -141,8 +141,8 @@ async fn ignored_names_are_listed(t: Tenant<'_>) {
     post["content"] = json!("y");
     let reply = t.put(&path, post).await;
     assert_eq!(reply.data(200)["content"], "y");
-    let read_only =
-        "id, status, published_at, queued, recurring_id, external_ref, error, targets, author, created_at, updated_at";
+    let read_only = "id, status, published_at, queued, recurring_id, external_ref, error, targets, author, \
+         reject_reason, created_at, updated_at";
     assert_eq!(ignored(&reply), read_only);
     let many: Value = (0..500).map(|n| (format!("nope{n}"), json!(n))).collect::<serde_json::Map<_, _>>().into();
     let reply = t.put(&path, many).await;

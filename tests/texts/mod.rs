@@ -108,7 +108,7 @@ fn the_api_reference_keeps_to_its_patterns() {
     }
     for (event, methods) in document["webhooks"].as_object().unwrap() {
         let summary = methods["post"]["summary"].as_str().unwrap_or_default();
-        if summary.to_lowercase().replace(' ', ".") != *event || !summary.starts_with(char::is_uppercase) {
+        if summary.to_lowercase() != event.replace(['.', '_'], " ") || !summary.starts_with(char::is_uppercase) {
             problems.push(format!("summary of {event}: {summary}"));
         }
     }

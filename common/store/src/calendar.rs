@@ -11,7 +11,8 @@ use super::{Conn, Result};
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, NULL AS author_name, p.status, substr(p.content, 1, 300) AS content, p.schedule_type,
     p.scheduled_at, p.published_at, p.queued, p.recurring_id, p.external_ref, p.media, p.labels,
-    coalesce(nullif(p.thread, p.thread), '[]') AS thread, NULL AS first_comment, p.counted, p.created_at, p.updated_at";
+    coalesce(nullif(p.thread, p.thread), '[]') AS thread, NULL AS first_comment, p.counted, p.reject_reason,
+    p.created_at, p.updated_at";
 
 /// Returns a brand's next scheduled posts.
 pub async fn upcoming(conn: &mut Conn, brand_id: i64, limit: i64) -> Result<Vec<Post>> {
