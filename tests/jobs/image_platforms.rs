@@ -13,12 +13,14 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use crate::support::images;
 use crate::support::jobs::TestWorker;
 use crate::support::store::{TestStore, new_account, on_one};
+use crate::support::twitter_videos::{TwitterVideos, problem};
 
 on_one!(
     bluesky_blobs_are_uploaded_once,
     a_bluesky_token_is_refreshed_during_uploads,
     wordpress_images_are_uploaded_once,
     an_image_deleted_in_wordpress_is_uploaded_again,
+    a_gif_uploaded_again_to_x_is_processed_first_and_only_once_per_attempt,
     unsupported_bluesky_images_are_converted_and_shrunk,
 );
 
@@ -223,6 +225,25 @@ async fn an_image_deleted_in_wordpress_is_uploaded_again(s: TestStore) {
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     assert_eq!((server.requests("POST media").len(), w.target(target).await.attempts), (4, 2));
     assert_eq!(server.bodies("POST posts")[1]["featured_media"], json!(103));
+}
+
+async fn a_gif_uploaded_again_to_x_is_processed_first_and_only_once_per_attempt(s: TestStore) {
+    let (x, server) = TwitterVideos::start().await;
+    let w = TestWorker::with_base_url(s, Platform::Twitter, &server.uri()).await;
+    let account = connect_account(&w, Platform::Twitter, json!({ "access_token": "access-0" })).await;
+    let gif = w.image("moving.gif", images::animated_gif(40, 30), None).await;
+    // The first attempt is rejected after the upload. The second one uploads the GIF again.
+    let expired = || problem(400, "Your media IDs are invalid.");
+    let rejected = [problem(429, "Too Many Requests"), expired(), expired()];
+    x.state().rejected.extend(rejected.map(|response| ("/tweets", response)));
+    let processed = || json!({ "state": "succeeded" });
+    x.state().states.extend([processed(), processed(), json!({ "state": "in_progress", "check_after_secs": 2 })]);
+    let (post, target) = w.publish_images(account, &[gif]).await;
+    w.run_until_idle().await;
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((x.state().uploads.len(), w.target(target).await.attempts), (2, 3));
+    assert!(x.state().states.is_empty(), "Crier waits until X has processed the second upload");
+    assert_eq!(x.state().tweets.len(), 1);
 }
 
 async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {

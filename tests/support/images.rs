@@ -4,7 +4,8 @@
 
 use std::io::Cursor;
 
-use image::{DynamicImage, ImageFormat, RgbImage};
+use image::codecs::gif::GifEncoder;
+use image::{DynamicImage, Frame, ImageFormat, RgbImage};
 
 /// Returns an image whose pixels differ slightly. Equal sizes and seeds produce equal images.
 pub fn pixels(width: u32, height: u32, seed: u8) -> DynamicImage {
@@ -29,6 +30,14 @@ pub fn jpeg(width: u32, height: u32) -> Vec<u8> {
 
 pub fn gif(width: u32, height: u32) -> Vec<u8> {
     encoded(&pixels(width, height, 0), ImageFormat::Gif)
+}
+
+/// Returns a GIF with two frames.
+pub fn animated_gif(width: u32, height: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    let frames = [0, 1].map(|seed| Frame::new(pixels(width, height, seed).into_rgba8()));
+    GifEncoder::new(&mut out).encode_frames(frames).expect("the image is encoded");
+    out
 }
 
 pub fn webp(width: u32, height: u32) -> Vec<u8> {

@@ -322,7 +322,7 @@ impl Preparation {
             };
             parts.push(OutgoingPart { post, assets, cover, card, card_image });
         }
-        let has_uploaded_again = progress.has_uploaded_again(target.attempts);
+        let has_uploaded_again = images::has_uploaded_again(&uploads, target.attempts);
         // The uploads of an open call are needed until its outcome is known.
         let forgets = target.call_started_at.is_none() && video_sources.forget_outdated(&mut parts);
         let videos_began_at = progress.began_at.filter(|_| !forgets);

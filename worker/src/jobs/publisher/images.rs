@@ -27,6 +27,16 @@ use super::videos::{needs_cover, progress};
 use super::{OutgoingPart, PublishCall, Publisher, Step, SubjectKind};
 use crate::engine::Run;
 
+/// The key in the stored names that is not the id of an asset: the number of the attempt that has uploaded everything
+/// again.
+const UPLOADED_AGAIN_IN: &str = "uploaded_again_in";
+
+/// Returns whether an earlier run of this attempt has uploaded everything again, because the platform had lost the
+/// uploads.
+pub(in crate::jobs) fn has_uploaded_again(uploads: &Map<String, Value>, attempt: i32) -> bool {
+    uploads.get(UPLOADED_AGAIN_IN).and_then(Value::as_i64) == Some(i64::from(attempt))
+}
+
 /// Returns the images and videos in the order of `ids`. Fails if one was deleted.
 pub(in crate::jobs) fn in_order(found: &[Asset], ids: &[i64]) -> Result<Vec<Asset>, Failure> {
     // A video without its properties, which every video has, is not published as something else.
@@ -85,8 +95,8 @@ impl Publisher {
     }
 
     /// Transfers the images and videos again, also the image of the link card, after the platform reported that the
-    /// uploads no longer exist. The platform rejected that call, so no call is open meanwhile: a process that dies during
-    /// the uploads leaves no unknown outcome.
+    /// uploads no longer exist, and waits until the platform has processed them. The platform rejected that call, so no
+    /// call is open meanwhile: a process that dies during the uploads leaves no unknown outcome.
     pub(super) async fn upload_again(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         for part in &mut p.parts {
             part.post.images.iter_mut().for_each(|image| image.uploaded = None);
@@ -105,7 +115,8 @@ impl Publisher {
         tx.commit().await?;
         self.prepare_images(run, p).await?;
         self.send_videos(run, p).await?;
-        self.prepare_cards(run, p).await
+        self.prepare_cards(run, p).await?;
+        self.stage(run, p).await
     }
 
     async fn upload_all(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
@@ -185,7 +196,10 @@ impl Publisher {
         let images = images.filter_map(|image| Some((image.id, image.uploaded.as_ref()?.name.clone())));
         let videos = p.parts.iter().flat_map(|part| &part.post.videos);
         let videos = videos.filter_map(|video| Some((video.id, video.uploaded.clone()?)));
-        let named: Map<String, Value> = images.chain(videos).map(|(id, name)| (id.to_string(), name)).collect();
+        let mut named: Map<String, Value> = images.chain(videos).map(|(id, name)| (id.to_string(), name)).collect();
+        if p.has_uploaded_again {
+            named.insert(UPLOADED_AGAIN_IN.to_owned(), Value::from(p.subject.attempts));
+        }
         post_media::set_uploads(tx, p.subject.target_id, &named).await?;
         if p.parts.iter().any(|part| !part.post.videos.is_empty()) {
             post_media::set_video_uploads(tx, self.store.cipher(), p.subject.target_id, &progress(p)).await?;

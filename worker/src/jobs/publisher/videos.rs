@@ -59,10 +59,9 @@ const MAX_STEP_BYTES: u64 = 64 << 20;
 const MAX_TRANSFER: Duration = Duration::from_hours(24);
 /// The time that videos of unknown size add to the deadline of a call: that of a gigabyte at the minimum rate.
 const UNKNOWN_TRANSFER: TimeDelta = TimeDelta::hours(5);
-/// The keys in the stored progress that are not ids of assets: the time of the first step, the number of the attempt that
-/// has uploaded everything again, and what the uploads were made from.
+/// The keys in the stored progress that are not ids of assets: the time of the first step, and what the uploads were made
+/// from.
 const BEGAN_AT: &str = "began_at";
-const UPLOADED_AGAIN_IN: &str = "uploaded_again_in";
 /// The key of what the uploads were made from, by asset id.
 const MADE_FROM: &str = "made_from";
 
@@ -75,8 +74,6 @@ pub(in crate::jobs) struct VideoProgress {
     pub began_at: Option<DateTime<Utc>>,
     /// Whether that time is too long ago. Then the video is handed over again: a user has retried the post.
     is_stale: bool,
-    /// The number of the attempt that has uploaded everything again, because the platform had lost the uploads.
-    uploaded_again_in: Option<i64>,
     /// What the uploads were made from, by asset id.
     pub made_from: Map<String, Value>,
 }
@@ -85,17 +82,11 @@ impl VideoProgress {
     pub fn parse(mut stored: Map<String, Value>, now: DateTime<Utc>) -> Self {
         let began_at: Option<DateTime<Utc>> = stored.remove(BEGAN_AT).and_then(|at| at.as_str()?.parse().ok());
         let is_stale = began_at.is_some_and(|began_at| now - began_at > MAX_WAIT);
-        let uploaded_again_in = stored.remove(UPLOADED_AGAIN_IN).and_then(|attempt| attempt.as_i64());
         let made_from = match stored.remove(MADE_FROM) {
             Some(Value::Object(made_from)) => made_from,
             _ => Map::new(),
         };
-        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), uploaded_again_in, is_stale, made_from }
-    }
-
-    /// Returns whether an earlier run of this attempt has uploaded everything again.
-    pub fn has_uploaded_again(&self, attempt: i32) -> bool {
-        self.uploaded_again_in == Some(i64::from(attempt))
+        Self { uploads: stored, began_at: began_at.filter(|_| !is_stale), is_stale, made_from }
     }
 
     /// Returns the progress of a video. Empty if the upload must begin again.
@@ -112,8 +103,7 @@ pub(super) fn progress(p: &PublishCall) -> Map<String, Value> {
     let videos = p.parts.iter().flat_map(|part| &part.post.videos).filter(|video| !video.upload.is_empty());
     let uploads = videos.map(|video| (video.id.to_string(), Value::Object(video.upload.clone())));
     let began_at = p.videos_began_at.map(|at| (BEGAN_AT.to_owned(), Value::from(at.to_rfc3339())));
-    let attempt = p.has_uploaded_again.then(|| (UPLOADED_AGAIN_IN.to_owned(), Value::from(p.subject.attempts)));
-    uploads.chain(began_at).chain(attempt).chain(made_from).collect()
+    uploads.chain(began_at).chain(made_from).collect()
 }
 
 /// What the videos of a target have in common.
