@@ -23,6 +23,8 @@ pub enum SourceResponse {
     SendAfterGate(Arc<Gate>, Vec<u8>),
     /// Sends these bytes and never closes the connection.
     Stall(Vec<u8>),
+    /// Sends these bytes, and closes the connection once the test opens the gate.
+    CloseAfterGate(Arc<Gate>, Vec<u8>),
     /// Sends half of these bytes, and then one byte every 100 ms.
     Drip(Vec<u8>),
 }
@@ -123,6 +125,10 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
         Some(SourceResponse::Stall(bytes)) => {
             let _ = stream.write_all(&bytes).await;
             std::future::pending::<()>().await;
+        }
+        Some(SourceResponse::CloseAfterGate(gate, bytes)) => {
+            let _ = stream.write_all(&bytes).await;
+            gate.enter().await;
         }
         Some(SourceResponse::Drip(bytes)) => {
             let (first, rest) = bytes.split_at(bytes.len() / 2);

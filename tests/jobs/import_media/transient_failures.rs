@@ -6,6 +6,7 @@ use crier_worker::jobs::IMPORT_TIMEOUT;
 
 use super::*;
 use crate::support::client::until_true;
+use crate::support::fake_platform::Gate;
 use crate::support::images;
 use crate::support::jobs::worker_on_both;
 use crate::support::source::{SourceResponse, chunked, cut_off, ok, status};
@@ -20,6 +21,7 @@ worker_on_both!(
     an_import_reserves_the_announced_space,
     an_import_without_space_waits_and_uses_no_attempt,
     an_import_without_space_uses_attempts_after_six_hours,
+    an_import_that_finds_no_space_midway_uses_an_attempt,
 );
 
 /// Asserts that the first attempt fails with this code, and the second succeeds.
@@ -137,13 +139,16 @@ async fn a_low_disk_downloads_nothing(w: TestWorker) {
     assert_completed_once(&w, id).await;
 }
 
-async fn an_import_reserves_the_announced_space(mut w: TestWorker) {
-    w.set_import_timeout(Duration::from_secs(2));
+async fn an_import_reserves_the_announced_space(w: TestWorker) {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 20 << 20);
-    let source = Source::with_responses([SourceResponse::Stall(head.into_bytes())]).await;
+    let gate = Gate::new();
+    let source = Source::with_responses([SourceResponse::CloseAfterGate(gate.clone(), head.into_bytes())]).await;
     import_from(&w, &source).await;
     let spools = w.media().spools();
-    tokio::join!(run(&w), until_true("the space is reserved", || spools.held() == 20 << 20));
+    tokio::join!(run(&w), async {
+        until_true("the space is reserved", || spools.held() == 20 << 20).await;
+        gate.let_through();
+    });
     assert_eq!(spools.held(), 0);
 }
 
@@ -179,4 +184,18 @@ async fn an_import_without_space_uses_attempts_after_six_hours(w: TestWorker) {
     }
     assert_failed(&w, id, Code::InternalError, 5).await;
     drop(others);
+}
+
+/// A wait without attempts would download the first part again and again.
+async fn an_import_that_finds_no_space_midway_uses_an_attempt(w: TestWorker) {
+    listen(&w).await;
+    let others = w.media().spools().open(w.world.workspace, 255 << 20).await.expect("most of its half");
+    let source = Source::with(chunked(&images::noise(1_000))).await;
+    let id = import_from(&w, &source).await;
+    run(&w).await;
+    assert_eq!(import_status(&w, id).await, (Status::Pending, Some(Code::InternalError)));
+    assert_eq!(job_status(&w, id).await, (JobState::Scheduled, 1));
+    drop(others);
+    run_next_attempt(&w, id).await;
+    assert_completed_once(&w, id).await;
 }

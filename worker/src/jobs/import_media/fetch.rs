@@ -8,7 +8,9 @@ use crier_domain::media::{AssetType, MediaError, MediaErrorCode as Code};
 use crier_domain::plan::Plan;
 use crier_http::{Download, DownloadError, HttpClient, HttpError};
 use crier_media::video::sniff;
-use crier_media::{self as media, IngestError, IngestedFile, Rejection, SNIFFED_BYTES, SpoolError, Spooled, Spools};
+use crier_media::{
+    self as media, IngestError, IngestedFile, Rejection, SNIFFED_BYTES, Spool, SpoolError, Spooled, Spools,
+};
 use crier_telemetry::metrics::{self, ByteSource};
 
 use super::{ImportMedia, PreparedImport};
@@ -90,11 +92,10 @@ impl Transfer<'_> {
         let mut spool = spool.map_err(from_spool_error)?;
         let first = self.read_first_bytes(&mut running).await?;
         self.check_type(&first)?;
-        let mut next = Some(first);
-        while let Some(chunk) = next {
-            metrics::media_received(ByteSource::Import, chunk.len());
-            spool.write(&chunk).await.map_err(from_spool_error)?;
-            next = self.read_chunk(&mut running).await?;
+        store(&mut spool, &first).await?;
+        while let Some(chunk) = self.read_chunk(&mut running).await? {
+            // Each retry downloads a part of the file again, so the wait for space is no longer free.
+            store(&mut spool, &chunk).await.map_err(|error| ImportError { waits_for_space: false, ..error })?;
         }
         let name = running.download.name();
         Ok((spool.finish().await.map_err(|error| from_spool_error(error.into()))?, name))
@@ -140,6 +141,12 @@ impl Transfer<'_> {
     fn download_error(&self, error: DownloadError) -> ImportError {
         from_download_error(error, self.max_bytes)
     }
+}
+
+/// Stores received bytes.
+async fn store(spool: &mut Spool, bytes: &[u8]) -> Result<(), ImportError> {
+    metrics::media_received(ByteSource::Import, bytes.len());
+    spool.write(bytes).await.map_err(from_spool_error)
 }
 
 fn import_error(code: Code, message: impl Into<String>, is_retryable: bool) -> ImportError {
