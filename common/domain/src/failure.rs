@@ -96,8 +96,28 @@ impl Failure {
         }
     }
 
-    /// Returns the failure without any text from outside. It is stored if the database rejects the original.
+    /// Returns the failure without any text from outside. It is stored if the database rejects the original. The codes that
+    /// decide how long a post waits are kept.
     pub fn without_details(&self) -> Self {
-        Self::of(self.category, "The platform's error message could not be stored.")
+        let reduced = Self::of(self.category, "The platform's error message could not be stored.");
+        match self.waits_for_operator() || self.is_daily_limit() {
+            true => Self { code: self.code.clone(), ..reduced },
+            false => reduced,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reduced_failure_waits_as_long_as_the_original() {
+        let daily_limit = Failure::daily_limit("It says: no.").from_platform("8011").without_details();
+        assert!(daily_limit.is_daily_limit() && daily_limit.category == Category::RateLimited);
+        assert_eq!(daily_limit.platform_code, None);
+        assert!(Failure::misconfigured("It says: no.").without_details().waits_for_operator());
+        let other = Failure::with_code(Category::PlatformRejected, "from outside", "It says: no.").without_details();
+        assert_eq!((other.code.as_str(), other.message.contains("It says")), ("platform_rejected", false));
     }
 }
