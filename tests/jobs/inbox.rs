@@ -366,7 +366,8 @@ async fn a_sync_requested_during_a_run_causes_another_run(w: TestWorker) {
     request(&w).await;
     gate.let_through();
     running.await.unwrap();
-    assert_eq!(w.show(id).await.state, JobState::Scheduled);
+    let job = w.show(id).await;
+    assert_eq!((job.state, job.last_error.as_deref()), (JobState::Scheduled, Some("another sync was requested")));
     w.run_jobs().await;
     assert_eq!(w.show(id).await.state, JobState::Done);
     assert_eq!(w.fake.inbox.fetches(), [COMMENTS, DMS, COMMENTS, DMS]);

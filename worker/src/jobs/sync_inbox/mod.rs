@@ -388,7 +388,8 @@ impl SyncRunResult {
             if unfinished != sync.unfinished {
                 inbox_syncs::set_unfinished(tx, self.account_id, unfinished).await?;
             }
-            return Ok(Outcome::RetryAt(now, "there are more messages to read".to_owned()));
+            let why = if self.has_more { "there are more messages to read" } else { "another sync was requested" };
+            return Ok(Outcome::RetryAt(now, why.to_owned()));
         }
         match failure {
             Some(failure) => inbox_syncs::fail(tx, self.account_id, failure, next).await?,
