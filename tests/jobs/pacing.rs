@@ -290,6 +290,8 @@ async fn an_upload_is_reserved_for_each_other_workspace(s: TestStore) {
         assert_eq!(begin(workspace, first).await, is_permitted, "{workspace}");
     }
     s.advance(86_400);
+    // A post of the account with an application that has no such limit.
+    assert_eq!(s.write(async |tx| calls::begin(tx, 1, 1).await).await, None);
     let second = s.now();
     for (workspace, is_permitted) in
         [(1, true), (1, true), (1, true), (1, false), (2, true), (2, false), (3, true), (3, false), (1, false)]

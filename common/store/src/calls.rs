@@ -23,11 +23,13 @@ const RESERVED_FOR: TimeDelta = TimeDelta::days(7);
 /// The check and the insert are atomic across workers: the account's lock is held until the end of the transaction (on
 /// SQLite there is one writer anyway). It is the last lock that a transaction takes, which prevents deadlocks.
 pub async fn begin(tx: &mut Tx, account_id: i64, cap: u32) -> Result<Option<DateTime<Utc>>> {
+    // The uploads of an account that now uses another application reserve its workspace an upload of the earlier one.
+    const OUTDATED: &str = "DELETE FROM publish_calls WHERE account_id = $1 AND began_at <= $2 AND quota IS NULL";
     if tx.is_postgres() {
         execute!(tx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", format!("calls:{account_id}"))?;
     }
     let now = tx.now;
-    execute!(tx, "DELETE FROM publish_calls WHERE account_id = $1 AND began_at <= $2", account_id, now - WINDOW)?;
+    execute!(tx, OUTDATED, account_id, now - WINDOW)?;
     let full = full_until(tx, account_id, cap).await?;
     if full.is_none() {
         execute!(tx, "INSERT INTO publish_calls (account_id, began_at) VALUES ($1, $2)", account_id, now)?;
