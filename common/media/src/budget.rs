@@ -2,8 +2,9 @@
 //!
 //! A decoded image is up to a hundred times as large as its file, and several uploads arrive at the same time.
 //!
-//! Work that waits for another server while it holds memory holds at most half of it, and that of a workspace half of
-//! that: a server may be slow, and a user may choose it. So all other work has the other half, which is soon free.
+//! Work that waits for a server other than the storage while it holds memory holds at most half of it, and that of a
+//! workspace half of that: a server may be slow, and a user may choose it. So all other work has the other half, which is
+//! soon free.
 
 use std::sync::Arc;
 

@@ -64,8 +64,13 @@ impl Job for SendMail {
         }
         let Some(mailer) = &self.mailer else { return Ok(MailRunResult::NotConfigured) };
         // Held until the email is sent, because sending needs several copies of the file in memory.
-        let size = attached.iter().flatten().map(|file| file.size_bytes * COPIES).sum();
-        let _memory = self.library.budget().share(size).await;
+        let _memory = match &attached {
+            Some(Some(file)) => {
+                let size = file.size_bytes * COPIES;
+                Some(self.library.budget().share_of_workspace(file.workspace_id, size, size).await)
+            }
+            _ => None,
+        };
         let attachment = match attached {
             Some(file) => match self.read(file).await {
                 Ok(read) => Some(read),
@@ -106,6 +111,7 @@ const COPIES: u64 = 5;
 
 /// The report file that is attached to an email.
 struct AttachedFile {
+    workspace_id: i64,
     name: String,
     key: String,
     media_type: &'static str,
@@ -126,9 +132,11 @@ async fn report_stop(conn: &mut Conn, mail: &Mail) -> Result<Option<ReportError>
 async fn attached_file(conn: &mut Conn, delivery_id: i64) -> Result<Option<AttachedFile>> {
     let Some(delivery) = report_deliveries::find_any(conn, delivery_id).await? else { return Ok(None) };
     let Some(names) = report_deliveries::names_of(conn, &delivery).await? else { return Ok(None) };
+    let Some(brand) = brands::find(conn, delivery.brand_id).await? else { return Ok(None) };
     let Some(file_id) = delivery.file_id else { return Ok(None) };
     let Some(key) = files::key_of(conn, file_id).await? else { return Ok(None) };
     Ok(Some(AttachedFile {
+        workspace_id: brand.workspace_id,
         name: naming::file_name(&names.report, &names.brand, &delivery),
         key,
         media_type: delivery.format.media_type(),
