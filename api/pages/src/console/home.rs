@@ -121,7 +121,7 @@ async fn home(visit: &Visit) -> Result<PageReply> {
                 account: chip(account),
                 status: Badge::new(Tone::Bad, "Expired"),
                 text: account.last_error.as_ref().map_or_else(String::new, |error| error.message.clone()),
-                reconnect: format!("/brands/{}/accounts/connect/{}", brand.id, account.platform),
+                reconnect: format!("/brands/{}/accounts/connect/{}?account={}", brand.id, account.platform, account.id),
             })
             .collect(),
         recurring: rules
