@@ -172,10 +172,12 @@ fn set_content_length(res: &mut Response) {
 }
 
 /// Returns the path as it may be logged: some paths end with a secret, which gives access to whoever has the URL. Like the
-/// router, it ignores repeated slashes.
+/// router, it ignores repeated slashes and compares decoded segments.
 fn loggable(path: &str) -> &str {
-    let mut parts = path.split('/').filter(|part| !part.is_empty());
-    match (parts.next(), parts.next(), parts.next()) {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    let mut parts = parts.map(|part| percent_decode_str(part).decode_utf8_lossy());
+    let [first, second, third] = std::array::from_fn(|_| parts.next());
+    match (first.as_deref(), second.as_deref(), third.as_deref()) {
         (Some("connect"), Some(_), None) => "/connect/…",
         (Some("sign-in"), Some(_), _) => "/sign-in/…",
         (Some("invitation"), Some(_), _) => "/invitation/…",
@@ -273,7 +275,9 @@ mod tests {
                 assert_eq!(loggable(&path), format!("{start}/…"), "{path}");
             }
         }
-        for path in ["/sign-in", "/connect/callback/mastodon", "/brands/1/reports/1", "/media/a.png"] {
+        assert_eq!(loggable("/%73ign-in/abc"), "/sign-in/…");
+        assert_eq!(loggable("/reports/%66%69les/abc"), "/reports/files/…");
+        for path in ["/sign-in", "/connect/callback/mastodon", "/brands/1/reports/1", "/media/a.png", "/%62rands/1/2"] {
             assert_eq!(loggable(path), path);
         }
     }
