@@ -155,7 +155,6 @@ async fn with_unstorable_results(mut w: TestWorker) -> TestWorker {
     let registry = Registry::of([
         (JobKind::PublishTarget, Arc::new(Unstorable(w.handler(JobKind::PublishTarget)))),
         (JobKind::DeliverWebhook, w.handler(JobKind::DeliverWebhook)),
-        (JobKind::RefreshToken, w.handler(JobKind::RefreshToken)),
     ]);
     w.engine = Engine::new(w.store.clone(), registry);
     w
