@@ -21,6 +21,12 @@ pub async fn run(cx: &Context, command: AppCommand) -> Result {
         }
         AppCommand::Delete { id } => {
             let mut tx = cx.store.begin().await?;
+            if let Some(server) = applications::registered_at(&mut tx, id).await? {
+                return fail(format!(
+                    "Crier registered application {id} at {server} automatically, and replaces it if the server deletes \
+                     it; it cannot be deleted here"
+                ));
+            }
             if !applications::delete(&mut tx, id).await? {
                 return fail(format!("there is no application {id}; see `crier app list`"));
             }

@@ -1,5 +1,8 @@
 //! `crier account connect` and `crier app`: the commands with which an operator sets up connections.
 
+use crier_domain::application::{Application, Owner};
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::applications::{self, NewApplication};
 use serde_json::json;
 
 use crate::support::command::{CommandOutput, command, crier, run};
@@ -102,6 +105,17 @@ async fn applications_are_set_listed_and_deleted(s: TestStore) {
     let id = list[0]["id"].to_string();
     crier(&s, &["app", "delete", &id]).expect_stdout();
     assert!(crier(&s, &["app", "delete", &id]).expect_failure(1).contains("there is no application"));
+    let new = NewApplication {
+        platform: Platform::Mastodon,
+        target: ConnectTarget::Default,
+        owner: Owner::Installation,
+        instance: "https://8.8.8.8",
+        redirect_uri: "http://127.0.0.1:8080/connect/callback/mastodon",
+        application: &Application::new("id-2", "secret-5"),
+    };
+    let own = s.write(async |tx| applications::set(tx, &new).await).await.to_string();
+    let rejected = crier(&s, &["app", "delete", &own]);
+    assert!(rejected.expect_failure(1).contains("automatically"), "{rejected:?}");
     let ciphertext: Vec<u8> = s.value("SELECT client_secret FROM applications LIMIT 1").await;
     assert!(!ciphertext.windows(6).any(|part| part == b"secret"));
 }

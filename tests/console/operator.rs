@@ -2,7 +2,10 @@
 //! operator.
 
 use crier_domain::access::Role;
+use crier_domain::application::{Application, Owner};
 use crier_domain::job::JobState;
+use crier_domain::platform::{ConnectTarget, Platform};
+use crier_store::applications::{self, NewApplication};
 use serde_json::json;
 
 use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_sqlite_app};
@@ -17,6 +20,7 @@ on_both_apps!(console "unlimited" =>
     users_plans_and_the_system_are_shown,
     a_kind_is_paused_and_resumed,
     applications_are_set_and_deleted,
+    an_application_that_crier_registered_cannot_be_deleted,
 );
 on_sqlite_app!(only_the_operator_has_access);
 
@@ -133,18 +137,19 @@ async fn applications_are_set_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>
         ("platform", "tumblr"),
         ("client_id", "id-1"),
         ("client_secret", "hidden-1"),
-        ("target", "page"),
+        ("target", "default"),
         ("workspace", ""),
         ("brand", brand.as_str()),
     ];
     let page = person.submit(path, path, &form).await;
-    page.expect(200, "Application saved.").expect(200, &format!("Brand {brand}")).expect(200, "id-1");
+    page.expect(200, "Application saved.").expect(200, &format!("Bakery (brand {brand})")).expect(200, "id-1");
     page.expect(200, "/connect/callback/tumblr");
-    assert!(!page.has("hidden-1") && !page.has("badge-plain\">Pages"), "one application serves both: {}", page.text);
+    assert!(!page.has("hidden-1") && !page.has("badge-plain\">Pages"), "{}", page.text);
     for (name, value, problem) in [
         ("platform", "bluesky", "Choose a platform"),
         ("client_id", " ", "Enter 1 to 2048 characters"),
         ("client_secret", "", "Enter 1 to 2048 characters"),
+        ("target", "page", "Tumblr has one application for all accounts."),
         ("brand", missing.as_str(), "This brand does not exist"),
         ("workspace", "1", "but not both"),
     ] {
@@ -164,6 +169,27 @@ async fn applications_are_set_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>
         person.submit_from(&page, &delete, &[]).await.expect(200, "Application deleted.");
     }
     assert_eq!(t.app.count_rows("applications").await, 0);
+}
+
+async fn an_application_that_crier_registered_cannot_be_deleted(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let path = "/operator/applications";
+    let new = NewApplication {
+        platform: Platform::Mastodon,
+        target: ConnectTarget::Default,
+        owner: Owner::Installation,
+        instance: "https://8.8.8.8",
+        redirect_uri: "https://crier.example/connect/callback/mastodon",
+        application: &Application::new("id-1", "hidden-1"),
+    };
+    let id = t.app.write(async |tx| applications::set(tx, &new).await).await;
+    let page = person.get(path).await;
+    page.expect(200, "No applications");
+    // The page has no form for it.
+    let hidden = page.hidden_fields(path);
+    let fields: Vec<(&str, &str)> = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let rejected = person.post(&format!("{path}/{id}/delete"), &fields).await;
+    rejected.expect(403, "Crier registered this application at https://8.8.8.8 automatically");
+    assert_eq!(t.app.count_rows("applications").await, 1);
 }
 
 async fn pages_without_a_brand_show_the_menu_of_the_first_brand(t: Tenant<'_>) {

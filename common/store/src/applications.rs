@@ -125,6 +125,13 @@ pub async fn list(conn: &mut Conn) -> Result<Vec<ListedApplication>> {
     Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
 }
 
+/// Returns the server at which Crier registered an application automatically. `None` if an operator set the application,
+/// or if it does not exist.
+pub async fn registered_at(conn: &mut Conn, id: i64) -> Result<Option<String>> {
+    const SQL: &str = "SELECT instance FROM applications WHERE id = $1 AND instance <> ''";
+    Ok(run!(conn, c => sqlx::query_scalar(SQL).bind(id).fetch_optional(c))?)
+}
+
 /// Deletes an application. Returns `false` if it does not exist. Accounts that were connected with it keep its client
 /// id.
 pub async fn delete(tx: &mut Tx, id: i64) -> Result<bool> {

@@ -4,9 +4,9 @@ use askama::Template;
 use crier_domain::application::{Application, ListedApplication, MAX_CREDENTIAL, Owner, is_credential};
 use crier_domain::catalogue;
 use crier_domain::platform::{ConnectTarget, Platform};
-use crier_endpoints::error::{ApiError, FieldProblems, Result};
+use crier_endpoints::error::{ApiError, ErrorCode, FieldProblems, Result};
 use crier_store::applications::{self, NewApplication};
-use crier_store::{Tx, brands, users};
+use crier_store::{Conn, Tx, brands, users};
 use http::StatusCode;
 
 use super::form_write::{FormWrite, Submission};
@@ -23,7 +23,7 @@ const PATH: &str = "/operator/applications";
 #[template(path = "console/operator_applications.html")]
 struct OperatorApplications {
     shell: Shell,
-    /// Errors of `platform`, `client_id`, `client_secret`, `workspace`, `brand`.
+    /// Errors of `platform`, `client_id`, `client_secret`, `target`, `workspace`, `brand`.
     errors: FieldErrors,
     applications: Vec<ApplicationRow>,
     pages: Pages,
@@ -61,10 +61,17 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn show(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
-    let mut all = applications::list(&mut visit.app.store.read().await?).await?;
+    let mut conn = visit.app.store.read().await?;
+    let mut all = applications::list(&mut conn).await?;
     // Crier registered the others automatically.
     all.retain(|application| application.instance.is_empty());
-    let (rows, pages) = lists::paginate(visit, PATH, all);
+    let (listed, pages) = lists::paginate(visit, PATH, all);
+    let mut rows = Vec::new();
+    for application in listed {
+        let owner = name_of_owner(&mut conn, &application).await?;
+        rows.push(row(visit, application, owner));
+    }
+    drop(conn);
     let (form, platform) = (&visit.form, visit.form.get("platform"));
     let needed = catalogue::all().iter().filter(|descriptor| descriptor.needs_application());
     let choice = |key: &str, name| Choice::new(key, name, key == platform);
@@ -72,7 +79,7 @@ async fn show(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<
     let view = OperatorApplications {
         shell: shell(visit),
         errors,
-        applications: rows.into_iter().map(|application| row(visit, application)).collect(),
+        applications: rows,
         pages,
         platforms: needed.map(|descriptor| choice(descriptor.platform.as_str(), descriptor.name)).collect(),
         targets: vec![
@@ -86,17 +93,25 @@ async fn show(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<
     visit.page_with(status, &view)
 }
 
-fn row(visit: &Visit, application: ListedApplication) -> ApplicationRow {
-    let ListedApplication { id, platform, target, workspace_id, brand_id, client_id, .. } = application;
+/// Returns the name of the owner. Workspaces have no names.
+async fn name_of_owner(conn: &mut Conn, application: &ListedApplication) -> Result<String> {
+    Ok(match (application.workspace_id, application.brand_id) {
+        (_, Some(id)) => match brands::find(conn, id).await? {
+            Some(brand) => format!("{} (brand {id})", brand.name),
+            None => format!("Brand {id}"),
+        },
+        (Some(id), None) => format!("Workspace {id}"),
+        (None, None) => "Installation".to_owned(),
+    })
+}
+
+fn row(visit: &Visit, application: ListedApplication, owner: String) -> ApplicationRow {
+    let ListedApplication { id, platform, target, client_id, .. } = application;
     ApplicationRow {
         id,
         platform: catalogue::descriptor(platform).name,
         is_for_pages: target == ConnectTarget::Page,
-        owner: match (workspace_id, brand_id) {
-            (_, Some(brand)) => format!("Brand {brand}"),
-            (Some(workspace), None) => format!("Workspace {workspace}"),
-            (None, None) => "Installation".to_owned(),
-        },
+        owner,
         client_id,
         callback: format!("{}/connect/callback/{platform}", visit.app.public_url),
     }
@@ -128,20 +143,18 @@ async fn set_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
     if platform.is_none() {
         problems.insert("platform".to_owned(), vec!["Choose a platform.".to_owned()]);
     }
+    let target = form.get("target").parse().unwrap_or(ConnectTarget::Default);
+    if let Some(platform) = platform.filter(|platform| platform.application_target(target) != target) {
+        let name = catalogue::descriptor(platform).name;
+        let problem = format!("{name} has one application for all accounts. Choose all accounts of the platform.");
+        problems.insert("target".to_owned(), vec![problem]);
+    }
     let owner = find_owner(visit, tx, &mut problems).await?;
     let Some(platform) = platform.filter(|_| problems.is_empty()) else {
         return Err(ApiError::validation(problems));
     };
-    let target = form.get("target").parse().unwrap_or(ConnectTarget::Default);
     let application = Application::new(form.get("client_id").trim(), form.get("client_secret").trim());
-    let new = NewApplication {
-        platform,
-        target: platform.application_target(target),
-        owner,
-        instance: "",
-        redirect_uri: "",
-        application: &application,
-    };
+    let new = NewApplication { platform, target, owner, instance: "", redirect_uri: "", application: &application };
     crier_runtime::applications::set(tx, &new).await?;
     Ok(())
 }
@@ -169,10 +182,21 @@ async fn find_owner(visit: &Visit, tx: &mut Tx, problems: &mut FieldProblems) ->
 }
 
 async fn delete(visit: &Visit) -> Result<PageReply> {
-    let id = visit.id("application").unwrap_or_default();
     if let Submission::First(mut write) = FormWrite::begin(visit).await? {
-        let is_deleted = applications::delete(&mut write.tx, id).await?;
-        write.end(is_deleted.then_some(()).ok_or_else(|| ApiError::not_found("application"))).await?;
+        let deleted = delete_in(visit, &mut write.tx).await;
+        write.end(deleted).await?;
     }
     Ok(see_other(PATH, "application-deleted"))
+}
+
+async fn delete_in(visit: &Visit, tx: &mut Tx) -> Result<()> {
+    let id = visit.id("application").unwrap_or_default();
+    if let Some(server) = applications::registered_at(tx, id).await? {
+        let message = format!(
+            "Crier registered this application at {server} automatically, and replaces it if the server deletes it. It \
+             cannot be deleted here."
+        );
+        return Err(ApiError::new(ErrorCode::InsufficientScope, message));
+    }
+    applications::delete(tx, id).await?.then_some(()).ok_or_else(|| ApiError::not_found("application"))
 }
