@@ -59,7 +59,9 @@ async fn creating_a_brand_sends_a_webhook(t: Tenant<'_>) {
 async fn a_workspace_has_at_most_a_thousand_brands(t: Tenant<'_>) {
     t.app.copy_newest_row("brands", 998, &[]).await;
     t.post("/brands", json!({ "name": "The last" })).await.expect(201);
-    t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
+    let error = t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("at most 1000 brands") && !message.contains("larger plan"), "{message}");
 }
 
 async fn members_and_usage_are_listed(t: Tenant<'_>) {

@@ -53,10 +53,18 @@ async fn create(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<NewBrand>>) -> Res
         timezone: new.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
     };
     let created = brands::create(tx, cx.caller.workspace_id, cx.caller.user_id, cx.plan.brands, brand).await?;
-    let cap = cx.plan.brands.unwrap_or(MAX_BRANDS).min(MAX_BRANDS);
-    let remedy = "Ask the operator for a larger plan.";
-    let created = created.ok_or_else(|| ApiError::limit_reached(cap, ["brand", "brands"], remedy))?;
+    let created = created.ok_or_else(|| full(cx.plan.brands))?;
     let data = json!({ "brand_id": created.id, "name": created.name });
     events::emit(tx, created.id, EventName::BrandCreated, &data, cx.trace()).await?;
     Ok(Reply::at(&format!("/brands/{}", created.id), Brand::from(created)))
+}
+
+/// Returns the error for a workspace that has the maximum number of brands. `cap`: that of its plan.
+fn full(cap: Option<u64>) -> ApiError {
+    if let Some(cap) = cap.filter(|cap| *cap < MAX_BRANDS) {
+        return ApiError::limit_reached(cap, ["brand", "brands"], "Ask the operator for a larger plan.");
+    }
+    let message =
+        format!("A workspace can have at most {MAX_BRANDS} brands on any plan. Rename one that you no longer need.");
+    ApiError::new(ErrorCode::LimitReached, message)
 }
