@@ -144,8 +144,12 @@ async fn opening_a_conversation_marks_it_as_read(t: Tenant<'_>, person: ConsoleU
         let page = person.get(&page).await;
         assert!(page.status == 303 || page.status == 404 || page.has(&count("2")), "{}", page.text);
     }
+    let head = t.app.visit("HEAD", &format!("{}{path}", t.app.url)).header("cookie", &person.cookie).send().await;
+    assert_eq!((head.status, t.app.sum("unread_count", "conversations").await), (200, 2), "nobody saw the page");
+    let keys = t.app.count_rows("idempotency_keys").await;
     person.get(&path).await.expect(200, &count("1"));
     assert_eq!(t.app.sum("unread_count", "conversations").await, 1);
+    assert_eq!(t.app.count_rows("idempotency_keys").await, keys);
     person.get(&path).await.expect(200, &count("1"));
     t.app.sql("UPDATE conversations SET status = 'spam' WHERE unread_count > 0").await;
     assert!(!person.get(&path).await.has("class=\"count\""), "spam does not count");

@@ -7,7 +7,7 @@ use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::routes::conversations::{
     self, ConversationDetail, ConversationFields, ConversationSubject, Message,
 };
-use crier_store::conversations::count_unread;
+use crier_store::conversations::{count_unread, lock, mark_read};
 use crier_store::{accounts, users};
 use http::StatusCode;
 use serde_json::{Map, Value};
@@ -19,7 +19,7 @@ use super::post_rows::chip;
 use super::route::PageRoute;
 use super::shared::{AccountChip, Badge, Choice, FieldErrors, Link, Time, Tone};
 use super::shell::{MAX_UNREAD, Section, Shell};
-use super::visit::{PageReply, Visit, form_errors, new_key};
+use super::visit::{PageReply, Visit, form_errors};
 
 /// The maximum length of the messages on a page, in bytes.
 const MAX_TEXT: usize = 40_000;
@@ -117,12 +117,10 @@ pub fn routes() -> Vec<PageRoute> {
 
 async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<PageReply> {
     let brand = visit.brand()?.0.id;
-    let mut detail = visit.call().read(conversations::show::endpoint(), ()).await?;
-    let was_unread = detail.fields.unread_count > 0;
-    if was_unread {
-        // Show the messages of this response, so that a message that arrives meanwhile is not marked as read unseen.
-        let read = visit.call().part(&new_key()).write(conversations::read::endpoint(), ()).await?;
-        detail = read.into_value()?;
+    let detail = visit.call().read(conversations::show::endpoint(), ()).await?;
+    let is_shown_unread = detail.fields.unread_count > 0 && !visit.is_head;
+    if is_shown_unread {
+        mark_shown(visit, &detail).await?;
     }
     let ConversationDetail { id, fields: conversation, messages, .. } = detail;
     let participant = participant_label(&conversation.participant);
@@ -130,7 +128,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
     let account = accounts::find(&mut conn, brand, conversation.account_id).await?;
     let members = users::members(&mut conn, brand).await?;
     let mut shell = visit.shell(Section::Inbox, participant.clone());
-    if was_unread {
+    if is_shown_unread {
         shell.unread = count_unread(&mut conn, brand, MAX_UNREAD + 1).await?;
     }
     drop(conn);
@@ -169,6 +167,17 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
         shell,
     };
     visit.page_with(code, &view)
+}
+
+/// Marks a conversation as read, unless it was updated since it was loaded: a message that arrived meanwhile was not
+/// shown.
+async fn mark_shown(visit: &Visit, shown: &ConversationDetail) -> Result<()> {
+    let mut tx = visit.app.store.begin().await?;
+    let found = lock(&mut tx, visit.brand()?.0.id, shown.id).await?;
+    if found.is_some_and(|conversation| conversation.updated_at == shown.updated_at.0) {
+        mark_read(&mut tx, shown.id).await?;
+    }
+    Ok(tx.commit().await?)
 }
 
 /// Returns the newest messages, or the newest before the message with the ID `before`, and whether there are earlier

@@ -271,6 +271,7 @@ impl PageRunner {
             request_id,
             now,
             referrer_path: referrer_path(req.headers()),
+            is_head: *req.method() == Method::HEAD,
             is_fetch: req.headers().get("x-requested-with").is_some_and(|with| with == "fetch"),
         }))
     }

@@ -50,6 +50,8 @@ pub struct Visit {
     pub now: DateTime<Utc>,
     /// The path of the referring page.
     pub referrer_path: Option<String>,
+    /// Whether the response has no body, so the user does not see the page.
+    pub is_head: bool,
     /// Whether the script sent the request and shows the response within the page.
     pub is_fetch: bool,
 }
@@ -185,7 +187,7 @@ pub fn see_other(path: &str, note: &'static str) -> PageReply {
 }
 
 /// Returns a random prefix for the `Idempotency-Key`s of a page's forms.
-pub fn new_key() -> String {
+fn new_key() -> String {
     crier_base::random::text(24).unwrap_or_default()
 }
 
