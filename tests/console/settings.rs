@@ -229,9 +229,13 @@ async fn invitations_are_mailed_and_limited(t: Tenant<'_>, person: ConsoleUser<'
         let request = t.app.visit("POST", &format!("{url}{path}")).header("cookie", &person.cookie).raw(body);
         request.header("content-type", "application/x-www-form-urlencoded").send().await
     };
-    send_invitation("bob@example.com").await.assert_status(200);
+    let sent = send_invitation("bob@example.com").await;
+    assert_eq!((sent.status, sent.header("location")), (303, Some(format!("{path}?note=invitation-sent").as_str())));
     let mail = t.app.newest_mail().await.body_text;
     assert!(mail.contains("Ann invited you to the brand Bakery") && mail.contains("/invitation/"), "{mail}");
+    let link = mail.lines().find_map(|line| Some(format!("/invitation/{}", line.split_once("/invitation/")?.1)));
+    t.app.page(&link.expect("a link")).await.assert_status(200);
+    person.get(&format!("{path}?note=invitation-sent")).await.expect(200, "Sending the invitation by email.");
 
     // One more than 24 invitations to an address, and one more than 50 of the workspace, whoever sends them.
     let counts = "UPDATE mail_counts SET mails = {} WHERE kind = 'invitation' AND recipient =";

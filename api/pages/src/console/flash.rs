@@ -51,6 +51,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("brand-created", "Brand created."),
     ("brand-saved", "Brand saved."),
     ("zone-saved", "Time zone saved."),
+    ("invitation-sent", "Sending the invitation by email."),
     ("invitation-canceled", "Invitation canceled. Its link no longer works."),
     ("member-added", "Member added."),
     ("member-saved", "Role updated."),

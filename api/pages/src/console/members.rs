@@ -2,7 +2,7 @@
 //!
 //! Owners and admins change members. Only owners may add, change or remove owners, and the last owner cannot be
 //! removed. If an email address belongs to no user of the workspace, the person is invited with a link
-//! ([`invitations`]).
+//! ([`invitations`]). Whoever has the link can accept it, so with a mail server only the owner of the address gets it.
 
 use askama::Template;
 use crier_domain::access::Role;
@@ -36,6 +36,8 @@ const MAX_PEOPLE: i64 = 100;
 /// The maximum number of invitations that a workspace sends by email per UTC day.
 const MAX_MAILS: u64 = 50;
 const MAIL_SUBJECT: &str = "Your invitation to Crier";
+/// What a form stores if it sent an invitation by email.
+const MAILED: &str = "mailed";
 
 #[derive(Template)]
 #[template(path = "console/members.html")]
@@ -45,6 +47,8 @@ struct Members {
     members: Vec<Member>,
     pages: Pages,
     can_change: bool,
+    /// Whether invitations are sent by email.
+    has_mailer: bool,
     /// The email address in the form that adds a member.
     email: String,
     roles: Vec<Choice>,
@@ -86,6 +90,15 @@ struct Member {
 impl Members {
     fn tabs(&self) -> Vec<Choice> {
         tabs(&self.shell, "members")
+    }
+
+    /// Returns the hint of the email address in the form that adds a member.
+    fn hint(&self) -> &'static str {
+        if self.has_mailer {
+            "A person who is not yet a user of this workspace gets an invitation link by email."
+        } else {
+            "A person who is not yet a user of this workspace gets an invitation link. You can copy it on the next page."
+        }
     }
 }
 
@@ -141,6 +154,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
         members: rows.into_iter().map(member).collect(),
         pages,
         can_change: visit.can_manage(),
+        has_mailer: visit.app.mailer.is_some(),
         email: visit.form.get("email").to_owned(),
         roles: roles(own_role, visit.form.text("role").unwrap_or(Role::Editor.as_str())),
         invitations: open
@@ -197,13 +211,37 @@ async fn respond(visit: &Visit, written: Result<()>, note: &'static str) -> Resu
 /// The result of adding an email address.
 enum AddedMember {
     Member,
-    /// Contains the token of the link.
+    /// The link was sent by email.
+    Mailed,
+    /// Without a mail server, the user sends the link. Contains its token.
     Invited(SecretString),
+}
+
+impl AddedMember {
+    /// Returns what the form stores.
+    fn stored(&self) -> &str {
+        match self {
+            Self::Member => "",
+            Self::Mailed => MAILED,
+            Self::Invited(token) => token.expose_secret(),
+        }
+    }
+
+    /// Returns the result of a form that was sent before.
+    fn from_stored(stored: &[u8]) -> Self {
+        let stored = String::from_utf8_lossy(stored).into_owned();
+        match stored.as_str() {
+            "" => Self::Member,
+            MAILED => Self::Mailed,
+            _ => Self::Invited(stored.into()),
+        }
+    }
 }
 
 async fn add(visit: &Visit) -> Result<PageReply> {
     match try_add(visit).await {
         Ok(AddedMember::Member) => visit.to("settings/members", "member-added"),
+        Ok(AddedMember::Mailed) => visit.to("settings/members", "invitation-sent"),
         Ok(AddedMember::Invited(token)) => show_link(visit, &token),
         Err(error) => render(visit, StatusCode::UNPROCESSABLE_ENTITY, form_errors(error)?).await,
     }
@@ -216,10 +254,9 @@ fn link(visit: &Visit, token: &SecretString) -> String {
 /// Shows the link. It cannot be shown again, because only its hash is stored.
 fn show_link(visit: &Visit, token: &SecretString) -> Result<PageReply> {
     let (email, days) = (visit.form.get("email").trim(), invitations::LIFETIME.num_days());
-    let mailed = if visit.app.mailer.is_some() { " It is also sent by email." } else { "" };
     let shell = visit.shell(Section::Settings, "Invitation");
     let page = NewSecret {
-        lead: format!("Send this link to {email}. It works once, for {}.{mailed}", counted(days, "day", "days")),
+        lead: format!("Send this link to {email}. It works once, for {}.", counted(days, "day", "days")),
         label: "Link",
         secret: link(visit, token),
         example: None,
@@ -233,18 +270,11 @@ async fn try_add(visit: &Visit) -> Result<AddedMember> {
     let email = visit.form.text("email").ok_or_else(|| ApiError::field("email", "This field is required."))?;
     let mut write = match FormWrite::begin(visit).await? {
         Submission::First(write) => write,
-        Submission::Repeated(token) if token.is_empty() => return Ok(AddedMember::Member),
-        Submission::Repeated(token) => {
-            return Ok(AddedMember::Invited(String::from_utf8_lossy(&token).into_owned().into()));
-        }
+        Submission::Repeated(stored) => return Ok(AddedMember::from_stored(&stored)),
     };
     match add_in(visit, &mut write.tx, email).await {
         Ok(added) => {
-            let token = match &added {
-                AddedMember::Member => "",
-                AddedMember::Invited(token) => token.expose_secret(),
-            };
-            write.finish(token).await?;
+            write.finish(added.stored()).await?;
             Ok(added)
         }
         Err(error) => write.reject(error).await,
@@ -263,7 +293,7 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
     }
     // The address of a user of another workspace is invited like any other, so that users are not revealed.
     let user = users::find_by_email(tx, email).await?.filter(|user| user.workspace_id == brand.workspace_id);
-    let Some(user) = user else { return invite(visit, tx, email, role).await.map(AddedMember::Invited) };
+    let Some(user) = user else { return invite(visit, tx, email, role).await };
     if members.iter().any(|member| member.id == user.id) {
         return Err(ApiError::field("email", "This person is already a member. Change the role in the list."));
     }
@@ -271,8 +301,8 @@ async fn add_in(visit: &Visit, tx: &mut Tx, email: &str) -> Result<AddedMember> 
     Ok(AddedMember::Member)
 }
 
-/// Creates the invitation, and an email with its link if a mail server is configured. Returns the token.
-async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<SecretString> {
+/// Creates the invitation, and an email with its link if a mail server is configured.
+async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<AddedMember> {
     let (brand, user) = (visit.brand()?.0, visit.user_id());
     let open = invitations::list(tx, brand.id, visit.now).await?;
     let is_new = open.iter().all(|one| one.email != email.to_lowercase());
@@ -315,8 +345,9 @@ async fn invite(visit: &Visit, tx: &mut Tx, email: &str, role: Role) -> Result<S
             ..NewMail::default()
         };
         mails::enqueue_mail(tx, user, &new, None).await?;
+        return Ok(AddedMember::Mailed);
     }
-    Ok(token)
+    Ok(AddedMember::Invited(token))
 }
 
 async fn cancel(visit: &Visit) -> Result<PageReply> {
