@@ -1,6 +1,7 @@
 //! Brands.
 
 use crier_domain::access::Role;
+use crier_store::brands;
 use serde_json::json;
 
 use crate::support::app::{Tenant, on_both_apps};
@@ -10,6 +11,7 @@ on_both_apps!("unlimited" =>
     a_brand_is_created_and_read,
     all_invalid_fields_are_reported_together,
     a_workspace_has_at_most_a_thousand_brands,
+    a_user_without_a_brand_can_create_one,
     creating_a_brand_sends_a_webhook,
 );
 on_both_apps!("pro" => members_and_usage_are_listed);
@@ -62,6 +64,17 @@ async fn a_workspace_has_at_most_a_thousand_brands(t: Tenant<'_>) {
     let error = t.post("/brands", json!({ "name": "Too many" })).await.expect_error(402, "limit_reached");
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("at most 1000 brands") && !message.contains("larger plan"), "{message}");
+}
+
+/// A new user has no brand either.
+async fn a_user_without_a_brand_can_create_one(t: Tenant<'_>) {
+    let colleague = t.colleague(Role::Editor).await;
+    t.app.write(async |tx| brands::remove_member(tx, t.brand, colleague.user).await).await;
+    colleague.get(&t.path("")).await.expect_error(403, "brand_forbidden");
+    let created = colleague.post("/brands", json!({ "name": "Second" })).await.data(201)["id"].take();
+    let members = colleague.get(&format!("/brands/{created}/members")).await.data(200);
+    assert_fields(&members[0], json!({ "id": colleague.user, "role": "owner" }));
+    assert_eq!(members.as_array().unwrap().len(), 1);
 }
 
 async fn members_and_usage_are_listed(t: Tenant<'_>) {
