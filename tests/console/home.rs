@@ -79,6 +79,7 @@ async fn contributors_see_problems_that_others_can_solve(t: Tenant<'_>, person: 
     t.app.fail_post(failed, "auth_expired", "It was revoked.").await;
     t.app.expire_account(account).await;
     let (retry, post) = (format!("/posts/{failed}/retry\""), t.path(&format!("/posts/{failed}")));
+    let reconnect = t.path(&format!("/accounts/connect/sandbox?account={account}"));
     for (user, can_publish) in [(&person, true), (&contributor, false)] {
         let home = user.get(&t.path("")).await;
         home.expect(200, "It was revoked.").expect(200, "Accounts that need attention");
@@ -86,7 +87,7 @@ async fn contributors_see_problems_that_others_can_solve(t: Tenant<'_>, person: 
         let post = user.get(&post).await;
         post.expect(200, "It was revoked.");
         for page in [home, post] {
-            assert_eq!(page.has("/accounts/connect/"), can_publish, "{}", page.text);
+            assert_eq!(page.has(&reconnect), can_publish, "{}", page.text);
         }
     }
 }

@@ -171,7 +171,7 @@ impl TargetRow {
             true => format!("{edit}?account={}", target.account_id),
             false => format!("{edit}#f-thread"),
         };
-        let connect = shell.at(&format!("accounts/connect/{}", target.platform));
+        let connect = shell.at(&format!("accounts/connect/{}?account={}", target.platform, target.account_id));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
         let option = |(name, value): (&String, &serde_json::Value)| {
             (label_and_hint(name).0, cx.shown(&value_text(target.platform, name, value)))
