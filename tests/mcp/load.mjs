@@ -1,6 +1,6 @@
 // Measures `tools/call list_posts` beside `GET /brands/{brand}/posts`, in turns: 200 of each one after another, then
-// 1,000 of each from 20 connections. Both return 20 posts. Prints the times and the memory of the processes. Fails if a
-// response is wrong.
+// 1,000 of each from 20 connections. Both return 20 posts. Prints the times, and the memory of the processes after
+// 1,000 more of each. Fails if a response is wrong.
 import { readFileSync } from 'node:fs';
 import http from 'node:http';
 
@@ -96,10 +96,15 @@ try {
         const [one, other] = [await mcp(), await rest()];
         if (JSON.stringify(one.body.data) !== JSON.stringify(other.body.data)) throw new Error('the two responses differ');
     }
-    const before = memory();
     await measure('one after another', 200, sequential);
     await measure('20 at the same time', 5, concurrent(10));
-    console.log(`          memory before ${before.toFixed(1)} MiB, after ${memory().toFixed(1)} MiB`);
+    const used = [memory()];
+    for (const kind of ['rest', 'mcp']) {
+        await concurrent(50)(KINDS[kind]);
+        used.push(memory());
+    }
+    const [before, get, call] = used.map((mib) => mib.toFixed(1));
+    console.log(`          memory ${before} MiB, after 1,000 more GET ${get} MiB, after 1,000 more MCP ${call} MiB`);
     console.log('  ok      load: all responses are right');
 } catch (error) {
     console.log(`  FAILED  load: ${error}`);
