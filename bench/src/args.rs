@@ -253,7 +253,7 @@ pub struct BenchMedia {
     /// The number of videos that are uploaded or published at the same time.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub videos: u32,
-    /// The size of each video, in MiB. All videos together must be smaller than 2,048 MiB.
+    /// The size of each video, in MiB. The disk needs twice the size of all videos.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_024))]
     pub video_mib: u32,
     /// The address of a peer to measure in place of Crier; see bench/media/peer.mjs.

@@ -309,7 +309,9 @@ async fn wait_for_redis(notifier: &BufferedNotifier) -> Result {
 fn library_in(files: &Path) -> std::result::Result<Library, BenchError> {
     let storage = Storage::open(&config::Storage::Directory(files.to_owned()));
     let storage = storage.map_err(|error| BenchError::Failed(error.to_string()))?;
-    Ok(Library::new(storage, &MediaConfig::default(), "http://127.0.0.1"))
+    // All videos of a measurement are uploads of one workspace, which may use half of the space. The disk is the limit.
+    let config = MediaConfig { video_spool_bytes: 1 << 40, ..MediaConfig::default() };
+    Ok(Library::new(storage, &config, "http://127.0.0.1"))
 }
 
 /// Waits for the condition for at most 30 s.

@@ -1,9 +1,6 @@
 //! Videos of any size that need little memory: a valid MP4 header, followed by zeros as the frames.
 
 use bytes::Bytes;
-use crier_config::MediaConfig;
-
-use super::{BenchError, fail};
 
 /// The size of the pieces of a body, in bytes. The zeros of all bodies are in the same memory.
 const PIECE: usize = 1 << 20;
@@ -27,16 +24,8 @@ pub struct Videos {
 }
 
 impl Videos {
-    /// Fails if their uploads together need more space than a workspace may use at the same time.
-    pub fn new(count: u32, mib: u32) -> Result<Self, BenchError> {
-        let space = MediaConfig::default().video_spool_bytes / 2;
-        if (u64::from(count) * u64::from(mib)) << 20 >= space {
-            return fail(format!(
-                "the videos together must be smaller than {} MiB; choose a smaller --videos or --video-mib",
-                space >> 20
-            ));
-        }
-        Ok(Self { count, mib, zeros: vec![0_u8; PIECE].into() })
+    pub fn new(count: u32, mib: u32) -> Self {
+        Self { count, mib, zeros: vec![0_u8; PIECE].into() }
     }
 
     /// Returns the size of each video in bytes.
@@ -127,17 +116,11 @@ mod tests {
 
     #[test]
     fn videos_are_valid_and_differ() {
-        let videos = Videos::new(2, 3).unwrap();
+        let videos = Videos::new(2, 3);
         let [one, two] = [1, 2].map(|seed| -> Vec<u8> { videos.pieces(seed).into_iter().flatten().collect() });
         assert_eq!((one.len() as u64, two.len() as u64), (videos.size(), videos.size()));
         assert_ne!(one, two);
         let probed = crier_media::video::probe(&mut Cursor::new(one), videos.size()).unwrap();
         assert_eq!((probed.width, probed.height, probed.properties.duration_ms), (WIDTH, HEIGHT, 20_000));
-    }
-
-    #[test]
-    fn videos_that_need_too_much_space_are_rejected() {
-        assert!(Videos::new(2, 1_023).is_ok());
-        assert!(Videos::new(2, 1_024).is_err());
     }
 }

@@ -24,7 +24,7 @@ const NAME: &str = "video-posts";
 const KIND: JobKind = JobKind::PublishTarget;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let videos = Videos::new(bench.args.videos, bench.args.video_mib)?;
+    let videos = Videos::new(bench.args.videos, bench.args.video_mib);
     let service = Service::start(bench, None).await?;
     let Some(environment) = bench.environment.lock().await.clone() else {
         return fail("there is no environment");

@@ -17,10 +17,10 @@ const NAME: &str = "videos";
 const REQUESTS_ALONE: usize = 500;
 
 pub async fn run(bench: &Bench) -> Figures {
-    let videos = Videos::new(bench.args.videos, bench.args.video_mib)?;
+    let videos = Videos::new(bench.args.videos, bench.args.video_mib);
     let service = Service::start(bench, None).await?;
     // Warm up, so that one-time allocations are not measured.
-    video_client::upload(&service, &Videos::new(1, 1)?).await?;
+    video_client::upload(&service, &Videos::new(1, 1)).await?;
     let (external, client) = (ExternalRuntime::start()?, LightClient::of(&service));
     let alone = joined(external.runtime.spawn(client.clone().repeat(|sent| sent < REQUESTS_ALONE))).await?;
     let before = resident::now();
