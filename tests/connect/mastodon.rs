@@ -290,7 +290,7 @@ async fn posts_are_checked_by_the_limits_of_the_account_s_server(app: TestApp) {
         (codes(&checked["targets"][0]), codes(&checked["targets"][1])),
         (vec!["too_many_images".into()], vec![])
     );
-    let message = "Mastodon accepts alt texts of at most 10 characters. The alt text of image 2 has 15 and will be cut at a word.";
+    let message = "Mastodon accepts alt texts of at most 10 characters. The alt text of image 2 has 15 and will be truncated at the end of a word.";
     let warning = json!({ "field": "media", "code": "alt_text_cut", "message": message });
     assert_eq!(checked["targets"][0]["warnings"], json!([warning]));
     assert_eq!(checked["targets"][1]["warnings"], json!([]));

@@ -195,7 +195,7 @@ async fn a_post_is_deleted_only_with_the_login_of_facebook() {
     let own = start(false).await;
     let Err(CallError::Permanent(failure)) = own.unpublish(&unpublish_post(POST)).await else { panic!("not possible") };
     assert_eq!(failure.code, "not_supported");
-    assert!(failure.message.contains("Delete the post in Instagram."), "{failure:?}");
+    assert!(failure.message.contains("Delete the post on Instagram."), "{failure:?}");
     assert!(own.api.asked("/").is_empty());
 
     let s = start(true).await;

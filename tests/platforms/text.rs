@@ -246,7 +246,7 @@ fn a_text_and_its_signature_are_counted_like_one_text() {
 fn alt_texts_that_are_cut_are_a_warning() {
     let (pinterest, long) = (descriptor(Platform::Pinterest), "é".repeat(501));
     let warnings = alt_text_warnings(pinterest, &[Some(&long[..1_000]), None, Some(&long)]);
-    let message = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be cut at a word.";
+    let message = "Pinterest accepts alt texts of at most 500 characters. The alt text of image 3 has 501 and will be truncated at the end of a word.";
     let message = message.to_owned();
     assert_eq!(warnings, [ContentProblem { field: "media", code: "alt_text_cut", message }]);
     assert!(alt_text_warnings(descriptor(Platform::Wordpress), &[Some(&long)]).is_empty());

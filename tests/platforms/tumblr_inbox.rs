@@ -118,7 +118,7 @@ async fn nothing_can_be_replied_to(t: Test) {
     t.look().await;
     let tumblr = connector(Platform::Tumblr, &t.api.base());
     let (inbox, found) = (tumblr.inbox().unwrap(), t.only().await);
-    assert!(inbox.rejection(&ReplyThread::from(&found), t.w.now()).unwrap().contains("at Tumblr"));
+    assert!(inbox.rejection(&ReplyThread::from(&found), t.w.now()).unwrap().contains("on Tumblr"));
     assert_eq!(tumblr.descriptor().capabilities.replies, []);
     assert_eq!(t.reply_result(found.id, "Yes.").await, "failed: platform_rejected");
 }

@@ -163,7 +163,7 @@ async fn a_video_that_x_cannot_process_is_rejected_and_the_message_says_that_x_g
     let mut outgoing = with_video(connector.as_ref(), "bytes of a video");
     let error = publish(connector.as_ref(), &ann(), &mut outgoing).await.unwrap_err();
     let is_right = matches!(&error, CallError::Permanent(f) if f.category == Category::InvalidContent);
-    assert!(is_right && error.failure().message.contains("does not say why"), "{error:?}");
+    assert!(is_right && error.failure().message.contains("gave no reason"), "{error:?}");
     assert!(fake.state().tweets.is_empty());
 }
 

@@ -147,13 +147,13 @@ impl PlatformClient {
                 Some(&code),
             ),
             // 408, 425: the server reports that it did not process the request.
-            408 | 425 => CallError::Transient(with(Category::PlatformError, "asked to send it again")),
+            408 | 425 => CallError::Transient(with(Category::PlatformError, "requested a retry")),
             401 => CallError::Reauth(with(
                 Category::AuthExpired,
                 "rejected the credentials; check them and connect the account again",
             )),
             403 => CallError::Permanent(with(Category::PlatformRejected, "does not allow this")),
-            413 => CallError::Permanent(with(Category::InvalidContent, "says that this is too large")),
+            413 => CallError::Permanent(with(Category::InvalidContent, "rejected this as too large")),
             300..=399 => CallError::Permanent(with(
                 Category::Account,
                 "has moved to another URL; connect the account again with the new URL",
@@ -165,7 +165,7 @@ impl PlatformClient {
     /// Returns the error for a pause requested until `until`.
     pub fn rate_limited(&self, until: Option<DateTime<Utc>>, code: Option<&str>) -> CallError {
         let latest = self.clock.now() + MAX_PAUSE;
-        let failure = Failure::of(Category::RateLimited, format!("{} asks Crier to wait.", self.name()))
+        let failure = Failure::of(Category::RateLimited, format!("{} is limiting the rate of requests.", self.name()))
             .from_platform(code.unwrap_or("429"));
         CallError::RateLimited { until: until.map(|at| at.min(latest)), failure }
     }
@@ -182,12 +182,28 @@ impl PlatformClient {
     /// pause, because the account's other posts may not be limited.
     pub(super) fn daily_limit(&self, what: &str, pause: TimeDelta, code: &str) -> CallError {
         let message = format!(
-            "{}'s daily limit of {what} is reached. Crier retries until the limit ends. If all attempts fail, retry on \
-             another day.",
+            "{}'s daily limit for {what} has been reached. Crier retries until the limit ends. If all attempts fail, \
+             retry on another day.",
             self.name()
         );
         let failure = Failure::daily_limit(message).from_platform(code);
         CallError::RateLimited { until: Some(self.clock.now() + pause), failure }
+    }
+
+    /// Returns the failure of an account whose tokens the platform no longer accepts and cannot renew.
+    pub(super) fn reconnect_required(&self) -> Failure {
+        let message = format!("{} no longer accepts this authorization; connect the account again.", self.name());
+        Failure::of(Category::AuthExpired, message)
+    }
+
+    /// Returns the error for a post whose id is unknown, or is not one of the platform's.
+    pub(super) fn unknown_post(&self) -> CallError {
+        let name = self.name();
+        let message = format!(
+            "Crier does not know the ID of this post on {name}, so it cannot delete the post or comment on it. Use \
+             {name} for this."
+        );
+        CallError::Permanent(Failure::of(Category::Internal, message))
     }
 
     /// Returns the error for a pause of a number of seconds from now.
@@ -237,7 +253,7 @@ impl PlatformClient {
             )),
             _ if error.may_have_arrived() && effect == Effect::Publishes => CallError::Unknown(Failure::of(
                 Category::OutcomeUnknown,
-                format!("The connection to {name} was lost before a response: the post may have been published."),
+                format!("The connection to {name} was lost before it responded: the post may have been published."),
             )),
             HttpError::Dns => CallError::network(format!("The host name of {name} could not be resolved.")),
             HttpError::Connect => CallError::network(format!("{name} could not be reached.")),

@@ -73,7 +73,7 @@ pub fn alt_text_warnings(descriptor: &Descriptor, alt_texts: &[Option<&str>]) ->
     let warning = |(number, length)| {
         let message = format!(
             "{name} accepts alt texts of at most {max} characters. The alt text of image {number} has {length} and \
-             will be cut at a word."
+             will be truncated at the end of a word."
         );
         ContentProblem { field: "media", code: "alt_text_cut", message }
     };

@@ -370,7 +370,7 @@ pub trait Connector: Send + Sync {
     fn descriptor(&self) -> &'static Descriptor;
 
     /// Checks credentials with the platform before they are saved. The caller has checked that the required fields are
-    /// present and are strings. Writes nothing, because the connect may still fail afterwards. Platforms that are
+    /// present and are strings. Writes nothing, because the connect may still fail afterward. Platforms that are
     /// connected in a browser have no credentials.
     async fn connect(&self, _workspace_id: i64, _credentials: &Secrets) -> Result<Connected, ConnectError> {
         Err(ConnectError::Rejected("This platform is connected in a browser.".to_owned()))
@@ -558,11 +558,12 @@ pub struct MarkerSeed {
 }
 
 /// Returns a string field of the marker. It was stored before the first call. Without it nothing may be sent, because
-/// the post could not be found afterwards.
+/// the post could not be found afterward.
 fn marker_field<'a>(marker: &'a Marker, name: &str) -> Result<&'a str, CallError> {
-    marker.get(name).and_then(Value::as_str).ok_or_else(|| {
-        CallError::Transient(Failure::of(Category::Internal, "The post has no marker to find it again by."))
-    })
+    marker
+        .get(name)
+        .and_then(Value::as_str)
+        .ok_or_else(|| CallError::Transient(Failure::of(Category::Internal, "The post's marker is incomplete.")))
 }
 
 /// Returns a marker with the time of the first attempt, for platforms whose recent posts are searched.

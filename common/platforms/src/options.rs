@@ -237,7 +237,7 @@ impl OptionKind {
             Self::Subreddit => "a subreddit name: 2 to 30 letters, digits, _ and -".to_owned(),
             Self::OneOf(values) => format!("one of {}", values.join(", ")),
             Self::Boolean => "true or false".to_owned(),
-            Self::Milliseconds => "a number of milliseconds from 0".to_owned(),
+            Self::Milliseconds => "a number of milliseconds, at least 0".to_owned(),
             Self::Image => "the ID of an image".to_owned(),
             Self::LinkCard => format!(
                 "true, false, or an object with `url` (an http or https URL of at most {MAX_LINK} characters), `title` \

@@ -49,8 +49,8 @@ fn too_many_bytes(text: &str) -> Option<(&'static str, String)> {
     let is_doubtful = text.len() > max as usize && text::length(Platform::Threads, rules, text) <= max;
     let message = || {
         format!(
-            "Threads may count the bytes of a text: this one has {}, and the limit is {max}. If Threads rejects the \
-             post, shorten the text.",
+            "Threads may count bytes instead of characters: this text has {} bytes, and the limit is {max}. If Threads \
+             rejects the post, shorten the text.",
             text.len()
         )
     };

@@ -107,7 +107,7 @@ fn is_access_denied(name: &str, error: &CallError) -> bool {
 }
 
 fn no_access() -> Failure {
-    let message = "This app password cannot read or send direct messages. Create one with access to them at Bluesky, \
+    let message = "This app password cannot read or send direct messages. Create one with access to them on Bluesky, \
                    and use it to connect the account again.";
     Failure::with_code(Category::Account, "missing_permission", message)
 }

@@ -169,7 +169,7 @@ impl Connector for Bluesky {
         }
         if session.active == Some(false) {
             let status = session.status.as_deref().unwrap_or("not active");
-            return Err(ConnectError::Rejected(format!("This Bluesky account is {status}. Resolve this at Bluesky.")));
+            return Err(ConnectError::Rejected(format!("This Bluesky account is {status}. Resolve this on Bluesky.")));
         }
         let handle = self.check_identity(&server, &session).await?;
         // A server without an AppView has no profiles; the account can still publish.

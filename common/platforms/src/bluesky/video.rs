@@ -308,10 +308,12 @@ impl Bluesky {
                 rejected("This video is larger than Bluesky accepts. Upload a smaller file.")
             }
             "VideoTooLong" => rejected("This video is longer than Bluesky accepts. Upload a shorter video."),
-            "BadAspectRatio" => rejected("Bluesky does not accept the aspect ratio of this video."),
+            "BadAspectRatio" => {
+                rejected("Bluesky does not accept the aspect ratio of this video. Upload one with a different shape.")
+            }
             "UploadForbidden" | "unconfirmed_email" => CallError::Permanent(failure(
                 Category::Account,
-                "Bluesky does not allow this account to upload videos. Confirm its email address at Bluesky, or ask \
+                "Bluesky does not allow this account to upload videos. Confirm its email address on Bluesky, or ask \
                  Bluesky for the reason.",
             )),
             name @ "DailyLimitExceeded" => self.trusted.daily_limit("videos", DAILY_LIMIT_PAUSE, name),

@@ -184,12 +184,13 @@ fn classify_name(name: &str, message: &str) -> Option<CallError> {
         }
         "AuthFactorTokenRequired" => CallError::Reauth(failure(
             Category::AuthExpired,
-            "Bluesky requires a second factor for this password. Create an app password in its settings and use that.",
+            "Bluesky requires a second factor with this password. Create an app password in Bluesky's settings, and \
+             use it instead.",
         )),
         "AccountTakedown" | "AccountSuspended" | "AccountDeactivated" | "RepoTakendown" | "RepoSuspended"
         | "RepoDeactivated" => CallError::Permanent(failure(
             Category::Account,
-            "This Bluesky account is suspended or deactivated. Resolve this at Bluesky.",
+            "This Bluesky account is suspended or deactivated. Resolve this on Bluesky.",
         )),
         "BlobTooLarge" | "PayloadTooLarge" | "InvalidMimeType" => CallError::Permanent(failure(
             Category::InvalidContent,

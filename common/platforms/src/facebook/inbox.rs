@@ -347,8 +347,8 @@ impl InboxConnector for Facebook {
     fn rejection(&self, thread: &ReplyThread, now: DateTime<Utc>) -> Option<String> {
         let is_open = thread.last_inbound_at.is_some_and(|at| now - at < WINDOW);
         (thread.kind == ConversationType::Dm && !is_open).then(|| {
-            "Facebook allows a page to reply to a person only within 24 hours of the person's last message. They have \
-             passed."
+            "Facebook allows a page to reply to a person only within 24 hours of the person's last message. That time \
+             has passed."
                 .to_owned()
         })
     }

@@ -76,7 +76,7 @@ impl Facebook {
 
     /// Checks the id of a post or a comment, which becomes part of a URL.
     fn check_id<'a>(&self, id: &'a str) -> Result<&'a str, CallError> {
-        if is_object_id(id) { Ok(id) } else { Err(posts::unknown_post(&self.client)) }
+        if is_object_id(id) { Ok(id) } else { Err(self.client.unknown_post()) }
     }
 }
 

@@ -174,7 +174,7 @@ impl Facebook {
         match access.call_with_codes::<Finished>(Effect::Publishes, request).await {
             Ok(Finished { success: true, post_id }) => Err(self.accepted_video(post, video_id, &post_id)),
             Ok(Finished { success: false, .. }) => {
-                Err(self.client.classify_unknown_effect(Effect::Publishes, "reported no success", None))
+                Err(self.client.classify_unknown_effect(Effect::Publishes, "did not report success", None))
             }
             Err(failure) => self.after_rejection(&access, account, post, video_id, failure).await,
         }

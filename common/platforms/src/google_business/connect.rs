@@ -159,7 +159,7 @@ impl OAuthConnector for GoogleBusiness {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Google gives a new application a quota of 0 for Business Profile until its operator has applied for \
+            "A new application has a quota of 0 for Business Profile until Google approves its operator's request for \
              access. While the application is in testing at Google, only its test users can connect, and their access \
              ends after seven days.",
         )

@@ -360,7 +360,7 @@ impl InboxConnector for Instagram {
 
     fn rejection(&self, thread: &ReplyThread, _now: DateTime<Utc>) -> Option<String> {
         (thread.kind == ConversationType::Dm)
-            .then(|| "Crier can only read Instagram direct messages. Reply to this one in Instagram.".to_owned())
+            .then(|| "Crier can only read Instagram direct messages. Reply to this one on Instagram.".to_owned())
     }
 
     /// A comment has the same maximum length as a caption.

@@ -97,7 +97,7 @@ impl Instagram {
 
     /// Checks the id of a post or a comment, which becomes part of a URL.
     fn check_id<'a>(&self, id: &'a str) -> Result<&'a str, CallError> {
-        if containers::is_id(id) { Ok(id) } else { Err(posts::unknown_post(&self.client)) }
+        if containers::is_id(id) { Ok(id) } else { Err(self.client.unknown_post()) }
     }
 
     fn containers<'a>(
@@ -127,7 +127,7 @@ fn is_by_facebook(account: &ConnectorAccount) -> bool {
 /// Returns the failure of a deletion on an account that was connected with Instagram's own login.
 pub(crate) fn cannot_delete() -> Failure {
     let message = "Instagram lets applications delete posts only on accounts that were connected with Facebook. Delete \
-                   the post in Instagram.";
+                   the post on Instagram.";
     Failure::with_code(Category::PlatformRejected, "not_supported", message)
 }
 

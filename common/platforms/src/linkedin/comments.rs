@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::urn::{comment_parts, comment_urn, encoded, is_object};
-use super::{Linkedin, LinkedinError, author, unknown_post};
+use super::{Linkedin, LinkedinError, author};
 use crate::call::Effect;
 use crate::inbox::own_message::{OwnMessage, OwnMessages};
 use crate::inbox::permission::missing_permission;
@@ -265,7 +265,7 @@ impl Linkedin {
         text: &str,
     ) -> Result<Published, CallError> {
         if !is_object(post) {
-            return Err(unknown_post());
+            return Err(self.client.unknown_post());
         }
         let missing = Self::missing(account, "comment on this account's posts", WRITE);
         let message = "The post to comment on does not exist.";
@@ -284,7 +284,7 @@ impl Linkedin {
             return Ok(ReconcileResult::Unsupported);
         }
         if !is_object(post) {
-            return Err(unknown_post());
+            return Err(self.client.unknown_post());
         }
         self.find_comment(account, post, &comment.text, comment.called_at).await
     }

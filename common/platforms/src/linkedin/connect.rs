@@ -89,13 +89,13 @@ impl OAuthConnector for Linkedin {
     fn gate(&self, target: ConnectTarget) -> Option<&'static str> {
         Some(match target {
             ConnectTarget::Default => {
-                "LinkedIn grants access for 60 days. Before they end, you will get an email that asks you to connect \
-                 again."
+                "LinkedIn grants access for 60 days. Before it expires, you will get an email that asks you to \
+                 connect again."
             }
             ConnectTarget::Page => {
                 "LinkedIn allows an application to publish on pages only after a review for its Community Management \
-                 API. It grants access for 60 days. Before they end, you will get an email that asks you to connect \
-                 again."
+                 API. LinkedIn grants access for 60 days. Before it expires, you will get an email that asks you to \
+                 connect again."
             }
         })
     }

@@ -6,7 +6,7 @@
 use http::{Method, StatusCode};
 
 use super::urn::{comment_parts, encoded, is_post};
-use super::{Linkedin, LinkedinError, comments, unknown_post};
+use super::{Linkedin, LinkedinError, comments};
 use crate::call::Effect;
 use crate::{CallError, ConnectorAccount, UnpublishPost};
 
@@ -37,7 +37,7 @@ impl Linkedin {
             false => (post_path(urn), "delete this account's posts", DELETE_POSTS),
         };
         let token = account.secrets.require("access_token")?;
-        let request = self.request(Method::DELETE, &path.ok_or_else(unknown_post)?, &token);
+        let request = self.request(Method::DELETE, &path.ok_or_else(|| self.client.unknown_post())?, &token);
         match self.send(Effect::Repeatable, request).await {
             Ok(_) | Err(LinkedinError { status: Some(StatusCode::NOT_FOUND), .. }) => Ok(()),
             Err(failed) => Err(failed.with_permission(Self::missing(account, what, names))),

@@ -111,7 +111,7 @@ impl Linkedin {
             StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY
                 if body.message.contains("Unable to obtain activity") =>
             {
-                CallError::Transient(failure(Category::PlatformError, "is not ready for this"))
+                CallError::Transient(failure(Category::PlatformError, "has not finished processing the post"))
             }
             StatusCode::UNAUTHORIZED => {
                 CallError::AuthExpired(failure(Category::AuthExpired, "rejected the token; connect the account again"))
@@ -230,8 +230,7 @@ impl Connector for Linkedin {
     /// Only approved partners get refresh tokens. Otherwise, a user connects the account again.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
         if account.secrets.get("refresh_token").is_none() {
-            let message = "LinkedIn no longer accepts the token; connect the account again.";
-            return Err(CallError::Reauth(Failure::of(Category::AuthExpired, message)));
+            return Err(CallError::Reauth(self.client.reconnect_required()));
         }
         let application = oauth::application_of(account, &self.config, Platform::Linkedin)?;
         let target = if Self::is_page(account) { ConnectTarget::Page } else { ConnectTarget::Default };
@@ -378,12 +377,6 @@ fn author(account: &ConnectorAccount) -> String {
         true => account.external_id.clone(),
         false => format!("urn:li:person:{}", account.external_id),
     }
-}
-
-/// Returns the error for a post whose id is unknown, or is not one of LinkedIn's.
-fn unknown_post() -> CallError {
-    let message = "Crier does not know the ID of this post on LinkedIn. Do this on LinkedIn instead.";
-    CallError::Permanent(Failure::of(Category::Internal, message))
 }
 
 /// Returns whether a post was created after a marker. Otherwise, no call with the marker has created it.

@@ -163,7 +163,8 @@ impl OAuthConnector for Mastodon {
             metadata.as_ref().is_some_and(|m| m.code_challenge_methods_supported.iter().any(|method| method == "S256"));
         if let Some(metadata) = metadata {
             if metadata.issuer.trim_end_matches('/') != base {
-                let message = "This server has a different URL. Use the URL at which people open it.";
+                let message =
+                    "This server reports a different URL. Enter the URL at which people open it in a browser.";
                 return Err(ConnectError::Field { field: "instance", message: message.to_owned() });
             }
             server.sends_issuer = metadata.authorization_response_iss_parameter_supported;

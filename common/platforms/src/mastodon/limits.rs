@@ -85,7 +85,11 @@ async fn instance_documents(instance: &Instance<'_>) -> Result<Vec<Value>, CallE
     let older = find(instance, "/api/v1/instance").await?;
     let documents: Vec<Value> = newer.into_iter().chain(older).filter(Value::is_object).collect();
     if documents.is_empty() {
-        return Err(instance.client.classify_unknown_effect(Effect::Repeatable, "does not describe the server", None));
+        return Err(instance.client.classify_unknown_effect(
+            Effect::Repeatable,
+            "returned no information about the server",
+            None,
+        ));
     }
     Ok(documents)
 }

@@ -81,7 +81,7 @@ impl Instance<'_> {
             // that.
             StatusCode::FORBIDDEN => CallError::Permanent(failure(Category::Account, "does not allow this")),
             StatusCode::NOT_FOUND if effect == Effect::Publishes => {
-                CallError::Permanent(failure(Category::PlatformRejected, "does not know this"))
+                CallError::Permanent(failure(Category::PlatformRejected, "could not find this"))
             }
             _ => self.client.classify_status(effect, response, None, detail),
         }

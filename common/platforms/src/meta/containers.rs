@@ -419,5 +419,5 @@ fn container_count(marker: &Marker) -> u64 {
 fn marker_timestamp(marker: &Marker, name: &str) -> Result<DateTime<Utc>, CallError> {
     marker_field(marker, name)?
         .parse()
-        .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no time.")))
+        .map_err(|_| CallError::Transient(Failure::of(Category::Internal, "The post's marker has no valid time.")))
 }

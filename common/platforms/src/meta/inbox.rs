@@ -190,9 +190,10 @@ pub(crate) fn reply_error(failure: GraphFailure, missing: Failure) -> CallError 
     let code = failure.error.failure().platform_code.clone().unwrap_or_default();
     let permanent = |category, message: &str| CallError::Permanent(Failure::of(category, message).from_platform(&code));
     match &failure {
-        GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => {
-            permanent(Category::PlatformRejected, "The 24 hours for a reply to this person have passed.")
-        }
+        GraphFailure { subcode: Some(subcode), .. } if WINDOW_CLOSED.contains(subcode) => permanent(
+            Category::PlatformRejected,
+            "This person's last message is more than 24 hours old, so the account can no longer reply.",
+        ),
         failure if is_permission(failure) => CallError::Permanent(missing.from_platform(&code)),
         failure if is_gone(failure) => {
             permanent(Category::PlatformRejected, "The message to reply to no longer exists.")

@@ -49,9 +49,9 @@ impl<'a> FacebookLogin<'a> {
         let grant = protocol::exchange(self.client, attempt, code).await.map_err(|failure| {
             // Facebook rejects a code with an error in its own format.
             match (failure.status, failure.code.is_none()) {
-                (Some(StatusCode::BAD_REQUEST), true) => {
-                    ConnectError::Rejected("Facebook no longer accepts this login response.".to_owned())
-                }
+                (Some(StatusCode::BAD_REQUEST), true) => ConnectError::Rejected(
+                    "Facebook no longer accepts this login. Connect the account again.".to_owned(),
+                ),
                 _ => failure.into(),
             }
         })?;

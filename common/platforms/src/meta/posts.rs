@@ -1,7 +1,7 @@
 //! Deletes posts and comments of an account.
 //!
 //! Meta returns "does not exist" (100/33, or 24 on Threads) for what was deleted, and for what the token may not
-//! delete. So the object is read afterwards: it is gone if it cannot be read either, by a token that can still read the
+//! delete. So the object is read afterward: it is gone if it cannot be read either, by a token that can still read the
 //! account.
 
 use crier_domain::failure::{Category, Failure};
@@ -13,7 +13,7 @@ use super::containers::NOT_FOUND;
 use super::graph::{Access, GraphFailure};
 use super::inbox::is_permission;
 use super::insights::is_gone;
-use crate::call::{Effect, PlatformClient};
+use crate::call::Effect;
 use crate::{CallError, ConnectorAccount};
 
 #[derive(Deserialize)]
@@ -68,10 +68,4 @@ fn is_not_found(failure: &GraphFailure) -> bool {
 
 fn denied(failure: &GraphFailure, missing: Failure) -> CallError {
     CallError::Permanent(missing.from_platform(failure.platform_code()))
-}
-
-/// Returns the error for a post whose id is unknown, or is not one of the platform's.
-pub(crate) fn unknown_post(client: &PlatformClient) -> CallError {
-    let message = format!("Crier does not know the ID of this post on {0}. Do this on {0} instead.", client.name());
-    CallError::Permanent(Failure::of(Category::Internal, message))
 }

@@ -310,10 +310,7 @@ impl OAuthHttpClient {
             }
         };
         match code {
-            Some("invalid_grant") => CallError::Reauth(failure_of(
-                Category::AuthExpired,
-                format!("{name} no longer accepts this authorization; connect the account again."),
-            )),
+            Some(code @ "invalid_grant") => CallError::Reauth(self.client.reconnect_required().from_platform(code)),
             Some("invalid_client" | "unauthorized_client") => CallError::Transient(failure_of(
                 Category::Account,
                 format!(

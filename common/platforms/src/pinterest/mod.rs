@@ -220,10 +220,7 @@ impl Connector for Pinterest {
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // A rejected refresh token returns 401 with an error in Pinterest's own format.
             match (failure.status, failure.code.as_deref()) {
-                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
-                    Category::AuthExpired,
-                    "Pinterest no longer accepts this authorization; connect the account again.",
-                )),
+                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(self.client.reconnect_required()),
                 _ => failure.error,
             }
         })

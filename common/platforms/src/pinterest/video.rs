@@ -122,7 +122,7 @@ impl Pinterest {
             }
             Delivery::Rejected => Err(rejected("Pinterest does not accept the file of the video.", "400")),
             Delivery::Unavailable => {
-                let message = "Pinterest's storage accepts no videos at the moment.";
+                let message = "Pinterest's storage does not accept videos at the moment.";
                 Err(CallError::Transient(Failure::of(Category::Media, message)))
             }
         }

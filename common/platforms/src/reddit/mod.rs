@@ -300,10 +300,7 @@ impl Connector for Reddit {
         oauth::renew(&client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // A rejected refresh token returns 400 with `{"message": "Bad Request", "error": 400}`.
             match (failure.status, failure.code.as_deref()) {
-                (Some(StatusCode::BAD_REQUEST), None) => CallError::Reauth(Failure::of(
-                    Category::AuthExpired,
-                    "Reddit no longer accepts this authorization; connect the account again.",
-                )),
+                (Some(StatusCode::BAD_REQUEST), None) => CallError::Reauth(self.client.reconnect_required()),
                 _ => failure.error,
             }
         })

@@ -106,7 +106,7 @@ impl Session<'_> {
             }
             // The next attempt leases another location.
             Delivery::Expired | Delivery::Unavailable => {
-                let message = "Reddit's storage accepts no files right now.";
+                let message = "Reddit's storage does not accept files at the moment.";
                 Err(CallError::Transient(Failure::of(Category::Media, message)))
             }
         }

@@ -111,7 +111,7 @@ impl InboxConnector for Sandbox {
     fn check_text(&self, _thread: &ReplyThread, text: &str) -> Result<(), String> {
         match text.chars().count() {
             count if count > MAX_REPLY => {
-                Err(format!("The sandbox accepts at most {MAX_REPLY} characters in a reply; this has {count}."))
+                Err(format!("The sandbox accepts at most {MAX_REPLY} characters in a reply; this text has {count}."))
             }
             _ => Ok(()),
         }

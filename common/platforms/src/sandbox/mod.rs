@@ -24,6 +24,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 
 pub use self::store::{SandboxError, SandboxStore};
+use super::call::connect_error;
 use super::{
     AnalyticsConnector, CallError, ConnectError, Connected, Connector, ConnectorAccount, InboxConnector, Marker,
     MarkerSeed, OutgoingPost, Published, ReconcileResult, RefreshedTokens, ReplyKind, ReplyTo, Secrets, UnpublishPost,
@@ -168,7 +169,7 @@ fn token_rejected() -> CallError {
 
 fn unavailable(error: SandboxError) -> CallError {
     tracing::warn!(%error, "cannot access the sandbox tables");
-    CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is not available right now."))
+    CallError::Transient(Failure::of(Category::PlatformError, "The sandbox is temporarily unavailable."))
 }
 
 fn parent_missing() -> CallError {
@@ -208,10 +209,7 @@ impl Connector for Sandbox {
         match self.store.owner(&handle).await {
             Ok(owner) if owner.is_none_or(|owner| owner == workspace_id) => {}
             Ok(_) => return Err(handle_taken(&handle)),
-            Err(error) => {
-                tracing::warn!(%error, "cannot access the sandbox tables");
-                return Err(ConnectError::Unavailable("The sandbox is not available right now.".into()));
-            }
+            Err(error) => return Err(connect_error(unavailable(error), None)),
         }
         let mut fields = Map::new();
         fields.insert("handle".into(), Value::from(handle.as_str()));

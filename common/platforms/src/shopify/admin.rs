@@ -122,16 +122,18 @@ impl Admin<'_> {
                 self.client.rate_limited_for(pause)
             }
             "ACCESS_DENIED" => CallError::Permanent(failure(Category::Account, "does not allow this")),
-            "SHOP_INACTIVE" => CallError::Permanent(failure(Category::Account, "says that the shop is not active")),
+            "SHOP_INACTIVE" => CallError::Permanent(failure(Category::Account, "reports that the shop is inactive")),
             "INTERNAL_SERVER_ERROR" | "TIMEOUT" => {
                 self.client.classify_unknown_effect(effect, "had an internal error", Some(code))
             }
             // The call is invalid in this version of the API. Nothing was done.
             _ => {
                 let text = self.detail(&error.message).unwrap_or_default();
-                let (version, see) = (self.version, "see CRIER_SHOPIFY_API_VERSION");
-                let message =
-                    format!("Shopify does not understand a call in version {version} of its API; {see}: {text}");
+                let version = self.version;
+                let message = format!(
+                    "Shopify does not support a request of Crier in version {version} of its API; the operator must \
+                     set CRIER_SHOPIFY_API_VERSION: {text}"
+                );
                 self.client.misconfigured(&message, code)
             }
         }

@@ -233,10 +233,7 @@ impl Connector for Shopify {
 
     /// Tokens of custom applications may have no expiry. These are only checked.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError> {
-        let reauth = || {
-            let message = "Shopify no longer accepts this authorization; connect the account again.";
-            CallError::Reauth(Failure::of(Category::AuthExpired, message))
-        };
+        let reauth = || CallError::Reauth(self.client.reconnect_required());
         if account.secrets.get("refresh_token").is_none() {
             let checked = self.admin_of(account)?.call::<Value>(Effect::Repeatable, SHOP, json!({})).await;
             return match checked {

@@ -43,7 +43,7 @@ pub(super) fn classify_error(status: u16, description: &str, quoted: Option<Stri
             Category::AuthExpired,
             "Telegram does not know this bot token; get one from @BotFather and connect again",
         )),
-        403 => CallError::Permanent(failure(Category::Account, "The bot may not write to this chat")),
+        403 => CallError::Permanent(failure(Category::Account, "The bot is not allowed to write to this chat")),
         _ if has(&["chat not found", "peer_id_invalid", "user not found", "chat_id is empty"]) => {
             CallError::Permanent(failure(Category::Account, "Telegram cannot find this chat"))
         }
@@ -54,7 +54,7 @@ pub(super) fn classify_error(status: u16, description: &str, quoted: Option<Stri
             CallError::ParentMissing(failure(Category::PlatformRejected, "The post does not exist on Telegram"))
         }
         _ if has(&["rights", "chat_write_forbidden", "topic_closed", "chat_admin_required", "chat_send_"]) => {
-            CallError::Permanent(failure(Category::Account, "The bot may not write to this chat"))
+            CallError::Permanent(failure(Category::Account, "The bot is not allowed to write to this chat"))
         }
         _ if has(&["too long", "is empty", "photo", "image", "video", "file", "too big", "too large"]) => {
             CallError::Permanent(failure(Category::InvalidContent, "Telegram does not accept this post"))

@@ -222,8 +222,8 @@ fn queue_error(error: MethodError) -> CallError {
     let failure = |text: &str| Failure::of(Category::Account, text).from_platform("409");
     if error.failure().message.contains("webhook") {
         return CallError::Permanent(failure(
-            "Another program receives this bot's messages through a webhook. Delete it with deleteWebhook, or connect \
-             a bot that only Crier uses.",
+            "Another program receives this bot's messages through a webhook. Delete the webhook with deleteWebhook, or \
+             connect a bot that only Crier uses.",
         ));
     }
     CallError::Transient(failure("Another program reads this bot's messages at the same time."))

@@ -150,7 +150,7 @@ impl Telegram {
         if allowed {
             Ok(())
         } else {
-            Err(ConnectError::Rejected(format!("The bot may not post to {title}: {remedy}.")))
+            Err(ConnectError::Rejected(format!("The bot is not allowed to post to {title}: {remedy}.")))
         }
     }
 }

@@ -23,7 +23,7 @@ impl Telegram {
         let (chat, messages) = messages_of(own.expose_secret(), post);
         if messages.is_empty() {
             let message =
-                "Crier cannot delete this post because the chat has received a new ID since. Delete it on Telegram.";
+                "Crier cannot delete this post because the chat's ID has changed since. Delete it on Telegram.";
             return Err(CallError::Permanent(Failure::with_code(Category::Account, "not_supported", message)));
         }
         let body = TelegramBody::Json(json!({ "chat_id": chat, "message_ids": messages }));

@@ -185,7 +185,7 @@ impl Connector for Threads {
 
     async fn unpublish(&self, account: &ConnectorAccount, post: &UnpublishPost) -> Result<(), CallError> {
         if !is_id(&post.external_id) {
-            return Err(posts::unknown_post(&self.client));
+            return Err(self.client.unknown_post());
         }
         let (target, what) = (ConnectTarget::Default, "delete this account's posts");
         let missing = missing_permission(Platform::Threads, target, what, "threads_delete");

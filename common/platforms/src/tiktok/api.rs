@@ -102,7 +102,7 @@ impl Tiktok {
             }
             "auth_removed" => CallError::Reauth(with(
                 Category::AuthExpired,
-                "says that the person revoked the access; connect the account again",
+                "reports that access was revoked; connect the account again",
             )),
             "scope_not_authorized" | "scope_permission_missed" => {
                 CallError::Permanent(with(Category::Account, "requires another permission; connect the account again"))
@@ -114,8 +114,8 @@ impl Tiktok {
             )),
             "url_ownership_unverified" => CallError::Permanent(with(
                 Category::Account,
-                "has no proof that the operator owns the domain of CRIER_PUBLIC_URL; the operator must verify it in \
-                 TikTok's developer portal",
+                "has not verified the domain of CRIER_PUBLIC_URL; the operator must verify it in TikTok's developer \
+                 portal",
             )),
             "privacy_level_option_mismatch" => {
                 CallError::Permanent(with(Category::InvalidContent, "does not allow this visibility for this account"))
@@ -178,10 +178,7 @@ impl Tiktok {
         let error: TokenError = serde_json::from_slice(&response.body).unwrap_or_default();
         match error.error.as_str() {
             "" if response.status.is_success() => self.client.read(Effect::Repeatable, &response),
-            "invalid_grant" => Err(CallError::Reauth(Failure::of(
-                Category::AuthExpired,
-                "TikTok no longer accepts this authorization; connect the account again.",
-            ))),
+            "invalid_grant" => Err(CallError::Reauth(self.client.reconnect_required())),
             "invalid_client" => Err(CallError::Transient(Failure::of(
                 Category::Account,
                 "TikTok does not accept Crier's application; the operator must check the client key and secret.",

@@ -40,8 +40,8 @@ impl OAuthConnector for Tiktok {
 
     fn gate(&self, _target: ConnectTarget) -> Option<&'static str> {
         Some(
-            "Until TikTok has audited the application, five people per day can publish with it, on accounts that are \
-             private at that time, with posts that only they can see.",
+            "Until TikTok has audited the application, at most five people per day can publish with it. Their accounts \
+             must be private when they publish, and only they can see the posts.",
         )
     }
 

@@ -289,7 +289,7 @@ impl Tiktok {
         };
         let chunk = match self.put(Effect::Publishes, video, &upload).await {
             Ok(response) if response.status == StatusCode::PARTIAL_CONTENT => {
-                let what = "requested more of the video than there is";
+                let what = "requested more than the whole video";
                 LastChunk::Lost(self.client.classify_unknown_effect(Effect::Publishes, what, Some("206")))
             }
             Ok(response) if response.status.is_success() => return Ok(self.accepted(post, id)),

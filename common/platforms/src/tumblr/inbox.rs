@@ -24,7 +24,7 @@ use crate::{CallError, ConnectorAccount, InboxConnector, Published, ReconcileRes
 
 const ACTIVITY: &str = "activity";
 const REJECTION: &str =
-    "Tumblr does not allow applications to reply to replies and mentions. Reply to this one at Tumblr.";
+    "Tumblr does not allow applications to reply to replies and mentions. Reply to this one on Tumblr.";
 const TYPES: [&str; 4] = ["reply", "reblog_with_content", "mention_in_reply", "mention_in_post"];
 /// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 200;

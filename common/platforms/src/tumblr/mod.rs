@@ -116,10 +116,7 @@ impl Connector for Tumblr {
         oauth::renew(&self.client, &self.auth_server(), account, &application).await.map_err(|failure| {
             // Tumblr returns 401 for a refresh token that has expired or was used before.
             match (failure.status, failure.code.as_deref()) {
-                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(Failure::of(
-                    Category::AuthExpired,
-                    "Tumblr no longer accepts this authorization; connect the account again.",
-                )),
+                (Some(StatusCode::UNAUTHORIZED), None) => CallError::Reauth(self.client.reconnect_required()),
                 _ => failure.error,
             }
         })

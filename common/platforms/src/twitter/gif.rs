@@ -59,7 +59,7 @@ impl Twitter {
             Err(error) => return Err(error),
         };
         if media.has_failed() {
-            let message = "X could not process the GIF, and does not say why.";
+            let message = "X could not process the GIF and gave no reason.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("failed")));
         }
         Ok(media.pause().map_or(StageResult::Ready, StageResult::Pending))

@@ -216,10 +216,7 @@ impl Connector for Twitter {
             // invalid."
             let names_token = failure.description.as_deref().is_some_and(|text| text.contains("token was invalid"));
             match failure.code.as_deref() {
-                Some("invalid_request") if names_token => CallError::Reauth(Failure::of(
-                    Category::AuthExpired,
-                    "X no longer accepts this authorization; connect the account again.",
-                )),
+                Some("invalid_request") if names_token => CallError::Reauth(self.client.reconnect_required()),
                 _ => failure.error,
             }
         })

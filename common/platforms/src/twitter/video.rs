@@ -195,7 +195,7 @@ impl Twitter {
         }
         let media: Media = self.data(Effect::Repeatable, &response)?;
         if media.has_failed() {
-            let message = "X could not process the video, and does not say why. Check that it is an MP4 or MOV file with \
+            let message = "X could not process the video and gave no reason. Check that it is an MP4 or MOV file with \
                            H.264 video and AAC audio.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("failed")));
         }

@@ -140,7 +140,7 @@ impl Wordpress {
         match send(&rest, &json!({ "post": post.external_id, "content": html::escape(text) })).await {
             Ok(comment) => Ok(comment.published()),
             Err(failed) if failed.code == "rest_comment_invalid_post_id" => {
-                let failure = Failure::of(Category::PlatformRejected, "WordPress does not know the post.");
+                let failure = Failure::of(Category::PlatformRejected, "The post does not exist on the WordPress site.");
                 Err(CallError::ParentMissing(failure.from_platform(&failed.code)))
             }
             Err(failed) => Err(failed.error),

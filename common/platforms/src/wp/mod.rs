@@ -136,7 +136,11 @@ impl Rest<'_> {
             Ok(_) => Ok(()),
             Err(failed) if GONE.contains(&failed.code.as_str()) => Ok(()),
             Err(failed) if failed.code.ends_with("rest_trash_not_supported") => {
-                let message = format!("The trash of this {} site is turned off. Delete it there.", self.caller.name());
+                let message = format!(
+                    "The trash of this {} site is turned off, and Crier deletes nothing permanently. Delete the post \
+                     on the site.",
+                    self.caller.name()
+                );
                 Err(CallError::Permanent(Failure::of(Category::PlatformRejected, message).from_platform(failed.code)))
             }
             Err(RestError { status: Some(403), error: CallError::Permanent(failure), .. }) => {

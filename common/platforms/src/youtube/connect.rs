@@ -8,7 +8,7 @@ use crier_domain::platform::{AccountKind, ConnectTarget};
 use http::Method;
 use serde::Deserialize;
 
-use super::rest::List;
+use super::rest::{List, NO_CHANNEL};
 use super::{Youtube, is_id};
 use crate::call::{Effect, connect_error};
 use crate::oauth::{
@@ -119,8 +119,7 @@ impl OAuthConnector for Youtube {
         let request = self.request(Method::GET, "/youtube/v3/channels", grant.access_token()).query(&query);
         let found: List = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
         if found.items.is_empty() {
-            let message = "This Google account has no YouTube channel. Create one at YouTube, then connect it again.";
-            return Err(ConnectError::Rejected(message.to_owned()));
+            return Err(ConnectError::Rejected(NO_CHANNEL.to_owned()));
         }
         let channel = found.read::<Channel>().into_iter().next().filter(|channel| is_id(&channel.id));
         let channel = channel.ok_or_else(|| ConnectError::Unavailable("YouTube returned no channel.".to_owned()))?;

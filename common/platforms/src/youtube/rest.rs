@@ -15,6 +15,8 @@ use crate::{CallError, UploadQuota};
 
 /// The reason of an error if the account lacks a permission.
 pub(super) const NO_PERMISSION: &str = "insufficientPermissions";
+pub(super) const NO_CHANNEL: &str =
+    "This Google account has no YouTube channel. Create one on YouTube, then connect the account again.";
 /// The maximum number of entries read from a page.
 const MAX_ENTRIES: usize = 100;
 /// The pause if too many calls were made within a minute.
@@ -63,13 +65,13 @@ impl List {
     }
 }
 
-/// Returns when the daily quotas begin again: at midnight in the Pacific time zone.
+/// Returns when the daily quotas reset: at midnight in the Pacific time zone.
 fn next_quota(now: DateTime<Utc>) -> DateTime<Utc> {
     let tomorrow = now.with_timezone(&Los_Angeles).date_naive().succ_opt();
     tomorrow.and_then(midnight).unwrap_or(now + UPLOAD_PERIOD)
 }
 
-/// Returns when the daily quotas began.
+/// Returns when the daily quotas last reset.
 fn last_quota(now: DateTime<Utc>) -> DateTime<Utc> {
     midnight(now.with_timezone(&Los_Angeles).date_naive()).unwrap_or(now - UPLOAD_PERIOD)
 }
@@ -130,12 +132,12 @@ impl Youtube {
         let now = self.client.now();
         match (response.status.as_u16(), reason) {
             (_, "quotaExceeded" | "dailyLimitExceeded") => {
-                let message = "The application's daily quota at YouTube is used up. It begins again at midnight in the \
+                let message = "The application's daily quota at YouTube is used up. It resets at midnight in the \
                                Pacific time zone.";
                 limited(next_quota(now), code, message)
             }
             (_, "uploadLimitExceeded") => {
-                let message = "The channel has reached YouTube's limit of uploads. Crier retries after 24 hours.";
+                let message = "The channel has reached YouTube's upload limit. Crier retries after 24 hours.";
                 limited(now + UPLOAD_PERIOD, code, message)
             }
             (429, _) | (_, "rateLimitExceeded" | "userRateLimitExceeded") => {
@@ -147,9 +149,7 @@ impl Youtube {
                 code,
             ),
             (_, "youtubeSignupRequired") => {
-                let message = "This Google account has no YouTube channel. Create one at YouTube, then connect the \
-                               account again.";
-                CallError::Permanent(Failure::of(Category::Account, message).from_platform(code))
+                CallError::Permanent(Failure::of(Category::Account, NO_CHANNEL).from_platform(code))
             }
             (401, _) => {
                 let message = "YouTube rejected the access token.";

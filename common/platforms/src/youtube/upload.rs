@@ -107,7 +107,7 @@ fn transient(message: &str) -> CallError {
 }
 
 fn session_ended() -> CallError {
-    let message = "The upload of the video at YouTube has ended. Crier uploads the video again.";
+    let message = "The upload of the video to YouTube has expired. Crier uploads the video again.";
     CallError::UploadsMissing(Failure::of(Category::PlatformError, message))
 }
 
