@@ -262,7 +262,7 @@ pub struct Plan {
     pub remove: Vec<i64>,
     /// The occurrences to delete, which have no post.
     pub delete: Vec<i64>,
-    /// The number of planned occurrences afterwards ([`RecurringPost::planned`]).
+    /// The number of planned occurrences afterward ([`RecurringPost::planned`]).
     pub planned: i64,
 }
 

@@ -288,7 +288,8 @@ impl AccountRow {
         let account = self.account;
         let name = row_name(account.workspace_id, account.platform, &account.external_id);
         let plain = cipher.open(&place(&name), &self.secrets)?;
-        let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("secrets are no text".into()))?;
+        let text = String::from_utf8(plain)
+            .map_err(|_| StoreError::Decode("an account's secrets are not valid UTF-8".into()))?;
         Ok((account, SecretString::from(text)))
     }
 }

@@ -25,7 +25,8 @@ fn place(client_id: &str) -> SecretLocation<'_> {
 impl ApplicationRow {
     fn open(self, cipher: &Cipher) -> Result<Application> {
         let plain = cipher.open(&place(&self.client_id), &self.client_secret)?;
-        let secret = String::from_utf8(plain).map_err(|_| StoreError::Decode("a client secret is no text".into()))?;
+        let secret =
+            String::from_utf8(plain).map_err(|_| StoreError::Decode("a client secret is not valid UTF-8".into()))?;
         Ok(Application { client_id: self.client_id, client_secret: SecretString::from(secret) })
     }
 }

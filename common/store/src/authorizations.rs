@@ -45,7 +45,7 @@ pub fn hash(text: &str) -> Option<Vec<u8>> {
 }
 
 fn required_hash(secret: &SecretString) -> Result<Vec<u8>> {
-    hash(secret.expose_secret()).ok_or_else(|| StoreError::Decode("a secret has not the form of one".into()))
+    hash(secret.expose_secret()).ok_or_else(|| StoreError::Decode("a secret has an invalid format".into()))
 }
 
 fn place(row: &str) -> SecretLocation<'_> {
@@ -164,7 +164,8 @@ pub async fn data(conn: &mut Conn, cipher: &Cipher, id: i64) -> Result<Option<Se
     let sealed: Option<Vec<u8>> = run!(conn, c => sqlx::query_scalar(SQL).bind(id).fetch_optional(c))?;
     let Some(sealed) = sealed else { return Ok(None) };
     let plain = cipher.open(&place(&id.to_string()), &sealed)?;
-    let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("an authorization's data is no text".into()))?;
+    let text = String::from_utf8(plain)
+        .map_err(|_| StoreError::Decode("an authorization's data is not valid UTF-8".into()))?;
     Ok(Some(SecretString::from(text)))
 }
 

@@ -56,7 +56,7 @@ pub async fn create(tx: &mut Tx, brand_id: i64, new: &NewFeed<'_>, trace: Option
     let workspace = workspace_of(tx, id).await?;
     let job = fetch_now(tx, id, workspace, new.url, trace);
     jobs::enqueue(tx, &job).await?;
-    find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a feed just made is gone".into()))
+    find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a feed was not stored".into()))
 }
 
 /// Lists the brand's feeds, newest first.

@@ -127,7 +127,7 @@ async fn create_row(tx: &mut Tx, user_id: i64, new: &NewKey<'_>) -> Result<(i64,
     let NewKey { name, mode, scopes, limits } = *new;
     let key =
         format!("{}{}", mode.prefix(), crier_base::random::text(KEY_LENGTH).map_err(|_| SecretError::NoRandomness)?);
-    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has not the form of a key".into()))?;
+    let hashed = hash(&key).ok_or(StoreError::Decode("a new key has an invalid format".into()))?;
     let row = NewRow {
         name,
         mode,

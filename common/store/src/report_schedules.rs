@@ -46,7 +46,7 @@ pub async fn create(tx: &mut Tx, report_id: i64, new: &NewSchedule<'_>) -> Resul
         .bind(new.time).bind(new.format).bind(new.has_bom).bind(Json(new.recipients)).bind(new.next_run_at).bind(now).fetch_one(c))?;
     let sql = sql!("{SELECT} WHERE s.id = $1", SELECT);
     let created = run!(tx, c => sqlx::query_as(sql).bind(id).fetch_optional(c))?;
-    created.ok_or_else(|| StoreError::Decode("a schedule just made is gone".into()))
+    created.ok_or_else(|| StoreError::Decode("a schedule was not stored".into()))
 }
 
 /// Returns the schedules of reports, oldest first.

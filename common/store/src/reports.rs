@@ -20,7 +20,7 @@ pub async fn create(tx: &mut Tx, brand_id: i64, name: &str, widgets: &[ReportWid
     let now = tx.now;
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(brand_id).bind(name).bind(now).bind(Json(widgets))
         .fetch_one(c))?;
-    find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a report just made is gone".into()))
+    find(tx, brand_id, id).await?.ok_or_else(|| StoreError::Decode("a report was not stored".into()))
 }
 
 /// Returns texts that reports may show, for the operator: those of the newest posts, brands and accounts of the

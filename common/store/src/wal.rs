@@ -2,7 +2,7 @@
 //!
 //! SQLite appends each commit to its write-ahead log. With `synchronous = FULL`, it syncs the log before the next
 //! commit may begin, which limits it to a few thousand commits per second, however small they are. With `NORMAL`, it
-//! does not sync: a caller that needs a durable commit requests a sync of the log afterwards, and all requests that
+//! does not sync: a caller that needs a durable commit requests a sync of the log afterward, and all requests that
 //! arrive during a sync share the next one. A sync covers everything that was appended before it began, so a power cut
 //! only loses commits that were not acknowledged. SQLite's own checkpoint, in a commit after which the log has at least
 //! 1,000 pages, syncs the log before it copies it into the database file.

@@ -41,7 +41,7 @@ pub async fn create(tx: &mut Tx, user_id: i64, new: &NewWebhook<'_>) -> Result<W
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.url).bind(Json(new.events))
         .bind(new.description).bind(new.is_active).bind(&empty).bind(now).fetch_one(c))?;
     set_secret(tx, id, new.secret).await?;
-    find(tx, user_id, id).await?.ok_or_else(|| StoreError::Decode("a webhook just made is gone".into()))
+    find(tx, user_id, id).await?.ok_or_else(|| StoreError::Decode("a webhook was not stored".into()))
 }
 
 /// Stores a new secret. The old one stops working immediately.
@@ -142,7 +142,8 @@ pub async fn delete(tx: &mut Tx, user_id: i64, webhook_id: i64) -> Result<bool> 
 /// Decrypts the secret of an endpoint.
 pub(super) fn open_secret(cipher: &Cipher, webhook_id: i64, sealed: &[u8]) -> Result<SecretString> {
     let plain = cipher.open(&place(&webhook_id.to_string()), sealed)?;
-    let text = String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is no text".into()))?;
+    let text =
+        String::from_utf8(plain).map_err(|_| StoreError::Decode("a signing secret is not valid UTF-8".into()))?;
     Ok(SecretString::from(text))
 }
 

@@ -85,7 +85,7 @@ impl RunTimes {
         let zone = zone(Some(&due.timezone));
         let next_after = |at: DateTime<Utc>| {
             let next = schedule.next_after(&at.with_timezone(&zone)).map(|next| next.to_utc());
-            next.ok_or_else(|| format!("{expression} has no further time"))
+            next.ok_or_else(|| format!("{expression} has no further run time"))
         };
         let mut last_due = due.schedule.next_run_at;
         for _ in 0..MAX_MISSED {

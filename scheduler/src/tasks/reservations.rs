@@ -20,6 +20,6 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
             return Ok(None);
         }
         tx.commit().await?;
-        tracing::warn!(requests = refunded, "refunded the AI credits of dead requests");
+        tracing::warn!(requests = refunded, "refunded the AI credits of interrupted requests");
     }
 }

@@ -43,9 +43,9 @@ pub async fn finish_all(s: &Scheduler) {
 
 fn log(upload: i64, error: Option<UploadError>) {
     match error {
-        None => tracing::info!(upload, "finished an upload whose request did not finish it"),
+        None => tracing::info!(upload, "finished an interrupted upload"),
         Some(error @ (UploadError::Damaged | UploadError::Ingest(IngestError::Rejected(_)))) => {
-            tracing::info!(upload, %error, "deleted an upload whose file is not usable");
+            tracing::info!(upload, %error, "deleted an upload with an unusable file");
         }
         Some(error) => tracing::warn!(upload, %error, "failed to finish an upload; retrying later"),
     }

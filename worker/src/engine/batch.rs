@@ -112,7 +112,7 @@ fn fitting_count(registry: &Registry, runs: &[EndedRun]) -> usize {
 /// Settles all runs in one transaction. If a lease was lost, rolls back and returns `None`.
 async fn settle(store: &Store, registry: &Registry, runs: &[EndedRun]) -> Result<Option<Vec<Outcome>>, StoreError> {
     let settled = AssertUnwindSafe(write_and_commit(store, registry, runs));
-    let panicked = || StoreError::Decode("the end of a job panicked".into());
+    let panicked = || StoreError::Decode("settling a job panicked".into());
     let settled = settled.catch_unwind().await.unwrap_or_else(|_| Err(panicked()))?;
     observe(runs, settled.iter().flatten());
     Ok(settled)
@@ -139,7 +139,7 @@ async fn write(tx: &mut Tx, registry: &Registry, runs: &[EndedRun]) -> Result<Ve
     let (mut outcomes, mut rest) = (Vec::with_capacity(runs.len()), runs);
     while let Some(first) = rest.first() {
         let kind = first.job.kind;
-        let handler = registry.get(kind).ok_or_else(|| StoreError::Decode(format!("no handler of {kind}")))?;
+        let handler = registry.get(kind).ok_or_else(|| StoreError::Decode(format!("no handler for {kind}")))?;
         let count = match &first.end {
             RunEnd::Result(_) => {
                 let finished: Vec<_> = rest.iter().map_while(|run| run.finished(kind)).collect();

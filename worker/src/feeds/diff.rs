@@ -8,7 +8,7 @@ use crier_domain::feed::{FoundArticle, KnownArticle, MAX_ARTICLES};
 use crier_store::articles::{ArticleRow, Changes};
 
 /// Compares the parsed articles, in the order of the feed, with the stored ones. Returns the changes to write, and the
-/// number of articles afterwards.
+/// number of articles afterward.
 ///
 /// An article is identified by its guid, and also by its URL in a feed that repeats guids ([`Identities`]). Only the
 /// first of several duplicates is used. An article without a date, or with a future date, counts as published when it

@@ -143,7 +143,7 @@ async fn conversation(
     let id: i64 = run!(tx, c => sqlx::query_scalar(INSERT).bind(brand_id).bind(account.id).bind(account.platform)
         .bind(first.kind).bind(first.sent_at).bind(now).bind(&first.thread_id).fetch_one(c))?;
     let found = lock(tx, brand_id, id).await?;
-    found.ok_or_else(|| super::super::StoreError::Decode("a conversation just locked is gone".into()))
+    found.ok_or_else(|| super::super::StoreError::Decode("a conversation was not stored".into()))
 }
 
 /// Stores the messages of one thread, the oldest first, in its locked conversation.

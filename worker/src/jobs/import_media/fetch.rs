@@ -186,7 +186,7 @@ fn from_http_error(error: &HttpError) -> ImportError {
         HttpError::Connect => import_error(Code::HttpError, "Could not connect to the server.", true),
         HttpError::Tls(why) => import_error(Code::HttpError, format!("The server is not trusted: {why}."), true),
         HttpError::Broken => {
-            import_error(Code::HttpError, "The connection broke before the whole file was received.", true)
+            import_error(Code::HttpError, "The connection was lost before the whole file was received.", true)
         }
     }
 }

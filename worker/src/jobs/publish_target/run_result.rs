@@ -283,7 +283,7 @@ impl TargetResult {
                     call_open: outcome.is_open(),
                     // The marker of a thread that failed must not be used again: a platform that publishes threads at
                     // once has a key for each part in it, and the next attempt may have more parts or fewer. If the
-                    // parts may exist, it prevents that the next attempt publishes them twice; a change deletes it.
+                    // parts may exist, it prevents the next attempt from publishing them twice; a change deletes it.
                     published_parts: (is_thread && !may_exist).then(|| target.published_parts.clone()),
                 }
             }

@@ -59,7 +59,7 @@ impl Publisher {
         }
         let deadline = p.subject.call_started_at.map(|began| began + self.call_duration(p));
         if let Some(deadline) = deadline.filter(|deadline| self.store.now() < *deadline) {
-            let message = "Waiting until the earlier call to the platform must have ended.";
+            let message = "Waiting for the earlier call to the platform to end or time out.";
             let failure = Failure::of(Category::Network, message);
             return Err(stop(CallOutcome::Retry { at: Some(deadline), failure, open: true }));
         }
