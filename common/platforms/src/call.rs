@@ -182,8 +182,8 @@ impl PlatformClient {
     /// pause, because the account's other posts may not be limited.
     pub(super) fn daily_limit(&self, what: &str, pause: TimeDelta, code: &str) -> CallError {
         let message = format!(
-            "{}'s daily limit for {what} has been reached. Crier retries until the limit ends. If all attempts fail, \
-             retry on another day.",
+            "{}'s daily limit for {what} is reached. Crier retries until the limit ends. If all attempts fail, retry \
+             on another day.",
             self.name()
         );
         let failure = Failure::daily_limit(message).from_platform(code);
