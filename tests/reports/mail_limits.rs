@@ -14,7 +14,8 @@ on_both!(
     an_unsubscription_applies_to_the_whole_workspace,
 );
 
-const PLAN_LIMIT: &str = "The plan allows 3 report emails per day (UTC). Choose fewer recipients or a larger plan.";
+const PLAN_LIMIT: &str = "The plan allows 3 report emails per day (UTC). Choose fewer recipients, or ask the operator \
+                          for a larger plan.";
 const ADDRESS_LIMIT: &str = "An address receives at most 24 report emails per day (UTC) from a workspace. Run the \
                              schedule less often.";
 

@@ -135,7 +135,10 @@ fn over_limit(decision: MailDecision, cap: Option<u64>) -> Option<ReportError> {
         MailDecision::Allowed => return None,
         MailDecision::WorkspaceLimit => {
             let cap = cap.unwrap_or_default();
-            format!("The plan allows {cap} report emails per day (UTC). Choose fewer recipients or a larger plan.")
+            format!(
+                "The plan allows {cap} report emails per day (UTC). Choose fewer recipients, or ask the operator for a \
+                 larger plan."
+            )
         }
         MailDecision::AddressLimit => format!(
             "An address receives at most {MAX_PER_ADDRESS} report emails per day (UTC) from a workspace. Run the \

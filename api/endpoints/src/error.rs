@@ -272,8 +272,10 @@ impl ApiError {
 
     pub fn feature(features: &'static [Feature]) -> Self {
         let names: Vec<&str> = features.iter().map(|f| f.as_str()).collect();
-        let message =
-            format!("The workspace's plan does not include `{}`. Choose a plan that does.", names.join("` or `"));
+        let message = format!(
+            "The workspace's plan does not include `{}`. Ask the operator for a plan that does.",
+            names.join("` or `")
+        );
         Self { features, ..Self::new(ErrorCode::FeatureNotAvailable, message) }
     }
 

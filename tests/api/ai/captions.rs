@@ -43,7 +43,9 @@ async fn options_are_passed_to_the_model(app: AiApp) {
     let format = &request["response_format"];
     assert_eq!((&format["type"], &format["json_schema"]["strict"]), (&json!("json_schema"), &json!(true)));
     let instructions = request["messages"][0]["content"].as_str().unwrap();
-    for word in ["3 captions", "Bluesky", "300 characters", "cheeky", "pt-BR", "short", "hashtags", "no emojis"] {
+    for word in
+        ["3 different captions", "Bluesky", "300 characters", "cheeky", "pt-BR", "short", "hashtags", "no emojis"]
+    {
         assert!(instructions.contains(word), "{word}: {instructions}");
     }
 }
@@ -56,7 +58,7 @@ async fn missing_captions_are_requested_once_more(app: AiApp) {
     let second = app.ai.request_bodies().await.remove(1);
     assert_eq!(second["messages"][2]["content"], json!({ "captions": ["A", "a", "B"] }).to_string());
     let feedback = second["messages"][3]["content"].as_str().unwrap();
-    assert!(feedback.contains("4 captions are needed"), "{feedback}");
+    assert!(feedback.contains("exactly 4 different captions"), "{feedback}");
     app.ai.queue_responses([captions(&["A"]), captions(&["A", "B", "C"])]);
     write(&t, four).await.expect_error(502, "ai_provider_unavailable");
     assert_eq!(app.ai.request_bodies().await.len(), 4, "two calls each");
@@ -115,7 +117,7 @@ async fn captions_fit_the_smallest_limit_of_the_servers(app: AiApp) {
         assert!(created.ends_with('…') && length <= limit && length + 12 > limit, "{id}: {length}");
         let request =
             app.ai.request_bodies().await.pop().unwrap()["messages"][0]["content"].as_str().unwrap().to_owned();
-        assert!(request.contains(&format!("None may be longer than {limit} characters")), "{request}");
+        assert!(request.contains(&format!("Each caption must have at most {limit} characters")), "{request}");
     }
 }
 

@@ -38,7 +38,8 @@ const CHANGED: &str = "it was changed during the run";
 const NO_AUTHOR: &str = "The user who last changed this recurring post is no longer a member of the brand. Save it again \
                          to create its posts in your name.";
 const NO_APPROVALS: &str = "The workspace's plan does not include approvals. Choose another destination.";
-const NO_STORAGE: &str = "The workspace's storage is full. Delete posts or files, or choose a larger plan.";
+const NO_STORAGE: &str =
+    "The workspace's storage is full. Delete posts or files, or ask the operator for a larger plan.";
 
 pub struct MakeOccurrences {
     store: Store,

@@ -132,7 +132,7 @@ impl PostArticle {
             crier_posts::create_from(&cx, tx, cx.empty_draft(), &change, submits, Problems::default()).await?;
         // Afterwards, because the text of this post counts too.
         if let Some(problem) = storage_problem(tx, &self.plans, feed.brand_id).await? {
-            return reject(&format!("{problem} Delete posts or files, or choose a larger plan."));
+            return reject(&format!("{problem} Delete posts or files, or ask the operator for a larger plan."));
         }
         Ok(created.0.id)
     }

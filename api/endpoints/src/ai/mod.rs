@@ -37,7 +37,7 @@ pub enum AiError {
     #[error("the prompt was rejected: {0}")]
     Rejected(String),
     /// There was no response or an error response, because of the operator's configuration or the provider's state.
-    #[error("the provider is not available: {0}")]
+    #[error("the provider is unavailable: {0}")]
     Unavailable(String),
     /// The response cannot be used.
     #[error("the response cannot be used: {0}")]

@@ -124,7 +124,7 @@ impl ErrorResponse {
         match self.status.as_u16() {
             300..=399 => " (CRIER_AI_BASE_URL must be the final URL: redirects are not followed)",
             401 | 403 => " (check CRIER_AI_API_KEY)",
-            404 | 405 => " (check CRIER_AI_BASE_URL and the name of the model)",
+            404 | 405 => " (check CRIER_AI_BASE_URL and the model name)",
             _ => "",
         }
     }
@@ -269,7 +269,8 @@ fn malformed(why: &str) -> AiError {
 }
 
 fn parse_json<'a, T: Deserialize<'a>>(response: &'a HttpResponse) -> Result<T> {
-    serde_json::from_slice(&response.body).map_err(|error| AiError::Malformed(format!("it is not OpenAI's: {error}")))
+    serde_json::from_slice(&response.body)
+        .map_err(|error| AiError::Malformed(format!("it does not match OpenAI's API: {error}")))
 }
 
 #[derive(Deserialize)]
@@ -322,14 +323,14 @@ struct ImageData {
 /// Returns the model's text. A truncated response is returned as is; parsing it fails later.
 fn completion_text(response: &HttpResponse) -> Result<String> {
     let completion: Completion = parse_json(response)?;
-    let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it has no choice"))?;
+    let choice = completion.choices.into_iter().next().ok_or_else(|| malformed("it contains no choice"))?;
     let refusal = non_empty(choice.message.refusal);
     if refusal.is_some() || choice.finish_reason.as_deref() == Some("content_filter") {
         let refusal: String =
             refusal.unwrap_or_default().chars().filter(|c| !c.is_control()).take(MAX_ERROR_CHARS).collect();
         return Err(AiError::Rejected(refusal));
     }
-    choice.message.content.map(Content::text).ok_or_else(|| malformed("its message is empty"))
+    choice.message.content.map(Content::text).ok_or_else(|| malformed("its message has no content"))
 }
 
 #[cfg(test)]

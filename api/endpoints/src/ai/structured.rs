@@ -1,5 +1,5 @@
 //! Gets a JSON object from a text model. The schema is sent as a parameter and in the instructions. The response is
-//! parsed strictly and validated; a faulty one is sent back to the model once, with the reason.
+//! parsed strictly and validated. An invalid one is sent back to the model once, with the reason.
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
@@ -44,20 +44,21 @@ impl TextModel<'_> {
             json!({ "role": "user", "content": request.text }),
         ];
         let first = self.send_chat(request, &messages).await?;
-        let (fallback, wrong) = match parse_and_validate(&first, &validate) {
+        let (fallback, problem) = match parse_and_validate(&first, &validate) {
             CheckResult::Good(found) => return Ok(found),
-            CheckResult::Usable(found, wrong) => (Some(found), wrong),
-            CheckResult::Bad(wrong) => (None, wrong),
+            CheckResult::Usable(found, problem) => (Some(found), problem),
+            CheckResult::Bad(problem) => (None, problem),
         };
-        tracing::debug!(model = self.model, %wrong, "requesting the model again");
+        tracing::debug!(model = self.model, %problem, "retrying a model request");
         messages.push(json!({ "role": "assistant", "content": first }));
-        messages.push(json!({ "role": "user", "content": format!("That cannot be used: {wrong} Respond again, with \
-             only the whole JSON object.") }));
+        let correction =
+            format!("Your response cannot be used. {problem} Respond again with only the complete JSON object.");
+        messages.push(json!({ "role": "user", "content": correction }));
         let Some(fallback) = fallback else {
             let second = self.send_chat(request, &messages).await?;
             return match parse_and_validate(&second, &validate) {
                 CheckResult::Good(found) | CheckResult::Usable(found, _) => Ok(found),
-                CheckResult::Bad(wrong) => Err(AiError::Malformed(wrong)),
+                CheckResult::Bad(problem) => Err(AiError::Malformed(problem)),
             };
         };
         // A slow second response must not lose the usable first one.
@@ -137,7 +138,11 @@ mod tests {
         ] {
             assert_eq!(strip_wrapping(text), "{\"a\":1}", "{text}");
         }
-        assert_eq!(strip_wrapping("{\"a\":\"</think>\"}"), "{\"a\":\"</think>\"}", "what is said is not looked into");
+        assert_eq!(
+            strip_wrapping("{\"a\":\"</think>\"}"),
+            "{\"a\":\"</think>\"}",
+            "markers within the object are kept"
+        );
         for text in ["", "```", "Here it is: {\"a\":1}", "{\"a\":", "[1]", "<think>on and on", "\"a\""] {
             assert!(matches!(parse_and_validate(text, |_| CheckResult::Good(())), CheckResult::Bad(_)), "{text}");
         }

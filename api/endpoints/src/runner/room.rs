@@ -53,7 +53,7 @@ pub async fn check_texts(cx: &Context, tx: &mut Tx) -> Result<()> {
     }
     let message = format!(
         "The workspace's plan includes {} MiB of storage, and all of it is used. Delete posts, images or reports, or \
-         choose a larger plan.",
+         ask the operator for a larger plan.",
         cx.plan.storage_mib.unwrap_or_default()
     );
     Err(ApiError::new(ErrorCode::StorageLimitExceeded, message))

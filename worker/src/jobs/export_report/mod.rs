@@ -180,7 +180,7 @@ impl ExportReport {
         let file = PlainFile { extension: format.as_str(), media_type: format.media_type(), bytes };
         self.library.store_file(&self.store, &prepared.owner, &file).await.map_err(|error| match error {
             IngestError::Full => {
-                let message = "The workspace's storage is full. Delete files, or choose a larger plan.";
+                let message = "The workspace's storage is full. Delete files, or ask the operator for a larger plan.";
                 let error = ReportError::new(ReportErrorCode::StorageLimitExceeded, message);
                 ExportError { error, is_retryable: false }
             }

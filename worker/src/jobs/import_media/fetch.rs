@@ -200,8 +200,8 @@ fn from_ingest_error(error: IngestError, plan: &Plan) -> ImportError {
         IngestError::Rejected(Rejection::TooLarge(why)) => permanent_error(Code::TooLarge, why),
         IngestError::Full => {
             let message = format!(
-                "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \
-                 larger plan, then import it again.",
+                "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files, \
+                 or ask the operator for a larger plan. Then import it again.",
                 plan.storage_mib.unwrap_or_default()
             );
             permanent_error(Code::StorageLimitExceeded, message)

@@ -10,10 +10,10 @@ pub fn violation(request: &CaptionRequest, caption: &str) -> Option<&'static str
     let hashtags = caption.split_whitespace().any(is_hashtag);
     let emojis = caption.graphemes(true).any(is_emoji);
     match (request.include_hashtags, request.include_emojis) {
-        (Some(false), _) if hashtags => Some("There is a hashtag; use none."),
-        (Some(true), _) if !hashtags => Some("Hashtags are missing; each caption needs some."),
-        (_, Some(false)) if emojis => Some("There is an emoji; use none."),
-        (_, Some(true)) if !emojis => Some("Emojis are missing; each caption needs some."),
+        (Some(false), _) if hashtags => Some("A caption contains a hashtag. Use no hashtags."),
+        (Some(true), _) if !hashtags => Some("Hashtags are missing. Each caption must have some."),
+        (_, Some(false)) if emojis => Some("A caption contains an emoji. Use no emojis."),
+        (_, Some(true)) if !emojis => Some("Emojis are missing. Each caption must have some."),
         _ => None,
     }
 }

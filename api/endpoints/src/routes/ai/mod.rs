@@ -46,8 +46,8 @@ fn not_configured(model: &str) -> ApiError {
 
 fn insufficient_credits(request: &CreditRequest) -> ApiError {
     let message = format!(
-        "This request costs {} AI credits, but fewer of this month's {} are left. Wait for the next month or choose a \
-         larger plan.",
+        "This request costs {} AI credits, but fewer of this month's {} remain. Wait for the next month, or ask the \
+         operator for a larger plan.",
         request.credits,
         request.cap.unwrap_or_default()
     );

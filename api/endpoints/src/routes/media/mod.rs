@@ -164,8 +164,8 @@ fn ingest_error(cx: &Context, error: IngestError) -> ApiError {
 
 pub fn storage_full(storage_mib: Option<u64>) -> ApiError {
     let message = format!(
-        "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files or choose a \
-         larger plan.",
+        "The workspace's plan allows {} MiB of files, and this file would exceed that. Delete files, or ask the \
+         operator for a larger plan.",
         storage_mib.unwrap_or_default()
     );
     ApiError::new(ErrorCode::StorageLimitExceeded, message)
