@@ -284,7 +284,11 @@ async fn stored_data_is_private_to_its_owner() {
     std::fs::create_dir(directory.data()).unwrap();
     set_mode(&directory.data(), 0o755);
     directory.assert_start_succeeds().await;
-    assert!(directory.log().contains("is open to other users of this machine (mode 0755)"), "{}", directory.log());
+    assert!(
+        directory.log().contains("is accessible to other users of this machine (mode 0755)"),
+        "{}",
+        directory.log()
+    );
     assert_eq!(std::fs::metadata(directory.data()).unwrap().mode() & 0o777, 0o755, "the operator made it");
     // The modes that a copy of the directory may have.
     let modes = BTreeMap::from([("secret.key", 0o644), ("crier.db", 0o644), ("files", 0o755), ("files/media", 0o755)]);
@@ -295,7 +299,7 @@ async fn stored_data_is_private_to_its_owner() {
     let start = directory.start_program();
     until_true("it listens", || std::net::TcpStream::connect(("127.0.0.1", directory.port)).is_ok()).await;
     assert_eq!(list_accessible_to_others(&directory.data()), Vec::<String>::new());
-    assert!(directory.log().contains("secret.key was open to other users"), "{}", directory.log());
+    assert!(directory.log().contains("secret.key was accessible to other users"), "{}", directory.log());
     drop(start);
 }
 

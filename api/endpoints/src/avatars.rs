@@ -23,7 +23,7 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time after which an avatar is read again.
 const MAX_AGE: TimeDelta = TimeDelta::days(1);
-/// The time after which an avatar is read again that could not be read.
+/// The time after which a failed read of an avatar is repeated.
 const RETRY_AFTER: TimeDelta = TimeDelta::hours(1);
 
 /// The stored images. JPEG images are opaque, so what is below an avatar on a page does not show through it.
@@ -51,13 +51,13 @@ pub struct Avatars {
     busy: Arc<Mutex<HashSet<i64>>>,
 }
 
-/// The permission to read the avatar of an account. Only one exists per account; it ends when it is dropped.
-struct ReadTurn {
+/// A permit to read the avatar of an account. At most one exists per account. It is released on drop.
+struct ReadPermit {
     avatars: Avatars,
     account_id: i64,
 }
 
-impl Drop for ReadTurn {
+impl Drop for ReadPermit {
     fn drop(&mut self) {
         self.avatars.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.account_id);
     }
@@ -76,8 +76,8 @@ impl Avatars {
         account: &SocialAccount,
     ) -> Result<Option<Bytes>, StoreError> {
         let Some(url) = &account.avatar_url else { return Ok(None) };
-        // Before the look-up, so that two requests never read the avatar one after the other.
-        let turn = self.take_turn(account.id);
+        // Acquired before the look-up, so that two requests never read the avatar one after the other.
+        let permit = self.try_acquire(account.id);
         let stored = avatars::find(&mut store.read().await?, account.id).await?;
         let now = store.now();
         // A process whose clock was ahead may have stored a later time.
@@ -85,22 +85,22 @@ impl Avatars {
             stored.url == *url && stored.next_read_at > now && stored.next_read_at <= now + MAX_AGE
         });
         let image = stored.and_then(|stored| stored.image).map(Bytes::from);
-        let Some(turn) = turn.filter(|_| !is_current) else { return Ok(image) };
+        let Some(permit) = permit.filter(|_| !is_current) else { return Ok(image) };
         let reader = self.reader.of_workspace(account.workspace_id);
-        let reading = tokio::spawn(read(turn, reader, store.clone(), library.clone(), url.clone()));
+        let reading = tokio::spawn(read(permit, reader, store.clone(), library.clone(), url.clone()));
         let new = timeout(MAX_WAIT, reading).await;
         Ok(new.ok().and_then(Result::ok).flatten().or(image))
     }
 
     /// Returns `None` if the avatar of the account is being read.
-    fn take_turn(&self, account_id: i64) -> Option<ReadTurn> {
+    fn try_acquire(&self, account_id: i64) -> Option<ReadPermit> {
         let is_first = self.busy.lock().unwrap_or_else(PoisonError::into_inner).insert(account_id);
-        is_first.then(|| ReadTurn { avatars: self.clone(), account_id })
+        is_first.then(|| ReadPermit { avatars: self.clone(), account_id })
     }
 }
 
 /// Reads an avatar and stores it, or stores that it could not be read.
-async fn read(turn: ReadTurn, reader: CardReader, store: Store, library: Library, url: String) -> Option<Bytes> {
+async fn read(permit: ReadPermit, reader: CardReader, store: Store, library: Library, url: String) -> Option<Bytes> {
     let image = match reader.image(&url).await {
         Ok(found) => {
             let converted = library.convert(found.bytes.clone(), &RULES).await;
@@ -110,20 +110,20 @@ async fn read(turn: ReadTurn, reader: CardReader, store: Store, library: Library
         // The next request retries.
         Err(ReadError::Busy) => return None,
     };
-    save(&turn, &store, &url, image.map(|image| image.bytes)).await
+    save(&permit, &store, &url, image.map(|image| image.bytes)).await
 }
 
 /// Stores the result, and returns the image.
-async fn save(turn: &ReadTurn, store: &Store, url: &str, image: Option<Bytes>) -> Option<Bytes> {
+async fn save(permit: &ReadPermit, store: &Store, url: &str, image: Option<Bytes>) -> Option<Bytes> {
     let next_read_at = store.now() + if image.is_some() { MAX_AGE } else { RETRY_AFTER };
     let write = async {
         let mut tx = store.begin_async_commit().await?;
-        avatars::save(&mut tx, turn.account_id, url, image.as_deref(), next_read_at).await?;
+        avatars::save(&mut tx, permit.account_id, url, image.as_deref(), next_read_at).await?;
         tx.commit().await
     };
     let written: Result<(), StoreError> = write.await;
     if let Err(error) = written {
-        tracing::warn!(%error, account = turn.account_id, "failed to store an avatar");
+        tracing::warn!(%error, account = permit.account_id, "failed to store an avatar");
     }
     image
 }

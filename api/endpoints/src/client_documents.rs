@@ -155,7 +155,7 @@ impl ClientDocuments {
             cache.retain(|_, cached| cached.is_current(now));
         }
         if cache.len() >= MAX_DOCUMENTS {
-            // Only a flood gets here. All documents can be read again.
+            // Only a flood of requests fills the cache. All documents can be read again.
             cache.clear();
         }
         cache.insert(url.to_owned(), CachedDocument { document, read_at: now });

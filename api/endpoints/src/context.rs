@@ -39,10 +39,10 @@ pub struct Context {
     pub body_size: usize,
     /// The names in the request that the endpoint does not know.
     pub unknown: UnknownNames,
-    /// The version of the post, the conversation or the queue in the path, its `updated_at`, that the caller wants to
-    /// change or reply to. `None`: any.
+    /// The `updated_at` of the post, the conversation or the queue in the path, as the caller saw it. If it differs, a
+    /// write fails. `None`: it is not checked.
     pub version: Option<DateTime<Utc>>,
-    /// The same for the posts of a request that changes several, by ID. Without an entry: any.
+    /// The same for a request that changes several posts, by post ID. A post without an entry is not checked.
     pub versions: HashMap<i64, DateTime<Utc>>,
     pub request_id: String,
     pub now: DateTime<Utc>,

@@ -225,7 +225,7 @@ impl ApiError {
 
     /// Returns the error for a client or workspace with too many responses in flight.
     pub fn unread_responses() -> Self {
-        let message = "Too many large responses to you are still being sent. Read them completely, then retry.";
+        let message = "Too many large responses are still being sent to you. Read them completely, then retry.";
         Self::new(ErrorCode::RateLimited, message).retry_after(1)
     }
 
@@ -299,8 +299,8 @@ impl ApiError {
 
     /// Returns the error for a repeated request whose record has been deleted.
     pub fn record_deleted() -> Self {
-        let message = "A request with this `Idempotency-Key` was already carried out. The record that it created or \
-             updated has been deleted since. Nothing was done again.";
+        let message = "A request with this `Idempotency-Key` was already completed. The record that it created or \
+             updated has been deleted since. The request was not repeated.";
         Self { replayed: true, ..Self::new(ErrorCode::NotFound, message) }
     }
 
@@ -335,7 +335,7 @@ impl ApiError {
     }
 
     pub fn too_large(limit: usize) -> Self {
-        Self::new(ErrorCode::PayloadTooLarge, format!("The body is larger than {limit} bytes."))
+        Self::new(ErrorCode::PayloadTooLarge, format!("The body must have at most {limit} bytes."))
     }
 
     pub fn validation(fields: FieldProblems) -> Self {

@@ -62,7 +62,7 @@ impl<'a> CallArguments<'a> {
     pub fn key(&self) -> Result<String> {
         let new = || crier_base::random::text(24).map(|text| format!("mcp_{text}"));
         let key = self.idempotency_key.clone().map_or_else(new, Ok);
-        key.map_err(|_| ApiError::bug("no randomness for a key"))
+        key.map_err(|_| ApiError::bug("the system's random source failed"))
     }
 
     /// Returns the caller's `Idempotency-Key`.

@@ -42,10 +42,13 @@ pub fn restrict_or_warn(path: &Path, what: &str) {
     match restrict_to_owner(path) {
         Ok(false) => {}
         Ok(true) => {
-            tracing::warn!("{what} {} was open to other users of this machine; it is closed now", path.display())
+            tracing::warn!(
+                "{what} {} was accessible to other users of this machine; Crier restricted its permissions",
+                path.display()
+            )
         }
         Err(error) => {
-            tracing::warn!(%error, "{what} {} may be open to other users of this machine, and its mode cannot be \
+            tracing::warn!(%error, "{what} {} may be accessible to other users of this machine, and its mode cannot be \
                  changed", path.display());
         }
     }
@@ -56,7 +59,7 @@ pub fn warn_if_open(dir: &Path, what: &str) {
     let mode = fs::metadata(dir).map_or(0, |found| found.mode() & 0o777);
     if mode & OTHERS != 0 {
         tracing::warn!(
-            "{what} {dir} is open to other users of this machine (mode {mode:04o}); close it with: chmod 700 {dir}",
+            "{what} {dir} is accessible to other users of this machine (mode {mode:04o}); run: chmod 700 {dir}",
             dir = dir.display()
         );
     }

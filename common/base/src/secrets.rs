@@ -67,9 +67,9 @@ pub enum SecretError {
     NoKey,
     #[error("the system's random source failed")]
     NoRandomness,
-    #[error("the value was sealed with key {0}, which is not among CRIER_SECRET_KEY")]
+    #[error("the value was sealed with key {0}, which is not in CRIER_SECRET_KEY")]
     UnknownKey(u8),
-    #[error("the sealed value is damaged, or was sealed for another place")]
+    #[error("the sealed value is damaged, or was sealed for another record")]
     Damaged,
 }
 

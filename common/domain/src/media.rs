@@ -157,16 +157,16 @@ impl From<VideoType> for MediaType {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct VideoProperties {
     pub duration_ms: i64,
-    /// By how many degrees players turn the picture clockwise: 0, 90, 180 or 270. The width and the height of the
-    /// asset are those of the turned picture.
+    /// The angle by which players rotate the video, in degrees clockwise: 0, 90, 180 or 270. The width and the height
+    /// of the asset are those after the rotation.
     pub rotation: i32,
-    /// The mean number of frames per second. `None` if the file does not say it.
+    /// The mean number of frames per second. `None` if the file does not contain it.
     pub frame_rate: Option<f64>,
     /// `h264`, `hevc`, `vp8`, `vp9`, `av1`, or the code of another one.
     pub video_codec: String,
     /// `aac`, `mp3`, `opus`, `vorbis`, `ac3`, or the code of another one. `None` if the video has no sound.
     pub audio_codec: Option<String>,
-    /// Whether the index comes before the pictures, so that a player can start before it has the whole file.
+    /// Whether the index comes before the frames, so that a player can start before it has the whole file.
     pub index_first: bool,
 }
 
@@ -217,7 +217,7 @@ pub struct Asset {
     pub source_url: Option<String>,
     /// The file's name in the storage.
     pub key: String,
-    /// The name of the thumbnail. `None` for a video whose pictures Crier cannot read.
+    /// The name of the thumbnail. `None` for a video without a cover image.
     pub thumbnail_key: Option<String>,
     pub mime_type: MediaType,
     pub size_bytes: i64,

@@ -32,7 +32,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Http(#[from] HttpError),
     /// Neither a success nor a redirect with a target.
-    #[error("the response is {0}")]
+    #[error("the server returned {0}")]
     Status(StatusCode),
     #[error("it redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,

@@ -22,7 +22,7 @@ impl JobDefinition for PublishTarget {
 
     async fn on_dead(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
         let message =
-            "Crier could not finish publishing this within the maximum number of attempts. Publish it again to retry.";
+            "Crier could not finish publishing this post within the maximum number of attempts. Publish it again.";
         publishing::fail(tx, target_id, Failure::of(Category::Internal, message), trace).await
     }
 

@@ -37,7 +37,7 @@ pub enum Error {
     Invalid,
     /// It is neither baseline, extended sequential nor progressive with Huffman codes, or does not have 8 bits per
     /// sample.
-    #[error("the JPEG is of a kind that is not supported")]
+    #[error("this kind of JPEG is not supported")]
     Unsupported,
     /// It has more than [`MAX_SCANS`] scans.
     #[error("the JPEG has too many scans")]

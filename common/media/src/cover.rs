@@ -1,8 +1,8 @@
-//! The cover image of a video: one of its pictures, taken by ffmpeg if it is installed. Crier itself decodes no video.
+//! The cover image of a video: one of its frames, extracted by ffmpeg if it is installed. Crier itself decodes no video.
 //!
 //! ffmpeg is a separate process, because the bytes are hostile and its decoders are not written in a safe language. It
-//! receives nothing of Crier's environment, only the open file. It reads no other file and no network, and has a limit
-//! of time and memory. The system enforces a limit of processor time, so that no process runs on after Crier was killed.
+//! receives nothing of Crier's environment, only the open file. It reads no other file and no network, and has limits of
+//! time and memory. The system limits its processor time, so that no process keeps running after Crier was killed.
 //! Its output is checked like an uploaded image. Without ffmpeg, or if it fails, a video has no cover image.
 
 use std::io;
@@ -30,23 +30,22 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_PROCESSES: usize = 2;
 /// The maximum size of the image that a process returns.
 pub const MAX_COVER_BYTES: u64 = 1 << 20;
-/// The maximum memory of a process, in bytes: enough for pictures of 4096 × 2304 pixels.
+/// The maximum memory of a process, in bytes: enough for frames of 4096 × 2304 pixels.
 const MAX_MEMORY: u64 = 512 << 20;
 /// The priority of a process, from -20 (the highest) to 19. The default is 0.
 const LOW_PRIORITY: i32 = 10;
 /// The position of the cover image: this part of the duration, but not later than [`MAX_POSITION_MS`]. The first
-/// picture of many videos is black.
+/// frame of many videos is black.
 const POSITION_DIVISOR: i64 = 10;
 const MAX_POSITION_MS: i64 = 3_000;
 
-/// Takes cover images.
+/// Creates cover images.
 #[derive(Debug)]
 pub struct CoverMaker {
     /// `None`: videos have no cover images.
     program: Option<PathBuf>,
     processes: Semaphore,
-    /// A workspace has one process, so that one whose videos all use up the time of a process delays the others by one
-    /// process.
+    /// At most one process per workspace, so that a workspace with slow videos delays the others by at most one process.
     workspaces: WorkspacePermits,
 }
 
@@ -73,7 +72,7 @@ impl CoverMaker {
             Err(_) => (CoverOutcome::TimedOut, io::ErrorKind::TimedOut.into()),
         };
         metrics::media_cover(outcome);
-        tracing::info!(%error, "failed to take the cover image of a video");
+        tracing::info!(%error, "failed to create the cover image of a video");
         None
     }
 }
@@ -116,7 +115,7 @@ async fn run(program: &Path, source: &Spooled, video: &ProbedVideo) -> io::Resul
     Err(io::Error::other(format!("it returned no image ({status})")))
 }
 
-/// Returns the arguments for one picture of the file on the standard input, as a JPEG on the standard output.
+/// Returns the arguments for one frame of the file on the standard input, as a JPEG on the standard output.
 fn arguments(video: &ProbedVideo) -> Vec<String> {
     let (width, height) = images::thumbnail_sides(video.width, video.height);
     let position = (video.properties.duration_ms / POSITION_DIVISOR).clamp(0, MAX_POSITION_MS);
@@ -176,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cover_is_small_and_not_the_first_picture() {
+    fn the_cover_is_small_and_not_the_first_frame() {
         for (duration, position) in [(0, "0ms"), (5_000, "500ms"), (3_600_000, "3000ms")] {
             let arguments = arguments(&video(duration));
             let after = |name: &str| arguments.iter().skip_while(|argument| *argument != name).nth(1).unwrap().clone();

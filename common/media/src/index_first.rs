@@ -98,7 +98,7 @@ impl Library {
         }
         let permit = tokio::time::timeout(PLANNING_TIMEOUT, self.0.planning.acquire()).await;
         let Ok(Ok(_permit)) = permit else {
-            return Err(StorageError::new("too many videos are being sent with their index first"));
+            return Err(StorageError::new("the indexes of too many videos are being read"));
         };
         // Another response may have planned the same file meanwhile.
         if let Some(plan) = self.0.plans.find(key) {

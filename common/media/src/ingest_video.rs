@@ -20,8 +20,9 @@ pub const SNIFFED_BYTES: usize = 64;
 
 /// The time for reading the headers of a video.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
-/// The maximum size of the headers that are in memory, and how often: as bytes, and as what they say.
+/// The maximum size of the headers of a video, in bytes.
 const MAX_HEADER_BYTES: u64 = 32 << 20;
+/// The memory for headers, as a multiple of their size: their bytes, and what is parsed from them.
 const HEADER_COPIES: u64 = 3;
 /// The number of bytes that are read from the temporary file at a time. The allocator keeps larger buffers for each of its
 /// threads after they are freed.
@@ -39,7 +40,7 @@ impl Library {
         &self.0.video_spools
     }
 
-    /// Checks the headers of a video and writes it to the storage, with a cover image if ffmpeg can take one.
+    /// Checks the headers of a video and writes it to the storage, with a cover image if ffmpeg can create one.
     pub async fn ingest_video(
         &self,
         store: &Store,

@@ -2,7 +2,7 @@
 //!
 //! 1. The bytes are received into a [`Spool`], unchecked and within one limit for all spools ([`Spools`]).
 //! 2. [`Library::ingest`] checks an image completely (`images/`), within one [`Budget`] of memory.
-//!    [`Library::ingest_video`] checks the headers of a video (`video/`), and takes its cover image (`cover.rs`). Both
+//!    [`Library::ingest_video`] checks the headers of a video (`video/`), and creates its cover image (`cover.rs`). Both
 //!    reserve a row and storage quota (`crier_store::files`), which they commit first, and write the bytes to the
 //!    [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
@@ -125,7 +125,7 @@ pub enum IngestError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A failure of this machine or process: no space for temporary files, no randomness, a panic.
+    /// A failure of this machine or process: no space for temporary files, no random bytes, a panic.
     #[error("{0}")]
     Machine(String),
 }
@@ -387,7 +387,7 @@ async fn reserve(
     file: &CheckedFile<'_>,
     upload: Option<UploadLease<'_>>,
 ) -> Result<Reserved, IngestError> {
-    let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
+    let name = random_name(NAME)?;
     let side = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
     let thumbnail = file.thumbnail.as_ref().map(|(kind, _)| kind.extension());
     let new = NewFile {
@@ -416,6 +416,10 @@ async fn reserve(
     };
     tx.commit().await?;
     Ok(row)
+}
+
+fn random_name(length: usize) -> Result<String, IngestError> {
+    random::text(length).map_err(|error| IngestError::Machine(format!("the system's random source failed: {error}")))
 }
 
 fn counted(kind: IngestedType, ingested: Result<IngestedFile, IngestError>) -> Result<IngestedFile, IngestError> {

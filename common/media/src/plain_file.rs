@@ -2,12 +2,11 @@
 //! workspace's quota, but are never served at `/media/` and never shared by two owners.
 
 use bytes::Bytes;
-use crier_base::random;
 use crier_store::files::{self, NewFile};
 use crier_store::{Store, Tx};
 use sha2::{Digest, Sha256};
 
-use super::{IngestError, Library, NAME, Owner};
+use super::{IngestError, Library, NAME, Owner, random_name};
 
 /// A file to store.
 #[derive(Clone, Debug)]
@@ -23,7 +22,7 @@ impl Library {
     /// fails before that, call [`Library::abandon_file`]; otherwise the sweep deletes the file.
     pub async fn store_file(&self, store: &Store, owner: &Owner, file: &PlainFile) -> Result<i64, IngestError> {
         self.check_disk()?;
-        let name = random::text(NAME).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))?;
+        let name = random_name(NAME)?;
         let key = format!("{name}.{}", file.extension);
         let new = NewFile {
             workspace_id: owner.workspace_id,

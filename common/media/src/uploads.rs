@@ -1,18 +1,17 @@
 //! Resumable uploads: receives the bytes of a video in several requests, through any process.
 //!
-//! The bytes are stored in pieces, so a broken connection loses at most one piece of a request that is received further,
-//! and nothing of one that ends. Only the piece that is being received is in memory. After the last piece, the whole file
-//! is copied to a spool, checked and stored like every video. Its file takes over the space that the upload has taken. A
-//! file that is rejected ends the upload, which keeps the reason. The transaction that creates its asset also ends the
-//! upload, so there is exactly one asset. Until then, the upload has all bytes and no asset. If the process dies or the
-//! storage fails meanwhile, the scheduler continues ([`Library::finish_next_upload`]), because a client may have been told
-//! that all bytes were received, and never come back.
+//! The bytes are stored in pieces. Only the piece that is being received is in memory. When a request ends, even early,
+//! everything that it received is stored; if the process dies, at most one piece is lost. After the last piece, the whole
+//! file is copied to a spool, checked and stored like every video. It uses the storage that the upload has reserved. If
+//! it is rejected, the upload ends and keeps the reason. The transaction that creates the asset also ends the upload, so
+//! there is exactly one asset. Until then, the upload has all bytes and no asset. If the process dies or the storage
+//! fails in this state, the scheduler continues ([`Library::finish_next_upload`]): the client may know that all bytes
+//! were received, and never send another request.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crier_base::random;
 use crier_domain::media::UploadErrorCode;
 use crier_store::media_uploads::{self, Upload};
 use crier_store::{Store, StoreError};
@@ -22,7 +21,7 @@ use tokio::sync::mpsc;
 use super::storage::{ByteRange, ObjectLookup};
 use super::{
     AssetDetails, IngestError, IngestedFile, Library, NAME, Owner, Rejection, SpoolError, Spooled, StorageError,
-    UploadLease, create_asset, filename,
+    UploadLease, create_asset, filename, random_name,
 };
 
 /// The size of a piece, in bytes.
@@ -46,7 +45,7 @@ pub enum UploadError {
     WrongOffset(i64),
     #[error("another request is writing to the upload")]
     Locked,
-    #[error("the request has more bytes than are missing")]
+    #[error("the request has more bytes than the rest of the upload")]
     TooLong,
     #[error("the upload has too many short pieces")]
     TooManyPieces,
@@ -81,7 +80,7 @@ pub fn rejection(upload: &Upload) -> Option<UploadError> {
     Some(IngestError::Rejected(rejection).into())
 }
 
-/// How far an upload is.
+/// The progress of an upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UploadProgress {
     /// The number of received bytes.
@@ -383,10 +382,6 @@ impl UploadWriter {
             tracing::warn!(%error, upload = self.upload.id, "could not delete a damaged upload; it will expire");
         }
     }
-}
-
-fn random_name(length: usize) -> Result<String, IngestError> {
-    random::text(length).map_err(|error| IngestError::Machine(format!("no randomness: {error}")))
 }
 
 #[cfg(test)]

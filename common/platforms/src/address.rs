@@ -13,7 +13,7 @@ use super::ConnectError;
 #[async_trait]
 pub trait UrlCheck: Send + Sync {
     /// Returns `Ok` if credentials may be sent to the URL: https to a public address, or anything that the operator
-    /// allowed. The error message completes "The address …".
+    /// allowed. The error message completes "The URL …".
     async fn check(&self, url: &str) -> Result<(), String>;
 }
 

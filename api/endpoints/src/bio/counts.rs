@@ -7,7 +7,7 @@ use std::time::Duration;
 use crier_store::{Result, Store, bio_pages};
 use tokio_util::sync::CancellationToken;
 
-/// The interval between writes. If the process is killed, the counts of this time are lost.
+/// The interval between writes. If the process is killed, the counts of this interval are lost.
 pub const WRITE_INTERVAL: Duration = Duration::from_secs(3);
 /// The maximum time of the last write when the process stops.
 const FINAL_WRITE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,20 +59,20 @@ impl Counts {
 
     /// Writes periodically until `stop`, then once more.
     pub async fn keep_writing(&self, store: &Store, stop: CancellationToken) {
-        let log_error = |written: Result<()>| {
-            if let Err(error) = written {
-                tracing::warn!(%error, "views and clicks were not written; the next write includes them");
-            }
-        };
         loop {
             tokio::select! {
-                () = tokio::time::sleep(WRITE_INTERVAL) => log_error(self.write(store).await),
+                () = tokio::time::sleep(WRITE_INTERVAL) => {
+                    if let Err(error) = self.write(store).await {
+                        tracing::warn!(%error, "failed to store views and clicks; the next write includes them");
+                    }
+                }
                 () = stop.cancelled() => break,
             }
         }
         match tokio::time::timeout(FINAL_WRITE_TIMEOUT, self.write(store)).await {
-            Ok(written) => log_error(written),
-            Err(_) => tracing::warn!("views and clicks of the last seconds were not written before shutdown"),
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "failed to store views and clicks at shutdown"),
+            Err(_) => tracing::warn!("timed out storing views and clicks at shutdown"),
         }
     }
 }

@@ -47,7 +47,7 @@ pub fn parse_any(raw: &[u8]) -> Result<Option<Value>> {
 }
 
 fn too_many_values() -> ApiError {
-    let message = format!("The body has {MAX_VALUES} values or more. Send it in several requests.");
+    let message = format!("The body has {MAX_VALUES} values or more. Split it into several requests.");
     ApiError::new(ErrorCode::PayloadTooLarge, message)
 }
 

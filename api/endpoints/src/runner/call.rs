@@ -30,12 +30,12 @@ use crate::tus::{self, TusRequest, TusResponse};
 pub struct InProcessCall<'a> {
     pub app: &'a Arc<App>,
     pub authenticated: Authenticated,
-    /// Those that the endpoint's path contains, by name, and possibly others.
+    /// The IDs in the endpoint's path, by name, and possibly others.
     pub ids: Vec<(&'static str, i64)>,
-    /// The version of the post, the conversation or the queue in the path that the user saw. If it has another one, a
+    /// The `updated_at` of the post, the conversation or the queue in the path, as the user saw it. If it differs, a
     /// write fails.
     pub version: Option<Timestamp>,
-    /// The same for the posts of a request that changes several, by ID. Those without an entry may have any version.
+    /// The same for a request that changes several posts, by post ID. A post without an entry is not checked.
     pub versions: HashMap<i64, Timestamp>,
     pub request_id: &'a str,
 }
@@ -69,7 +69,7 @@ impl<T: DeserializeOwned> Written<T> {
         let stored = serde_json::from_slice::<Data<T>>(&self.response.body);
         stored
             .map(|stored| stored.data)
-            .map_err(|error| ApiError::bug(format!("a stored response is not read: {error}")))
+            .map_err(|error| ApiError::bug(format!("a stored response could not be read: {error}")))
     }
 }
 
@@ -204,7 +204,7 @@ impl InProcessCall<'_> {
     async fn access(self, spec: &Arc<EndpointSpec>, record: &KeyRecord) -> Result<Context> {
         let Self { app, mut authenticated, ids, version, versions, request_id } = self;
         let find = |name: &str| ids.iter().find(|(n, _)| *n == name).copied();
-        let id = |name| find(name).ok_or_else(|| ApiError::bug(format!("{} needs an id of {name}", spec.id)));
+        let id = |name| find(name).ok_or_else(|| ApiError::bug(format!("{} needs the id `{name}`", spec.id)));
         let ids = spec.ids().map(id).collect::<Result<Vec<_>>>()?;
         let brand_id = ids.iter().find(|(name, _)| *name == "brand").map(|(_, id)| *id);
         authenticated.membership.take_if(|(brand, _)| Some(brand.id) != brand_id);
@@ -244,5 +244,5 @@ fn take<T>(slot: &Mutex<Option<T>>) -> Option<T> {
 }
 
 fn wrong_kind(spec: &EndpointSpec) -> ApiError {
-    ApiError::bug(format!("{} has another kind of handler", spec.id))
+    ApiError::bug(format!("{} has a different kind of handler", spec.id))
 }

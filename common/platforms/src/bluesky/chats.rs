@@ -107,8 +107,8 @@ fn is_access_denied(name: &str, error: &CallError) -> bool {
 }
 
 fn no_access() -> Failure {
-    let message = "This app password cannot read or send direct messages. Create one with access to them on Bluesky, \
-                   and use it to connect the account again.";
+    let message = "This app password cannot read or send direct messages. On Bluesky, create one that allows access to \
+                   direct messages, then connect the account again with it.";
     Failure::with_code(Category::Account, "missing_permission", message)
 }
 

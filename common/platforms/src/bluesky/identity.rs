@@ -114,9 +114,9 @@ impl Bluesky {
         let document = self.document(&session.did).await?;
         let named = document.server().unwrap_or_default();
         if document.id != session.did || !is_same_server(named, &server.base) {
-            let named = sanitize_message(named, &[]).unwrap_or_else(|| "no server".to_owned());
+            let named = sanitize_message(named, &[]).ok_or_else(no_server)?;
             return Err(ConnectError::Rejected(format!(
-                "The account's own document does not name this server: it names {named}. Use that URL."
+                "This Bluesky account is on the server {named}. Use the URL of that server."
             )));
         }
         let is_proved = document.names(&handle) && self.resolves_to(&handle, &session.did).await;
@@ -124,13 +124,11 @@ impl Bluesky {
     }
 
     async fn document(&self, did: &str) -> Result<DidDocument, ConnectError> {
-        let unknown =
-            || ConnectError::Rejected("This Bluesky account has no document that confirms its server.".to_owned());
-        let found = match document_location(did).ok_or_else(unknown)? {
+        let found = match document_location(did).ok_or_else(no_server)? {
             DocumentLocation::Directory(path) => read(&self.trusted, &format!("{}{path}", self.directory)).await,
             DocumentLocation::Web(url) => read(&self.guarded, &url).await,
         };
-        found.map_err(|error| connect_error(error, Some("service")))?.ok_or_else(unknown)
+        found.map_err(|error| connect_error(error, Some("service")))?.ok_or_else(no_server)
     }
 
     /// Returns whether a handle resolves to the account. The request goes to the operator's server, which reads DNS and
@@ -139,6 +137,11 @@ impl Bluesky {
         let trusted = Server { caller: self.trusted.clone(), base: self.default_service.clone() };
         is_domain(handle) && resolve(&trusted, handle).await.is_some_and(|found| found == did)
     }
+}
+
+/// Returns the error for an account whose DID document does not exist, or names no server.
+fn no_server() -> ConnectError {
+    ConnectError::Rejected("The DID document of this Bluesky account does not name its server.".to_owned())
 }
 
 #[cfg(test)]

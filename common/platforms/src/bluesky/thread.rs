@@ -124,7 +124,7 @@ pub(super) fn time_of_part(first: DateTime<Utc>, number: usize) -> DateTime<Utc>
     first + TimeDelta::milliseconds(number as i64)
 }
 
-/// Returns the keys of the parts, of which there is at least one.
+/// Returns the keys of the parts, at least one.
 fn record_keys(marker: &Marker) -> Result<Vec<&str>, CallError> {
     let first = marker_field(marker, "rkey")?;
     let others = marker.get("rkeys").and_then(Value::as_array).into_iter().flatten().skip(1);

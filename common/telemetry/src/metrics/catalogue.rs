@@ -97,7 +97,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Counter,
         "Number of bytes received for the media library, by source, including those of rejected files.",
     ),
-    ("crier_media_covers_total", Counter, "Number of attempts to take the cover image of a video, by outcome."),
+    ("crier_media_covers_total", Counter, "Number of attempts to create the cover image of a video, by outcome."),
     (
         "crier_media_spool_bytes",
         Gauge,

@@ -122,7 +122,7 @@ crier_base::text_enum! {
 }
 
 crier_base::text_enum! {
-    /// The outcome of an attempt to take the cover image of a video.
+    /// The outcome of an attempt to create the cover image of a video.
     pub enum CoverOutcome {
         Taken = "taken",
         /// ffmpeg returned no image, or could not run.
@@ -409,7 +409,7 @@ pub fn media_received(source: ByteSource, bytes: usize) {
     counter!("crier_media_received_bytes_total", "source" => source.as_str()).increment(bytes as u64);
 }
 
-/// Counts an attempt to take the cover image of a video.
+/// Counts an attempt to create the cover image of a video.
 pub fn media_cover(outcome: CoverOutcome) {
     counter!("crier_media_covers_total", "outcome" => outcome.as_str()).increment(1);
 }

@@ -66,7 +66,7 @@ fn check(request: &BulkChange, fields: &Fields<'_>) {
     let (is_shift, is_label) =
         (request.action == BulkAction::Shift, matches!(request.action, BulkAction::Label | BulkAction::Unlabel));
     let check_use = |name: &str, is_sent: bool, is_allowed: bool, is_required: bool| match (is_sent, is_allowed) {
-        (true, false) => fields.problem(name, format!("The action `{}` has no such field.", request.action)),
+        (true, false) => fields.problem(name, format!("Must be omitted for the action `{}`.", request.action)),
         (false, true) if is_required && !fields.problems.has(name) => fields.problem(name, "This field is required."),
         _ => {}
     };
@@ -94,9 +94,9 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
         .tag(TAG)
         .summary("Update or delete several posts")
         .description(
-            "Each post is changed as by the endpoint for one post. If a post cannot be changed, the others are still \
-             changed. The results are in the order of `ids`. `submit`, `approve` and `reject` \
-             require the plan feature `approvals`.",
+            "Each post is changed as the endpoint for a single post would change it. If a post cannot be changed, the \
+             others are still changed. The results are in the order of `ids`. `submit`, `approve` and `reject` require \
+             the plan feature `approvals`.",
         )
         .extension()
         .error_codes(&[ErrorCode::FeatureNotAvailable])

@@ -48,7 +48,7 @@ impl Format for IdList {
             let ids: Option<Vec<i64>> =
                 parts.map(|part| part.trim().parse::<i64>().ok().filter(|id| *id > 0)).collect();
             let ids = ids.filter(|ids| ids.len() <= MAX_LISTED_ACCOUNTS);
-            ids.ok_or_else(|| "Must be IDs separated by commas, such as 1,2. At most 1,000.".to_owned())
+            ids.ok_or_else(|| "Must be at most 1,000 IDs, separated by commas, such as 1,2.".to_owned())
         })
     }
 

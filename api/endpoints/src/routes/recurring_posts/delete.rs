@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Delete a recurring post")
         .description(
-            "Its future posts that nobody has changed are deleted in a moment. Posts that were changed, and posts whose \
+            "A moment after the response, Crier deletes its future posts that nobody has changed. Posts that were changed, and posts whose \
              publishing has begun, remain. Nothing is deleted from a platform.",
         )
         .extension()

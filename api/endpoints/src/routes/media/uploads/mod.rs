@@ -123,7 +123,7 @@ fn upload_error(cx: &Context, error: UploadError) -> ApiError {
             ApiError::new(ErrorCode::PayloadTooLarge, message)
         }
         UploadError::Damaged => {
-            let message = "The server has lost a part of this upload, and deleted it. Upload the file again.";
+            let message = "The server lost a part of this upload and deleted the upload. Upload the file again.";
             ApiError::new(ErrorCode::NotFound, message)
         }
         UploadError::Spool(SpoolError::Full) => too_many_requests(),
