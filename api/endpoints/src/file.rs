@@ -206,7 +206,7 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
     res.stream(body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
 }
 
-/// Sets the headers of a file, also for a partial response. They prevent it from running scripts, whatever it contains. A
+/// Sets the headers of a file, even for a partial response. They prevent it from running scripts, whatever it contains. A
 /// browser plays a video whose URL is opened as a document that loads the same URL, which `media-src` allows.
 fn set_file_headers(headers: &mut HeaderMap, file: &FileResponse, tag: &str) {
     for (name, value) in [

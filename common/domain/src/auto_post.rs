@@ -25,7 +25,7 @@ impl FeedDestination {
 }
 
 crier_base::text_enum! {
-    /// The outcome of a new article. One that the feed listed before it began to publish is only remembered.
+    /// The outcome of a new article. An article that the feed listed before it began to publish is only recorded.
     pub enum FeedPostStatus { Waiting = "waiting", Posted = "posted", Skipped = "skipped" }
 }
 

@@ -181,7 +181,7 @@ const BLUESKY: Descriptor = by_credentials(
     },
 );
 
-/// WordPress sets no limit; 100,000 is ours. The first image is the featured image, the others form a gallery.
+/// WordPress sets no limit; 100,000 is Crier's limit. The first image is the featured image, the others form a gallery.
 const WORDPRESS: Descriptor = by_credentials(
     Platform::Wordpress,
     "WordPress",
@@ -204,7 +204,7 @@ const WORDPRESS: Descriptor = by_credentials(
     },
 );
 
-/// A post becomes a simple product. Reviews cannot be answered with a consumer key.
+/// A post becomes a simple product. A consumer key cannot reply to reviews.
 const WOOCOMMERCE: Descriptor = by_credentials(
     Platform::Woocommerce,
     "WooCommerce",

@@ -5,7 +5,7 @@
 //! that connection. So a name that later resolves to another address (DNS rebinding) has no effect. If one address of a
 //! name is not public, the name is blocked.
 //!
-//! Networks that the operator allowed (`CRIER_ALLOWED_PRIVATE_NETWORKS`) are permitted, also over plain http.
+//! Networks that the operator allowed (`CRIER_ALLOWED_PRIVATE_NETWORKS`) are permitted, even over plain http.
 //!
 //! The crate `http-acl-reqwest` is not used: it drops private addresses from a mixed lookup result instead of rejecting
 //! the result, permits several reserved ranges, requires its own client type and reports rejections as text.

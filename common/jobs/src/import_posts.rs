@@ -24,8 +24,8 @@ impl JobDefinition for ImportPosts {
     }
 
     async fn on_dead(tx: &mut Tx, import_id: i64, _trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not finish this import. The posts that were imported remain. Import the file again \
-             with `external_ref`, so that these are skipped.";
+        let message = "Crier could not finish this import. The posts that were imported remain. Import the other rows \
+             again, or the whole file if each row has an external_ref: rows whose posts exist are skipped.";
         fail(tx, import_id, message).await
     }
 

@@ -31,7 +31,7 @@ impl JobDefinition for PostArticle {
     }
 }
 
-/// Records why a waiting article is not posted, also in its feed.
+/// Records why a waiting article is not posted, in the article and in its feed.
 async fn skip(tx: &mut Tx, id: i64, reason: &str) -> Result<()> {
     let Some((feed, article)) = feed_posts::lock(tx, id).await? else { return Ok(()) };
     if article.status == FeedPostStatus::Waiting {

@@ -20,12 +20,13 @@ impl JobDefinition for PublishComment {
     }
 
     async fn on_dead(tx: &mut Tx, target_id: i64, trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not publish this comment within the maximum number of attempts.";
+        let message =
+            "Crier could not publish this comment within the maximum number of attempts. Add it on the platform.";
         comments::fail(tx, target_id, Failure::of(Category::Internal, message), trace).await
     }
 
     async fn on_cancelled(tx: &mut Tx, target_id: i64) -> Result<()> {
-        let message = "The operator canceled this comment.";
+        let message = "The operator canceled this comment. Add it on the platform if you still need it.";
         comments::fail(tx, target_id, Failure::with_code(Category::Internal, "cancelled", message), None).await
     }
 

@@ -121,7 +121,7 @@ pub async fn reject_later(tx: &mut Tx, target_id: i64, failure: &Failure, trace:
         return Ok(());
     }
     let Some(target) = targets::find_without_json(tx, target_id).await? else { return Ok(()) };
-    // Nothing is reported of a post that was deleted meanwhile.
+    // Nothing is reported for a post that was deleted in the meantime.
     let Some(post) = posts::find_any(tx, target.post_id).await? else { return Ok(()) };
     let data = json!({ "post_id": post.id, "brand_id": post.brand_id, "social_account_id": target.account_id,
         "platform": target.platform, "error": { "code": failure.code, "message": failure.message } });

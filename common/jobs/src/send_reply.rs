@@ -22,7 +22,7 @@ impl JobDefinition for SendReply {
     }
 
     async fn on_dead(tx: &mut Tx, message_id: i64, trace: Option<&str>) -> Result<()> {
-        let message = "Crier could not send this reply within the maximum number of attempts.";
+        let message = "Crier could not send this reply within the maximum number of attempts. Reply again.";
         replies::fail(tx, message_id, Failure::of(Category::Internal, message), trace).await
     }
 

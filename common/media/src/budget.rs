@@ -2,9 +2,9 @@
 //!
 //! A decoded image is up to a hundred times as large as its file, and several uploads arrive at the same time.
 //!
-//! Work that waits for a server other than the storage while it holds memory holds at most half of it, and that of a
-//! workspace half of that: a server may be slow, and a user may choose it. So all other work has the other half, which is
-//! soon free.
+//! Some work waits for a server other than the storage while it holds memory. Such a server may be slow, and a user may
+//! choose it. So this work can hold at most half of the memory, and that of one workspace at most a quarter. All other
+//! work can use the other half, which is never held for long.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ const UNIT: u64 = 1 << 20;
 pub struct Budget {
     memory: Arc<Semaphore>,
     units: u32,
-    /// The half for work that waits for other servers.
+    /// The half that work can hold while it waits for other servers.
     waiting: Arc<Semaphore>,
-    /// The quarters of the workspaces.
+    /// The quarter that the work of each workspace can hold.
     workspaces: WorkspacePermits,
     threads: Arc<Threads>,
 }
@@ -115,7 +115,7 @@ impl Budget {
     /// server, which the caller ensures with [`MemoryPermit::shrink_to`].
     pub async fn share_of_workspace(&self, workspace_id: i64, bytes: u64, held: u64) -> MemoryPermit {
         let (half, quarter, held) = (part(self.units, 2), part(self.units, 4), units(held));
-        // In this order, so that nothing that waits for its own part keeps others from theirs.
+        // In this order, so that work that waits for its own part does not block others.
         let workspace = self.workspaces.of(workspace_id, quarter).acquire_many_owned(held.min(quarter)).await.ok();
         let waiting = self.waiting.clone().acquire_many_owned(held.min(half)).await.ok();
         MemoryPermit { waiting, workspace, ..self.share(bytes).await }

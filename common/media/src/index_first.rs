@@ -100,7 +100,7 @@ impl Library {
         let Ok(Ok(_permit)) = permit else {
             return Err(StorageError::new("the indexes of too many videos are being read"));
         };
-        // Another response may have planned the same file meanwhile.
+        // Another response may have planned the same file in the meantime.
         if let Some(plan) = self.0.plans.find(key) {
             return Ok(plan);
         }

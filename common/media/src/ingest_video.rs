@@ -97,7 +97,7 @@ impl Library {
         let share = self.0.budget.share(size.min(MAX_HEADER_BYTES) * HEADER_COPIES).await;
         let source = spooled.clone();
         let work = move || {
-            // Held until the work ends, also if the caller no longer waits for it.
+            // Held until the work ends, even if the caller no longer waits for it.
             let _share = share;
             let probed = video::probe(&mut *source.reader()?, size);
             Ok(match probed {

@@ -2,7 +2,7 @@
 //!
 //! 1. The bytes are received into a [`Spool`], unchecked and within one limit for all spools ([`Spools`]).
 //! 2. [`Library::ingest`] checks an image completely (`images/`), within one [`Budget`] of memory.
-//!    [`Library::ingest_video`] checks the headers of a video (`video/`), and creates its cover image (`cover.rs`). Both
+//!    [`Library::ingest_video`] checks the headers of a video (`video/`) and creates its cover image (`cover.rs`). Both
 //!    reserve a row and storage quota (`crier_store::files`), which they commit first, and write the bytes to the
 //!    [`Storage`].
 //! 3. [`create_asset`], in the caller's transaction, confirms the row and creates its asset.
@@ -254,7 +254,7 @@ impl Library {
         let ingested = IngestedFile { file_id: row.id, kind: file.kind };
         // A stored file may be missing, for example after the restore of a backup. This upload repairs it for all assets.
         let is_there = row.state == FileState::Stored && self.0.storage.size(&row.key).await?.is_some();
-        // Also if another upload is writing the same bytes, because that upload may fail.
+        // Even if another upload is writing the same bytes, because that upload may fail.
         if !is_there && let Err(error) = self.write(store, &row, file).await {
             match upload {
                 Some(upload) => self.abandon_of_upload(store, upload.upload_id, &ingested).await,

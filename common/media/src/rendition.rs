@@ -117,7 +117,7 @@ impl Library {
         let pixels = u64::from(probed.width) * u64::from(probed.height);
         let share = self.budget().share(bytes.len() as u64 * 2 + probed.memory.max(pixels * 16)).await;
         let work = move || {
-            // Held until the work ends, also if the caller no longer waits for it.
+            // Held until the work ends, even if the caller no longer waits for it.
             let _share = share;
             images::examine(bytes, &limits).and_then(then)
         };

@@ -107,7 +107,7 @@ impl SpaceLimit {
         // The semaphore is never closed.
         let permit = self.writes.clone().acquire_owned().await.ok();
         let work = move || {
-            // Held until the work ends, also if the caller no longer waits for it.
+            // Held until the work ends, even if the caller no longer waits for it.
             let _permit = permit;
             work()
         };

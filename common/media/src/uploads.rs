@@ -150,7 +150,7 @@ impl Library {
     }
 }
 
-/// Returns the reason why an upload cannot be written at this offset. It may have changed meanwhile, so the last reason
+/// Returns the reason why an upload cannot be written at this offset. It may have changed since, so the last reason
 /// is the one that passes.
 async fn why_not_acquired(
     store: &Store,

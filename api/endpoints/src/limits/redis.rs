@@ -95,7 +95,7 @@ impl RedisLimiter {
         let mut outage = self.outage();
         outage.paused_until = Some(Instant::now() + FAILURE_PAUSE);
         if outage.repeat.is_due() {
-            tracing::warn!("rate limits are counted per process: {reason}");
+            tracing::warn!(reason, "rate limits are counted per process");
         }
     }
 

@@ -178,11 +178,11 @@ impl ShrinkTask {
     }
 
     fn too_large(&self) -> Rejection {
-        Rejection::TooLarge(format!("The image cannot be reduced to {} bytes.", self.max_bytes))
+        Rejection::TooLarge(format!("The image cannot be reduced to {} bytes. Use a smaller image.", self.max_bytes))
     }
 }
 
 fn no_type(rules: &ImageRules<'_>) -> Rejection {
     let accepted = rules.mime_types.join(", ");
-    Rejection::Unsupported(format!("The image cannot be converted to an accepted type ({accepted})."))
+    Rejection::Unsupported(format!("The image cannot be converted to an accepted type. Use one of: {accepted}."))
 }

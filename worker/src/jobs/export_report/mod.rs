@@ -186,7 +186,7 @@ impl ExportReport {
             }
             error => {
                 tracing::warn!(delivery = prepared.delivery.id, %error, "failed to store a report file");
-                let error = ReportError::new(ReportErrorCode::InternalError, "The storage rejected the file.");
+                let error = ReportError::new(ReportErrorCode::InternalError, "Crier could not store this file.");
                 ExportError { error, is_retryable: true }
             }
         })

@@ -110,7 +110,7 @@ async fn refresh_at_platform(
 }
 
 /// Records that the platform rejected the token, in a transaction of its own, so that it persists if the request fails.
-/// Returns whether the account was reconnected meanwhile, which makes the rejection obsolete.
+/// Returns whether the account was reconnected in the meantime, which makes the rejection obsolete.
 async fn expire_unless_reconnected(cx: &Context, account: &account::SocialAccount, failure: Failure) -> Result<bool> {
     let (id, version) = (account.id, account.credentials_version);
     let mut tx = cx.app.store.begin().await?;

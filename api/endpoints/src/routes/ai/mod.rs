@@ -114,7 +114,7 @@ impl CreditReservation {
     /// Consumes the credits in the transaction of the response. Returns how many remain this month.
     async fn end(&self, cx: &Context, tx: &mut Tx) -> Result<Option<u64>> {
         if !ai_credits::consume(tx, self.request.workspace_id, self.id).await? {
-            // The scheduler considered this request dead and refunded the credits. The result is charged nevertheless.
+            // The scheduler considered this request dead and refunded the credits. The result is charged anyway.
             let new_id =
                 ai_credits::reserve(tx, &self.request).await?.ok_or_else(|| insufficient_credits(&self.request))?;
             ai_credits::consume(tx, self.request.workspace_id, new_id).await?;

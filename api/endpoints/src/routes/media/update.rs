@@ -67,7 +67,7 @@ async fn update(cx: &Context, tx: &mut Tx, parsed: Arc<Parsed<MediaChange>>) -> 
 }
 
 /// Returns whether a new alt text of the file in the path would become public without an approval: with a post that has
-/// been submitted, scheduled or approved, also if it failed and is retried, with a recurring post, or immediately on a
+/// been submitted, scheduled or approved, even if it failed and is retried, with a recurring post, or immediately on a
 /// link-in-bio page.
 async fn needs_no_approval(cx: &Context, tx: &mut Tx) -> Result<bool> {
     let media_id = cx.id("media")?;

@@ -1,8 +1,8 @@
 //! `GET /brands/{brand}/posts/export`
 //!
 //! The posts are read in pages while the file is sent, each with a short read, so an export of any number of posts takes
-//! the memory of one page. They are in the order of their ids, which does not change: a post that is created meanwhile is
-//! not part of the file.
+//! the memory of one page. They are in the order of their ids, which does not change: a post that is created during the
+//! export is not part of the file.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -211,7 +211,7 @@ impl Export {
             let ids = ids.get(..fit).unwrap_or(&ids);
             self.before = ids.last().copied();
             let found = posts::find_each(&mut conn, self.brand_id, ids).await?;
-            // All of them may have been deleted meanwhile.
+            // All of them may have been deleted in the meantime.
             if !found.is_empty() {
                 return Ok(Some(load(&mut conn, &self.app, self.brand_id, found).await?));
             }

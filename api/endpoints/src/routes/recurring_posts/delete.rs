@@ -14,8 +14,8 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Delete a recurring post")
         .description(
-            "A moment after the response, Crier deletes its future posts that nobody has changed. Posts that were changed, and posts whose \
-             publishing has begun, remain. Nothing is deleted from a platform.",
+            "A moment after the response, Crier deletes its future posts that nobody has changed. Posts that were \
+             changed, and posts whose publishing has begun, remain. Nothing is deleted from a platform.",
         )
         .extension()
         .writes(delete)

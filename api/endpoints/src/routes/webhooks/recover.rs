@@ -73,7 +73,7 @@ async fn recover(cx: &Context, parsed: Arc<Parsed<WebhookRecovery>>) -> Result<W
         let ids = recover_batch(cx, &mut tx, &parsed, after).await?;
         tx.commit().await?;
         recovered += ids.len() as u64;
-        // A delivery that fails again meanwhile is before the last one, so it is not retried twice.
+        // A delivery that fails again during the loop is before the last one, so it is not retried twice.
         match ids.last() {
             Some(last) if i64::try_from(ids.len()) == Ok(DELIVERIES_PER_BATCH) => after = *last,
             _ => break,

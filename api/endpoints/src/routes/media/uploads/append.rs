@@ -32,7 +32,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .summary("Send bytes of an upload")
         .description(
             "Crier stores the bytes as they arrive. If a request ends early, another request can continue the upload, \
-             also on another server of this installation. If no bytes arrive for 30 seconds, the response contains the \
+             even on another server of this installation. If no bytes arrive for 30 seconds, the response contains the \
              offset that was reached. After the last byte, Crier checks the file and creates an asset, whose ID is in \
              `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have the ID: get it with \
              `HEAD`. If the file is rejected (415, 413), the upload ends, and further requests return the same error. A \
@@ -81,7 +81,7 @@ async fn append(cx: &Context, request: TusRequest<'_>) -> Result<TusResponse> {
     } else {
         forward(cx, request, sender).await;
     }
-    // No bytes are sent meanwhile, so a longer wait would exceed the idle timeout of the connection or of a proxy.
+    // No bytes are sent during this time, so a longer wait would exceed the idle timeout of the connection or of a proxy.
     let Ok(ended) = tokio::time::timeout(cx.app.asset_wait, work).await else {
         let upload = find(cx).await?;
         let response = TusResponse::new(StatusCode::NO_CONTENT);
