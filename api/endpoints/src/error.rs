@@ -388,7 +388,7 @@ impl ApiError {
     pub fn log(&self) {
         match (&self.cause, self.code) {
             (Some(cause), ErrorCode::InternalError) => tracing::error!(%cause, "request failed"),
-            (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "could not complete a request"),
+            (Some(cause), _) => tracing::warn!(%cause, code = %self.code, "failed to complete a request"),
             (None, _) => tracing::debug!(code = %self.code, "request rejected"),
         }
     }

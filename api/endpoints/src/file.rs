@@ -56,7 +56,7 @@ impl FileStream {
         }
         set(headers, CONTENT_DISPOSITION, &attachment(&self.name));
         // An error closes the connection, so that the client does not take a part for the whole.
-        res.stream(self.body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
+        res.stream(self.body.inspect_err(|error| tracing::warn!(%error, "failed to send a complete file")));
     }
 }
 
@@ -203,7 +203,7 @@ fn stream(found: StoredObject, part: &ByteRange, res: &mut Response) {
         set(res.headers_mut(), CONTENT_RANGE, &format!("bytes {}-{}/{size}", range.start, range.end - 1));
     }
     // An error closes the connection, because the length was already sent.
-    res.stream(body.inspect_err(|error| tracing::warn!(%error, "could not send a complete file")));
+    res.stream(body.inspect_err(|error| tracing::warn!(%error, "failed to send a complete file")));
 }
 
 /// Sets the headers of a file, even for a partial response. They prevent it from running scripts, whatever it contains. A

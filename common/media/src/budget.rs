@@ -39,7 +39,7 @@ impl Threads {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = Builder::new_current_thread().max_blocking_threads(cores).thread_name("heavy-work").build();
         if let Err(error) = &runtime {
-            tracing::error!(%error, "could not start dedicated threads for images");
+            tracing::error!(%error, "failed to start dedicated threads for images");
         }
         Self(runtime.ok())
     }

@@ -145,11 +145,11 @@ fn limit_resources(child: &Child) {
     // A hostile video may end it in a way for which the system writes its memory to the disk.
     for (resource, max) in [(Resource::Data, MAX_MEMORY), (Resource::Cpu, TIMEOUT.as_secs()), (Resource::Core, 0)] {
         if let Err(error) = prlimit(Some(pid), resource, Rlimit { current: Some(max), maximum: Some(max) }) {
-            tracing::debug!(%error, "a resource of ffmpeg could not be limited");
+            tracing::debug!(%error, "failed to limit a resource of ffmpeg");
         }
     }
     if let Err(error) = setpriority_process(Some(pid), LOW_PRIORITY) {
-        tracing::debug!(%error, "the priority of ffmpeg could not be lowered");
+        tracing::debug!(%error, "failed to lower the priority of ffmpeg");
     }
 }
 

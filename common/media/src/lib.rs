@@ -345,14 +345,7 @@ impl Library {
 
     /// Abandons a file that was ingested and gets no asset. If this fails, the sweep does it later.
     pub async fn abandon(&self, store: &Store, ingested: &IngestedFile) {
-        let write = async {
-            let mut tx = store.begin().await?;
-            abandon(&mut tx, ingested).await?;
-            tx.commit().await
-        };
-        if let Err(error) = write.await {
-            tracing::warn!(%error, file = ingested.file_id, "could not abandon a file; the sweep will remove it");
-        }
+        self.abandon_file(store, ingested.file_id).await;
     }
 
     /// Like [`Library::abandon`], for the file of a resumable upload, which keeps it while it is open.
@@ -363,7 +356,7 @@ impl Library {
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = ingested.file_id, "could not abandon a file; the sweep will remove it");
+            tracing::warn!(%error, file = ingested.file_id, "failed to abandon a file; the sweep will remove it");
         }
     }
 }

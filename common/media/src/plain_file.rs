@@ -69,7 +69,7 @@ impl Library {
             tx.commit().await
         };
         if let Err(error) = write.await {
-            tracing::warn!(%error, file = file_id, "could not abandon a file; the sweep will remove it");
+            tracing::warn!(%error, file = file_id, "failed to abandon a file; the sweep will remove it");
         }
     }
 }

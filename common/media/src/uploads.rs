@@ -337,7 +337,7 @@ impl UploadWriter {
                 tx.commit().await
             };
             if let Err(error) = renewed.await {
-                tracing::warn!(%error, upload = self.upload.id, "could not extend the lease of an upload");
+                tracing::warn!(%error, upload = self.upload.id, "failed to extend the lease of an upload");
             }
         }
     }
@@ -350,7 +350,7 @@ impl UploadWriter {
             tx.commit().await
         };
         if let Err(error) = released.await {
-            tracing::warn!(%error, upload = self.upload.id, "could not release an upload; its lease will expire");
+            tracing::warn!(%error, upload = self.upload.id, "failed to release an upload; its lease will expire");
         }
     }
 
@@ -367,7 +367,7 @@ impl UploadWriter {
             tx.commit().await
         };
         if let Err(error) = rejected.await {
-            tracing::warn!(%error, upload = self.upload.id, "could not reject an upload; its file is checked again later");
+            tracing::warn!(%error, upload = self.upload.id, "failed to reject an upload; its file is checked again later");
         }
     }
 
@@ -379,7 +379,7 @@ impl UploadWriter {
             tx.commit().await
         };
         if let Err(error) = discarded.await {
-            tracing::warn!(%error, upload = self.upload.id, "could not delete a damaged upload; it will expire");
+            tracing::warn!(%error, upload = self.upload.id, "failed to delete a damaged upload; it will expire");
         }
     }
 }

@@ -293,7 +293,7 @@ async fn release(store: &Store, slot: &IdempotencySlot, leased_until: DateTime<U
         tx.commit().await
     };
     if let Err(error) = write.await {
-        tracing::warn!(%error, "could not release an Idempotency-Key; its lease will expire");
+        tracing::warn!(%error, "failed to release an Idempotency-Key; its lease will expire");
     }
 }
 

@@ -99,6 +99,6 @@ impl Drop for PartialUpload {
 async fn abort(mut upload: Box<dyn MultipartUpload>) {
     if let Err(error) = upload.abort().await {
         let error = StorageError::of(error);
-        tracing::warn!(%error, "the parts of an incomplete file could not be deleted from the storage");
+        tracing::warn!(%error, "failed to delete the parts of an incomplete file from the storage");
     }
 }
