@@ -37,7 +37,7 @@ pub enum DownloadError {
     #[error("it redirects more than {MAX_REDIRECTS} times")]
     TooManyRedirects,
     /// It redirects to a URL that would be rejected if a user entered it.
-    #[error("it redirects to a URL that is not followed: it {0}")]
+    #[error("it redirects to a URL that is not allowed: it {0}")]
     Redirect(UrlError),
     #[error("it is larger than the maximum")]
     TooLarge,

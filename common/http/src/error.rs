@@ -27,7 +27,7 @@ pub enum HttpError {
     #[error("the connection was lost before a valid response arrived")]
     Broken,
     /// The request could not be built because of an invalid URL or header.
-    #[error("bad request: {0}")]
+    #[error("invalid request: {0}")]
     Invalid(String),
 }
 

@@ -121,7 +121,7 @@ impl Bluesky {
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
                 _ => Err(CallError::Permanent(
-                    Failure::of(Category::DuplicateContent, "Bluesky has a different post with this post's key.")
+                    Failure::of(Category::DuplicateContent, "A different post on Bluesky has the key of this post. Duplicate this post and publish the copy.")
                         .from_platform("InvalidSwap"),
                 )
                 .into()),

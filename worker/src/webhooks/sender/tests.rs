@@ -163,7 +163,7 @@ async fn failures_without_response_have_a_reason() {
         ("http://127.0.0.1:1/hook".to_owned(), DeliveryOutcome::Connect, "no connection could be made"),
         (closes.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
         (garbage.url(), DeliveryOutcome::Connect, "the connection was lost before a valid response arrived"),
-        ("no url".to_owned(), DeliveryOutcome::Connect, "bad request: relative URL without a base"),
+        ("no url".to_owned(), DeliveryOutcome::Connect, "invalid request: relative URL without a base"),
         (
             format!("https://127.0.0.1:{}/", speaks_plain.port),
             DeliveryOutcome::Tls,

@@ -107,7 +107,7 @@ fn size(cx: &Context, request: &TusRequest<'_>) -> Result<i64> {
     }
     if request.headers.contains_key(UPLOAD_CONCAT) {
         return Err(invalid(
-            "This server does not join uploads. Send the file as one upload, without `Upload-Concat`.",
+            "This server does not concatenate uploads. Send the file as one upload, without `Upload-Concat`.",
         ));
     }
     if request.content_length().is_some_and(|length| length > 0) {
