@@ -120,11 +120,12 @@ impl Bluesky {
             // post and must not be published twice.
             Err(failed) if failed.name == "InvalidSwap" => match self.look_up(&server, account, rkey).await? {
                 Some(record) if record.value["createdAt"] == *at => Ok(published(account, rkey, record.uri)),
-                _ => Err(CallError::Permanent(
-                    Failure::of(Category::DuplicateContent, "A different post on Bluesky has the key of this post. Duplicate this post and publish the copy.")
-                        .from_platform("InvalidSwap"),
-                )
-                .into()),
+                _ => {
+                    let message = "A different post on Bluesky has the key of this post. Duplicate this post and publish \
+                                   the copy.";
+                    let failure = Failure::of(Category::DuplicateContent, message).from_platform("InvalidSwap");
+                    Err(CallError::Permanent(failure).into())
+                }
             },
             Err(failed) => Err(failed),
         }
