@@ -7,6 +7,7 @@ use crate::support::console::ConsoleUser;
 
 on_one_app!(console "unlimited" =>
     imports_are_listed_and_started,
+    a_rejected_import_keeps_what_was_chosen,
     posts_are_downloaded_with_the_filters_of_the_list,
 );
 
@@ -48,6 +49,26 @@ async fn imports_are_listed_and_started(t: Tenant<'_>, person: ConsoleUser<'_>) 
     let shown = person.submit(&path, &format!("{path}/cancel"), &[]).await;
     shown.expect(200, "Import canceled.").expect(200, "A member canceled this import.");
     assert!(!person.get(&path).await.has("Cancel this import?"));
+}
+
+async fn a_rejected_import_keeps_what_was_chosen(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (path, account) = (t.path("/posts/imports"), t.account("demo").await.to_string());
+    let import = async || {
+        let page = person.get(&path).await;
+        let start = page.text.find(&format!("{path}?_key=")).expect("the form");
+        let form = page.text[start..].split('"').next().unwrap_or_default();
+        let request = t.app.visit("POST", &format!("{}{form}", t.app.url)).header("cookie", &person.cookie);
+        let texts = [("date_format", "dmy"), ("accounts", account.as_str())];
+        request.header("origin", &t.app.url).form(Some(("may.csv", b"content\na\n")), &texts).send().await
+    };
+    assert_eq!(import().await.status, 303);
+    // A brand imports one file at a time.
+    let rejected = import().await;
+    let text = String::from_utf8_lossy(&rejected.body);
+    assert_eq!(rejected.status, 422, "{text}");
+    for chosen in ["dmy", &account] {
+        assert!(text.contains(&format!("value=\"{chosen}\" selected")), "{chosen}: {text}");
+    }
 }
 
 async fn posts_are_downloaded_with_the_filters_of_the_list(t: Tenant<'_>, person: ConsoleUser<'_>) {

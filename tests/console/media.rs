@@ -87,6 +87,7 @@ async fn a_file_that_is_not_an_image_is_rejected_at_the_field(t: Tenant<'_>, per
         let form = upload_form(&person.get(&path).await, &path);
         let (status, text) = upload(&t, &person, &form, bytes).await;
         assert!(status == 422 && text.contains("e-file"), "{status}: {text}");
+        assert!(text.contains("\nFresh bread</textarea>"), "the description is kept: {text}");
     }
     assert_eq!(t.app.count_rows("media").await, 0);
 }

@@ -140,12 +140,14 @@ impl InProcessCall<'_> {
         finish(cx, key, record, Ok(bound), &slot).await
     }
 
-    /// Sends a multipart form to an endpoint that stores its file.
+    /// Sends a multipart form to an endpoint that stores its file. `texts` gets the other fields if the whole form arrives,
+    /// even if it is rejected.
     pub async fn upload<Q: Request, R: Output>(
         self,
         endpoint: &Endpoint<Q, R>,
         form: &mut HttpRequest,
         key: String,
+        texts: &mut Map<String, Value>,
     ) -> Result<Written<R::Value>> {
         let spec = Arc::new(endpoint.spec.clone());
         let record = self.record(&key).await?;
@@ -157,9 +159,10 @@ impl InProcessCall<'_> {
         let form = receive_form(&KnownNames::of(&spec), &mut cx, record.exists(), form).await?;
         let slot = ValueSlot::default();
         let (fingerprint, bound) = match form {
-            Ok((texts, digest)) => {
+            Ok((fields, digest)) => {
                 let problems = Problems::from(cx.unknown.typos.clone());
-                let request = Parsed::read(problems, &texts, ReadContext::new(cx.zone(), cx.now).texts());
+                let request = Parsed::read(problems, &fields, ReadContext::new(cx.zone(), cx.now).texts());
+                *texts = fields;
                 (digest, Ok(endpoint.bind(&cx, request, Some(slot.clone()))))
             }
             Err(error) => (Vec::new(), Err(error)),

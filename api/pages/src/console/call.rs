@@ -16,6 +16,7 @@ use salvo::{Request as HttpRequest, Response};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
+use super::form::Form;
 use super::visit::Visit;
 
 /// A builder for a call. The IDs in its path are those in the path of the page, unless they are set.
@@ -85,14 +86,21 @@ impl<'v> PageCall<'v> {
         written.inspect_err(|error| self.visit.note(error))
     }
 
-    /// Forwards the multipart form of the page.
-    pub async fn upload<Q: Request, R: Output>(self, endpoint: Endpoint<Q, R>) -> Result<Written<R::Value>> {
+    /// Forwards the multipart form of the page. `sent` gets its fields without the file if the whole form arrives, so that
+    /// they can be shown again.
+    pub async fn upload<Q: Request, R: Output>(
+        self,
+        endpoint: Endpoint<Q, R>,
+        sent: &mut Form,
+    ) -> Result<Written<R::Value>> {
         let (headers, body) = self.visit.take_multipart();
         let mut form = HttpRequest::new();
         form.headers_mut().extend(headers);
         form.replace_body(body);
         let key = self.key()?;
-        let written = Box::pin(self.in_process().upload(&endpoint, &mut form, key)).await;
+        let mut texts = Map::new();
+        let written = Box::pin(self.in_process().upload(&endpoint, &mut form, key, &mut texts)).await;
+        *sent = Form::of_texts(texts);
         written.inspect_err(|error| self.visit.note(error))
     }
 

@@ -355,7 +355,8 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let (id, note) = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+    let written = visit.call().upload(media::upload::endpoint(), &mut Form::default()).await;
+    let (id, note) = match written.and_then(Written::into_value) {
         Ok(asset) => (asset.id, uploaded(asset.mime_type)),
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {

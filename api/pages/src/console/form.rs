@@ -20,6 +20,12 @@ impl Form {
         Self(pairs.map(|(name, value)| (name.into_owned(), value.replace("\r\n", "\n"))).collect())
     }
 
+    /// Returns a form with these texts, which the API has received.
+    pub fn of_texts(texts: Map<String, Value>) -> Self {
+        let text = |(name, value): (String, Value)| Some((name, value.as_str()?.replace("\r\n", "\n")));
+        Self(texts.into_iter().filter_map(text).collect())
+    }
+
     /// Returns the size of all names and values, in bytes.
     pub fn size(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.len()).sum()

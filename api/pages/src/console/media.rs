@@ -11,6 +11,7 @@ use crier_store::{PageRequest, brands, files, media_jobs};
 use http::StatusCode;
 use unicode_normalization::UnicodeNormalization;
 
+use super::form::Form;
 use super::lists;
 use super::paging;
 use super::post_rows::image;
@@ -38,9 +39,8 @@ struct MediaPage {
     search: String,
     types: Vec<Choice>,
     is_filtered: bool,
-    /// The description in the upload form. Always empty: the submitted value is not known, because the body is
-    /// forwarded.
-    alt_text: &'static str,
+    /// The submitted values of the upload form.
+    alt_text: String,
     asset_types: Vec<Choice>,
     /// The submitted values of the import form.
     url: String,
@@ -75,14 +75,17 @@ pub fn routes() -> Vec<PageRoute> {
 }
 
 async fn list(visit: &Visit) -> Result<PageReply> {
-    render(visit, StatusCode::OK, FieldErrors::default(), FieldErrors::default()).await
+    let (errors, import_errors) = (FieldErrors::default(), FieldErrors::default());
+    render(visit, StatusCode::OK, errors, import_errors, &Form::default()).await
 }
 
+/// `sent`: the submitted fields of the upload form.
 async fn render(
     visit: &Visit,
     status: StatusCode,
     errors: FieldErrors,
     import_errors: FieldErrors,
+    sent: &Form,
 ) -> Result<PageReply> {
     let brand = visit.brand()?.0;
     let page = paging::number(visit);
@@ -106,8 +109,8 @@ async fn render(
         tiles: found.rows.into_iter().map(|asset| tile(visit, asset)).collect(),
         types: [Choice::new("", "All", chosen.is_empty())].into_iter().chain(kinds(chosen)).collect(),
         is_filtered: !search.is_empty() || asset_type.is_some(),
-        alt_text: "",
-        asset_types: types(AssetType::Image.as_str()),
+        alt_text: sent.get("alt_text").to_owned(),
+        asset_types: types(sent.text("asset_type").unwrap_or(AssetType::Image.as_str())),
         import_types: types(visit.form.text("asset_type").unwrap_or(AssetType::Image.as_str())),
         url: visit.form.get("url").to_owned(),
         import_alt_text: visit.form.get("alt_text").to_owned(),
@@ -174,7 +177,9 @@ fn import_row(visit: &Visit, job: MediaJob) -> ImportRow {
 
 /// Uploads a file. Responds to the script with the ID, and to a form with a redirect.
 async fn upload(visit: &Visit) -> Result<PageReply> {
-    let error = match visit.call().upload(media::upload::endpoint()).await.and_then(Written::into_value) {
+    let mut sent = Form::default();
+    let written = visit.call().upload(media::upload::endpoint(), &mut sent).await;
+    let error = match written.and_then(Written::into_value) {
         Ok(asset) if visit.is_fetch => return Ok(PageReply::Text(StatusCode::CREATED, asset.id.to_string())),
         Ok(asset) => return visit.to("media", uploaded(asset.mime_type)),
         Err(error) if visit.is_fetch => return Err(error),
@@ -182,7 +187,7 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
     };
     let is_file = matches!(error.code, ErrorCode::UnsupportedMediaType | ErrorCode::PayloadTooLarge);
     let errors = if is_file { at_field("file", &error) } else { form_errors(error)? };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default()).await
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default(), &sent).await
 }
 
 /// Returns the key of the message about a new file ([`super::flash`]).
@@ -206,5 +211,5 @@ async fn import(visit: &Visit) -> Result<PageReply> {
         Err(error) => error,
     };
     let errors = if error.code == ErrorCode::InvalidSourceUrl { at_field("url", &error) } else { form_errors(error)? };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, FieldErrors::default(), errors).await
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, FieldErrors::default(), errors, &Form::default()).await
 }

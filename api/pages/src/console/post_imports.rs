@@ -9,6 +9,7 @@ use crier_endpoints::runner::call::Written;
 use crier_store::{PageRequest, accounts};
 use http::StatusCode;
 
+use super::form::Form;
 use super::route::PageRoute;
 use super::shared::{Badge, Choice, FieldErrors, Platform, Time, Tone};
 use super::shell::{Section, Shell};
@@ -85,44 +86,54 @@ fn badge(status: PostImportStatus, is_dry_run: bool) -> Badge {
 
 pub fn routes() -> Vec<PageRoute> {
     vec![
-        PageRoute::form("/brands/{brand}/posts/imports", render),
+        PageRoute::get("/brands/{brand}/posts/imports", list),
         PageRoute::post("/brands/{brand}/posts/imports", upload),
     ]
 }
 
-async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Result<PageReply> {
+async fn list(visit: &Visit) -> Result<PageReply> {
+    render(visit, StatusCode::OK, FieldErrors::default(), &Form::default()).await
+}
+
+/// `sent`: the submitted fields of the form.
+async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, sent: &Form) -> Result<PageReply> {
     let imports = visit.call().read(post_imports::list::endpoint(), ()).await?;
     let page = PageRequest { page: 1, per_page: MAX_ACCOUNTS };
     let brand_id = visit.brand()?.0.id;
     let known = accounts::list(&mut visit.app.store.read().await?, brand_id, page).await?;
-    let named = Choice::new("", "Only the accounts in the file", true);
+    let chosen = sent.get("accounts");
+    let named = Choice::new("", "Only the accounts in the file", chosen.is_empty());
     let account = |account: SocialAccount| {
         let platform = Platform::of(account.platform.as_str()).name;
-        Choice::new(&account.id.to_string(), &format!("{} on {platform}", account.name), false)
+        let id = account.id.to_string();
+        Choice::new(&id, &format!("{} on {platform}", account.name), id == chosen)
     };
+    let chosen_format = sent.text("date_format").unwrap_or(DateFormat::Iso.as_str());
     let view = PostImports {
         shell: visit.shell(Section::Posts, "Import posts"),
         errors,
         imports: imports.into_iter().map(|import| ImportRow::new(visit, import)).collect(),
-        date_formats: DateFormat::ALL.iter().map(|one| date_format(*one)).collect(),
+        date_formats: DateFormat::ALL.iter().map(|one| date_format(*one, chosen_format)).collect(),
         accounts: [named].into_iter().chain(known.rows.into_iter().map(account)).collect(),
     };
     visit.page_with(status, &view)
 }
 
-fn date_format(format: DateFormat) -> Choice {
+fn date_format(format: DateFormat, chosen: &str) -> Choice {
     let label = match format {
         DateFormat::Iso => "2026-05-31",
         DateFormat::DayFirst => "31/05/2026",
         DateFormat::MonthFirst => "05/31/2026",
         DateFormat::YearFirst => "2026/05/31",
     };
-    Choice::new(format.as_str(), label, format == DateFormat::Iso)
+    Choice::new(format.as_str(), label, format.as_str() == chosen)
 }
 
 /// Checks a file. The posts are imported from the page of the result.
 async fn upload(visit: &Visit) -> Result<PageReply> {
-    let error = match visit.call().upload(post_imports::create::endpoint()).await.and_then(Written::into_value) {
+    let mut sent = Form::default();
+    let written = visit.call().upload(post_imports::create::endpoint(), &mut sent).await;
+    let error = match written.and_then(Written::into_value) {
         Ok(import) => return visit.to(&format!("posts/imports/{}", import.id), "posts-checking"),
         Err(error) => error,
     };
@@ -132,5 +143,5 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         }
         _ => form_errors(error)?,
     };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors).await
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, &sent).await
 }
