@@ -239,6 +239,10 @@ async fn a_rule_creates_posts(browser: &Driver) {
         );
         assert_eq!(browser.script(&script).await, json!(shown), "{frequency}");
     }
+    // A hidden field with an invalid value would block the form without a word.
+    let invalid = "const day = document.getElementById('f-day'); day.value = '1.5'; const shown = day.checkVisibility(); \
+                   day.value = ''; return shown;";
+    assert_eq!(browser.script(invalid).await, json!(true));
     // No post is due during the test.
     let time = (Clock::system().now() + TimeDelta::hours(12)).format("%H:%M").to_string();
     browser.set_time("time", &time).await;
