@@ -97,6 +97,10 @@ async fn the_signature_of_an_account_is_chosen(app: TestApp) {
     let shown = person.submit_from(&page, &path, &[("signature_id", &id)]).await;
     shown.expect(200, "Signature saved.").expect(200, "Closing");
     person.get(&path).await.expect(200, &format!("value=\"{id}\" selected"));
+    // The same form with another choice is rejected, and keeps it.
+    let other = create_snippet(&t, "Greeting", "signature", "Bye!").await.to_string();
+    let rejected = person.submit_from(&page, &path, &[("signature_id", &other)]).await;
+    rejected.expect(422, "already submitted").expect(422, &format!("value=\"{other}\" selected"));
 
     let account = account.to_string();
     let fields = [("content", "Bread"), ("accounts", account.as_str()), ("_action", "check")];

@@ -45,10 +45,13 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors) -> Resul
     let account = found.ok_or_else(|| ApiError::not_found("social account"))?;
     let all = visit.call().read(snippets::list::endpoint(), ()).await?;
     let own = all.into_iter().filter(|snippet| snippet.kind == SnippetKind::Signature);
+    let stored = account.signature_id.map_or_else(String::new, |id| id.to_string());
+    let chosen = visit.form.get_or("signature_id", &stored);
     let choice = |snippet: snippets::Snippet| {
-        Choice::new(&snippet.id.to_string(), &snippet.name, account.signature_id == Some(snippet.id))
+        let id = snippet.id.to_string();
+        Choice::new(&id, &snippet.name, id == chosen)
     };
-    let none = Choice::new("", "None", account.signature_id.is_none());
+    let none = Choice::new("", "None", chosen.is_empty());
     let view = AccountSignature {
         shell: visit.shell(Section::Accounts, "Signature"),
         errors,
