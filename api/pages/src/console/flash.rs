@@ -42,7 +42,6 @@ const MESSAGES: &[(&str, &str)] = &[
     ("application-disconnected", "Application disconnected. It no longer has access."),
     ("application-saved", "Application saved. Accounts can be connected with it."),
     ("application-deleted", "Application deleted. Accounts can no longer be connected with it."),
-    ("webhook-created", "Webhook created."),
     ("webhook-saved", "Webhook saved."),
     ("webhook-deleted", "Webhook deleted."),
     ("webhook-tested", "Sending a test event. It appears below in a moment."),
