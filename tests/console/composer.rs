@@ -17,6 +17,7 @@ on_one_app!(console "unlimited" =>
     errors_are_shown_beside_the_entered_values,
     a_corrected_form_is_executed,
     a_text_survives_a_full_disk,
+    a_post_is_saved_once_if_the_service_was_unavailable,
     images_are_chosen_without_saving,
     an_account_can_have_its_own_images,
     an_edit_keeps_values_that_the_form_does_not_have,
@@ -208,6 +209,24 @@ async fn a_text_survives_a_full_disk(t: Tenant<'_>, person: ConsoleUser<'_>) {
     shown.expect(503, "too little free disk space").expect(503, "As typed</textarea>");
     disk.set_low(false);
     person.submit_from(&shown, &new, &fields).await.expect(200, "Draft saved.");
+}
+
+/// The database may have lost only its answer to a commit, so the form that is shown again has the key of the first one.
+async fn a_post_is_saved_once_if_the_service_was_unavailable(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (new, disk) = (new_post_path(&t), t.app.api.library.disk());
+    let fields = [("content", "Once"), ("schedule_type", "draft")];
+    let page = person.get(&new).await;
+    disk.set_low(true);
+    let shown = person.submit_from(&page, &new, &fields).await;
+    shown.expect(503, "Once</textarea>");
+    disk.set_low(false);
+    person.submit_from(&page, &new, &fields).await.expect(200, "Draft saved.");
+    person.submit_from(&shown, &new, &fields).await.expect(200, "Draft saved.");
+    assert_eq!(t.app.count_rows("posts WHERE content = 'Once'").await, 1);
+    let changed = [("content", "Twice"), ("schedule_type", "draft")];
+    let rejected = person.submit_from(&shown, &new, &changed).await;
+    rejected.expect(422, "already submitted with other content").expect(422, "Twice</textarea>");
+    person.submit_from(&rejected, &new, &changed).await.expect(200, "Draft saved.");
 }
 
 async fn images_are_chosen_without_saving(t: Tenant<'_>, person: ConsoleUser<'_>) {

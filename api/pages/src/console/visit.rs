@@ -127,8 +127,7 @@ impl Visit {
             brands: self.memberships.iter().map(link).collect(),
             section: Some(section),
             csrf: self.csrf.clone(),
-            // A form that is shown again needs a new key, because its content may change.
-            key: new_key(),
+            key: self.form_key(),
             flash: self.query.get("note").and_then(flash::find),
             role: current.map(|(_, role)| role_label(*role)),
             is_operator: self.is_operator,
@@ -136,6 +135,16 @@ impl Visit {
             unread: self.unread,
             problems: self.problems,
             zone: self.zone().name().to_owned(),
+        }
+    }
+
+    /// Returns the prefix of the `Idempotency-Key`s of the page's forms. A form that is shown again needs a new key, because
+    /// its content may change. If the service was unavailable, the write may have been carried out, because the database may
+    /// have lost only its answer to the commit: with the same key, the form does not do it a second time.
+    fn form_key(&self) -> String {
+        match self.form.get("_key").split_once('-') {
+            Some((sent, _)) if self.is_unavailable.load(Ordering::Relaxed) => sent.to_owned(),
+            _ => new_key(),
         }
     }
 
@@ -211,7 +220,7 @@ pub fn form_errors(error: ApiError) -> Result<FieldErrors> {
         _ if matches!(error.code, ErrorCode::PlatformUnavailable | ErrorCode::AiProviderUnavailable) => {
             Ok(FieldErrors::general(&error.message))
         }
-        // Nothing was changed, so what was typed must not be lost.
+        // What was typed must not be lost.
         ErrorCode::ServiceUnavailable => {
             error.log();
             Ok(FieldErrors::general(&error.message))
