@@ -10,7 +10,7 @@ use crier_store::feeds::{self, FeedUpdate, FetchUpdate};
 use serde_json::{Value, json};
 
 use super::feeds::article;
-use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
+use crate::support::app::{MISSING_ID, Tenant, TestApp, on_both_apps, on_one_app};
 use crate::support::request::Reply;
 
 on_both_apps!("unlimited" =>
@@ -150,6 +150,9 @@ async fn a_key_for_feeds_creates_no_posts(t: Tenant<'_>) {
     }
     put(&reader, &path, Value::Null).await.expect(200);
     reader.put(&path, elsewhere).await.expect(200);
+    let draft = format!("{path}/articles/{MISSING_ID}/draft");
+    reader.request("POST", &draft).send().await.expect_error(403, "insufficient_scope");
+    t.request("POST", &draft).send().await.expect_error(404, "not_found");
 }
 
 async fn listed_articles_are_remembered_when_publishing_begins(t: Tenant<'_>) {

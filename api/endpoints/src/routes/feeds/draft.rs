@@ -18,7 +18,10 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
         .tag(TAG)
         .adds(Growth::Texts)
         .summary("Create a draft from an article")
-        .description("The content of the draft is the article's title, its summary as plain text, and its URL.")
+        .description(
+            "The content of the draft is the article's title, its summary as plain text, and its URL. The key also needs \
+             the scope `posts:write`.",
+        )
         .extension()
         .features(FEATURES)
         .status(201)
@@ -27,6 +30,7 @@ pub fn endpoint() -> Endpoint<(), One<PostDetail>> {
 }
 
 async fn create(cx: &Context, tx: &mut Tx) -> Result<Reply<PostDetail>> {
+    cx.check_scope(Scope::PostsWrite)?;
     let feed = find(cx, tx).await?;
     let found = articles::find(tx, feed.id, cx.id("article")?).await?;
     let article = found.ok_or_else(|| ApiError::not_found("article"))?;
