@@ -25,7 +25,7 @@ async fn a_new_brand_has_no_metrics(app: TestApp) {
         .expect(200, "Not enough posts yet")
         .expect(200, "No metrics for this period yet.")
         .expect(200, "No posts with this metric in this period.")
-        .expect(200, "No comparison: no posts were published in the period before (");
+        .expect(200, "No comparison: no posts were published in the previous period (");
     page.expect(200, "30 days");
 }
 
@@ -46,7 +46,7 @@ async fn metrics_of_posts_and_accounts_are_shown(t: Tenant<'_>) {
     page.expect(200, "<dd>12,000</dd>").expect(200, "<dd>340</dd>").expect(200, "<rect class=\"bar\"");
     page.expect(200, "8,765").expect(200, "<polyline").expect(200, "does not report: views.");
     // In the 30 days before, there is the older post.
-    page.expect(200, "Changes are relative to the period before (").expect(200, ">no change<");
+    page.expect(200, "Changes are relative to the previous period (").expect(200, ">no change<");
     page.expect(200, ">+7,000 (+140%)<").expect(200, ">+280 (+467%)<");
     let today = t.app.now().with_timezone(&chrono_tz::Europe::Berlin).date_naive();
     let start = today - TimeDelta::days(89);
@@ -107,7 +107,7 @@ async fn a_small_plan_shows_fewer_days(app: TestApp) {
     let person = ConsoleUser::sign_in(&t).await;
     let page = person.get(&t.path("/analytics?start=2000-01-01")).await;
     page.expect(200, ">Day</th>").expect(200, "7 days");
-    page.expect(200, "No comparison: your plan does not show all of the period before (");
+    page.expect(200, "No comparison: your plan does not cover all of the previous period (");
     assert!(!page.has("1 year"), "the plan shows 30 days alone");
 }
 

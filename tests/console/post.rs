@@ -356,7 +356,7 @@ async fn metrics_are_shown_for_each_account(app: TestApp) {
     assert!(!person.get(&page_of(&t, draft)).await.has("id=\"metrics\""), "no account has published the draft");
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "id=\"metrics\"");
-    assert_eq!(page.text.matches("Not read yet.").count(), 2, "{}", page.text);
+    assert_eq!(page.text.matches("No metrics yet.").count(), 2, "{}", page.text);
 
     // Of each metric, the newest known value is shown.
     let first = PostMetrics { impressions: Some(12_000), likes: Some(3), ..PostMetrics::default() };
@@ -365,7 +365,7 @@ async fn metrics_are_shown_for_each_account(app: TestApp) {
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Impressions: <strong>12,000</strong> · Likes: <strong>4</strong> · Engagements");
     page.expect(200, "<span class=\"muted\">Read <time");
-    page.expect(200, "Not read yet.");
+    page.expect(200, "No metrics yet.");
     assert!(!page.has("All accounts") && !page.has("Reach"), "{}", page.text);
 
     record_metrics(&app, targets[1], PostMetrics::default()).await;
@@ -377,10 +377,10 @@ async fn metrics_are_shown_for_each_account(app: TestApp) {
     for (platform, note) in [
         ("wordpress", "WordPress reports no metrics of posts."),
         ("telegram", "Telegram reports no metrics of posts."),
-        ("twitter", "This installation does not read the metrics of X."),
+        ("twitter", "This installation does not collect metrics from X."),
     ] {
         app.sql(format!("UPDATE post_targets SET platform = '{platform}' WHERE id = {}", targets[0])).await;
-        person.get(&page_of(&t, id)).await.expect(200, note).expect(200, "Not read yet.");
+        person.get(&page_of(&t, id)).await.expect(200, note).expect(200, "No metrics yet.");
     }
 }
 

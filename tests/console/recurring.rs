@@ -189,7 +189,7 @@ async fn an_occurrence_has_a_mark(app: TestApp) {
     person.get(&format!("{}?date=2026-06-12", t.path("/calendar"))).await.expect(200, "Recurring</span>");
     t.delete(&t.path(&format!("/recurring-posts/{id}"))).await.expect(204);
     let page = person.get(&t.path("/posts")).await;
-    page.expect(200, "Recurring, rule deleted");
+    page.expect(200, "No longer recurring");
     assert!(!page.has(&mark), "the page of the rule does not exist");
     let page = person.get(&path).await;
     page.expect(200, "<dt>Recurring post</dt><dd>Deleted</dd>");

@@ -236,7 +236,8 @@ fn account_limit(cap: u64) -> Notice {
     Notice::new(
         "The brand cannot have another account",
         format!("The brand has the maximum number of accounts in its plan: {cap}. No account was connected."),
-        "Ask the owner of the brand to disconnect an account or change the plan. Then open the link again.",
+        "Ask the person who sent you the link to disconnect another account, or to ask the operator of this Crier \
+         installation for a larger plan. Then open the link again.",
     )
 }
 

@@ -13,7 +13,7 @@ const ALL_BRANDS: &str = "all";
 
 /// Fails if the operator does not let agents use this installation.
 pub fn check_is_on(app: &App) -> Result<()> {
-    let message = "Agents cannot use this installation. Its operator can change that with `CRIER_MCP`.";
+    let message = "Agents cannot use this installation. Its operator can enable them with CRIER_MCP=true.";
     if app.has_mcp { Ok(()) } else { Err(ApiError::new(ErrorCode::NotFound, message)) }
 }
 
@@ -43,11 +43,11 @@ const fn purpose(preset: AgentPreset) -> &'static str {
         AgentPreset::ReadOnly => "It cannot change anything.",
         AgentPreset::Drafts => {
             "It writes drafts for a person to publish. It cannot schedule or publish. It cannot read the inbox or feeds, \
-             because a stranger's text could make it send what it reads elsewhere."
+             because text by strangers could trick it into sending your data to them."
         }
         AgentPreset::Publish => {
             "It schedules, publishes and deletes posts without asking you. It cannot read the inbox or feeds, because \
-             a stranger's text could tell it what to publish."
+             text by strangers could trick it into publishing what they want."
         }
     }
 }

@@ -33,16 +33,16 @@ impl Comparison {
         let (start, end) = period_before(posts.start, posts.end);
         let range = days::range(Some(start), Some(end));
         if start < earliest {
-            let text = format!("No comparison: your plan does not show all of the period before ({range}).");
+            let text = format!("No comparison: your plan does not cover all of the previous period ({range}).");
             return Ok(Self { text, totals: None });
         }
         let request = filter.posts(RequestedDays { start: Some(start), end: Some(end) });
         let totals = visit.call().read(analytics::posts::endpoint(), request).await?.totals;
         if totals.posts == 0 {
-            let text = format!("No comparison: no posts were published in the period before ({range}).");
+            let text = format!("No comparison: no posts were published in the previous period ({range}).");
             return Ok(Self { text, totals: None });
         }
-        Ok(Self { text: format!("Changes are relative to the period before ({range})."), totals: Some(totals) })
+        Ok(Self { text: format!("Changes are relative to the previous period ({range})."), totals: Some(totals) })
     }
 }
 

@@ -392,7 +392,7 @@ fn lock_notice(stored: &Stored) -> Option<String> {
     let what = match stored.post.status {
         PostStatus::Draft | PostStatus::PendingApproval | PostStatus::Scheduled => return None,
         PostStatus::Publishing | PostStatus::Published => {
-            return Some("This form can no longer be saved. Copy from it what you still need.".to_owned());
+            return Some("This form can no longer be saved. Copy what you still need.".to_owned());
         }
         _ if stored.targets.iter().any(|target| target.is_retried() && !target.published_parts.is_empty()) => {
             "The first parts of this thread are published and cannot be changed. Change the other parts below."

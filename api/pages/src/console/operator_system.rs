@@ -100,7 +100,7 @@ async fn show(visit: &Visit) -> Result<PageReply> {
 async fn schema_check(visit: &Visit) -> Finding {
     match visit.app.store.db().check_schema_version().await {
         Ok(()) => Finding::ok("Schema", "All migrations are applied."),
-        Err(error) => Finding::failure("Schema", error.to_string(), "run `crier migrate`"),
+        Err(error) => Finding::failure("Schema", error.to_string(), "run crier migrate"),
     }
 }
 

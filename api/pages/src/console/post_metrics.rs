@@ -110,11 +110,11 @@ fn note(visit: &Visit, target: &Target, is_read: bool, plan_days: Option<u64>) -
         return format!("{} reports no metrics of this post.", descriptor.name);
     }
     if !registry.collects_metrics(target.platform) {
-        return format!("This installation does not read the metrics of {}.", descriptor.name);
+        return format!("This installation does not collect metrics from {}.", descriptor.name);
     }
     let age = |at: DateTime<Utc>| u64::try_from((visit.now - at).num_days()).ok();
     match target.published_at.and_then(age).zip(plan_days) {
         Some((age, days)) if age >= days => "This post is older than the metrics that your plan shows.".to_owned(),
-        _ => "Not read yet.".to_owned(),
+        _ => "No metrics yet.".to_owned(),
     }
 }

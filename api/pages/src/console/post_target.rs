@@ -99,7 +99,7 @@ impl RowContext<'_> {
         let mut parts = Vec::new();
         parts.extend(target.content.as_deref().map(|text| self.part(String::new(), text, &[])));
         if let Some(media) = target.media.as_deref() {
-            let label = if media.is_empty() { "No images and videos" } else { "Images and videos" };
+            let label = if media.is_empty() { "No images or videos" } else { "Images and videos" };
             parts.push(self.part(label.to_owned(), "", media));
         }
         for (number, part) in (2..).zip(target.thread.iter().flatten()) {

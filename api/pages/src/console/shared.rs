@@ -378,7 +378,7 @@ fn label(path: &str) -> String {
         "include" => "Only articles with".to_owned(),
         "exclude" => "No articles with".to_owned(),
         _ if path == "auto_post.template" => "Text of the posts".to_owned(),
-        _ if path == "auto_post.destination" => "What an article becomes".to_owned(),
+        _ if path == "auto_post.destination" => "What to do with a new article".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();
