@@ -344,7 +344,7 @@ async fn a_webhook_is_added_and_replayed(browser: &Driver) {
     browser.fill("url", &receiver.url()).await;
     browser.select("post.published").await;
     browser.save_screenshots("webhook-new").await;
-    browser.press("Add webhook").await;
+    browser.press("Create webhook").await;
     assert!(browser.text_of("#secret").await.starts_with("whsec_"));
     browser.open("/brands/1/developers/webhooks/1").await;
     browser.press("Send test event").await;

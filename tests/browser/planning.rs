@@ -246,8 +246,8 @@ async fn a_rule_creates_posts(browser: &Driver) {
     // No post is due during the test.
     let time = (Clock::system().now() + TimeDelta::hours(12)).format("%H:%M").to_string();
     browser.set_time("time", &time).await;
-    browser.press("Save").await;
-    browser.wait_for_text("Recurring post added.").await;
+    browser.press("Create recurring post").await;
+    browser.wait_for_text("Recurring post created.").await;
     browser.press("Daily offer").await;
     let next = browser.script("return document.querySelectorAll('[aria-labelledby=next] time').length").await;
     assert!(next.as_u64().is_some_and(|next| next >= 3), "{next}");

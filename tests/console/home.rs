@@ -50,9 +50,9 @@ async fn the_time_zone_is_the_first_step(t: Tenant<'_>, person: ConsoleUser<'_>)
 }
 
 async fn webhooks_are_a_step_for_developers(t: Tenant<'_>, person: ConsoleUser<'_>) {
-    assert!(!person.get(&t.path("")).await.has("Add a webhook"));
+    assert!(!person.get(&t.path("")).await.has("Create a webhook"));
     t.app.sql("UPDATE api_keys SET last_used_at = created_at WHERE prefix <> 'session'").await;
-    person.get(&t.path("")).await.expect(200, "Add a webhook");
+    person.get(&t.path("")).await.expect(200, "Create a webhook");
 }
 
 async fn upcoming_and_failed_posts_are_shown(t: Tenant<'_>, person: ConsoleUser<'_>) {

@@ -166,7 +166,7 @@ async fn writes_of_keys_are_listed(app: TestApp) {
     person.get(&format!("{log}?key={key}")).await.expect(200, "1–1 of 1");
     let theirs = app.newest_id(format!("api_keys WHERE user_id = {}", other.user)).await;
     for key in [theirs.to_string().as_str(), "0", "x", "99999999999999999999"] {
-        person.get(&format!("{log}?key={key}")).await.expect(200, "No requests");
+        person.get(&format!("{log}?key={key}")).await.expect(200, "No matching requests");
     }
     person.get(&format!("{log}?page=9223372036854775807")).await.expect(200, "No requests");
     app.clock.advance(crier_store::idempotency::RETENTION);

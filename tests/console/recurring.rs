@@ -50,7 +50,7 @@ async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
         ("is_active", "true"),
     ];
     let shown = person.submit(&new, &new, &form).await;
-    shown.expect(200, "Recurring post added.").expect(200, "Every Monday, Friday at 08:30").expect(200, "Active");
+    shown.expect(200, "Recurring post created.").expect(200, "Every Monday, Friday at 08:30").expect(200, "Active");
     let id = app.newest_id("recurring_posts").await;
     let stored = t.get(&t.path(&format!("/recurring-posts/{id}"))).await.data(200);
     assert_eq!(stored["variations"][1]["content"], "Rolls");
@@ -154,7 +154,7 @@ async fn a_form_of_a_rule_that_was_deleted_meanwhile_keeps_its_texts(app: TestAp
     ];
     let shown = person.submit_from(&page, &path, &form).await;
     shown.expect(404, "was deleted after you opened this form").expect(404, "Poppy seed rolls</textarea>");
-    person.submit_from(&shown, &t.path("/recurring/new"), &form).await.expect(200, "Recurring post added.");
+    person.submit_from(&shown, &t.path("/recurring/new"), &form).await.expect(200, "Recurring post created.");
 }
 
 async fn a_problem_is_shown_on_the_home_page(app: TestApp) {

@@ -64,7 +64,7 @@ const MESSAGES: &[(&str, &str)] = &[
     ("video-saved", "Video saved."),
     ("video-deleted", "Video deleted."),
     ("media-importing", "Importing the file. It appears in the library in a moment."),
-    ("recurring-added", "Recurring post added. Its posts appear in the calendar in a moment."),
+    ("recurring-added", "Recurring post created. Its posts appear in the calendar in a moment."),
     ("recurring-saved", "Recurring post saved. Its posts change in a moment."),
     ("recurring-deleted", "Recurring post deleted."),
     ("snippet-added", "Snippet added."),

@@ -189,10 +189,10 @@ fn checklist(brand: i64, progress: &Progress) -> Vec<Step> {
     ];
     steps.extend(has_webhook.map(|has_webhook| {
         step(
-            "Add a webhook",
+            "Create a webhook",
             "Crier notifies your own systems when a post is published or fails, and when a message arrives.",
             has_webhook,
-            "Add a webhook",
+            "Create a webhook",
             "developers/webhooks",
         )
     }));

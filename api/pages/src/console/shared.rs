@@ -348,6 +348,9 @@ fn label(path: &str) -> String {
         "shift_minutes" => "Move by".to_owned(),
         "media" => "Images and videos".to_owned(),
         "alt_text" => "Description".to_owned(),
+        "asset_type" => "Kind".to_owned(),
+        "filename" => "Name".to_owned(),
+        "role_limit" => "Role".to_owned(),
         "scheduled_at" => "Date and time".to_owned(),
         "timezone" => "Time zone".to_owned(),
         "slots" => "Slots".to_owned(),
@@ -379,6 +382,7 @@ fn label(path: &str) -> String {
         "exclude" => "No articles with".to_owned(),
         _ if path == "auto_post.template" => "Text of the posts".to_owned(),
         _ if path == "auto_post.destination" => "What to do with a new article".to_owned(),
+        "destination" => "Create as".to_owned(),
         other => {
             let spaced = other.replace('_', " ");
             let mut letters = spaced.chars();
