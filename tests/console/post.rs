@@ -64,7 +64,7 @@ async fn a_post_shows_its_accounts(t: Tenant<'_>, person: ConsoleUser<'_>) {
     t.app.sql("UPDATE post_targets SET url = 'javascript:alert(1)'").await;
     assert!(!person.get(&page_of(&t, id)).await.has("javascript:"));
     t.app.sql("UPDATE post_targets SET options = '{\"link_url\":\"https://a.example\",\"sensitive\":true}'").await;
-    person.get(&page_of(&t, id)).await.expect(200, "Link URL: ").expect(200, "Sensitive images: ");
+    person.get(&page_of(&t, id)).await.expect(200, "Link URL: ").expect(200, "Sensitive media: ");
     t.app.sql("DELETE FROM brand_accounts").await;
     person.get(&page_of(&t, id)).await.expect(200, "demo (disconnected)");
     t.app.sql("DELETE FROM social_accounts").await;

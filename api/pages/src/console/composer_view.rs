@@ -236,7 +236,9 @@ impl ComposerAccount {
                 OptionKind::LinkCard => OptionValue::LinkCard(LinkCardFields::new(account_override, offered)),
                 OptionKind::OneOf(words) => {
                     let choice = |word: &&str| Choice::new(word, &choice_label(word), *word == value);
-                    let none = Choice::new("", "Platform or account default", value.is_empty());
+                    let is_required = required.contains(&option.name);
+                    let none = if is_required { "Choose an option" } else { "Platform or account default" };
+                    let none = Choice::new("", none, value.is_empty());
                     OptionValue::OneOf([none].into_iter().chain(words.iter().map(choice)).collect())
                 }
             };

@@ -11,12 +11,16 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
     let (label, hint) = match name {
         "spoiler_text" => ("Content warning", "Shown instead of the text until the reader opens it."),
         "language" => ("Language", "A code such as en or de."),
-        "sensitive" => ("Sensitive images", ""),
+        "sensitive" => ("Sensitive media", ""),
         "cover_at_ms" => ("Time of the cover", "In seconds. The cover is shown before the video plays."),
         "cover_media_id" => ("Cover", "An image of the library that is shown before the video plays."),
         "reply_control" => ("Who can reply", ""),
         "topic_tag" => ("Topic", ""),
-        "tags" => ("Tags", "Separated by commas."),
+        "tags" => ("Tags", "Separate tags with commas."),
+        "board" => ("Board", "The ID of the board, a number."),
+        "subreddit" => ("Subreddit", "Such as r/Breadit. For your own profile, u_ and your username."),
+        "flair_id" => ("Flair ID", "Some subreddits require a flair."),
+        "auto_add_music" => ("Add music automatically", ""),
         "disable_comment" => ("Disable comments", ""),
         "brand_content" => ("Paid partnership", ""),
         "brand_organic" => ("Promotes your own brand", ""),
@@ -24,7 +28,7 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
         "nsfw" => ("Not safe for work", ""),
         "privacy" => ("Who can watch", ""),
         "made_for_kids" => ("Made for kids", "YouTube requires this for every video."),
-        "category_id" => ("Category", "The ID of a YouTube category."),
+        "category_id" => ("Category", ""),
         "notify_subscribers" => ("Notify subscribers", ""),
         "link_card" => ("Link card", "Shown below a post without images, with the title and the image of the page."),
         other => return (choice_label(other), ""),
@@ -32,8 +36,11 @@ pub fn label_and_hint(name: &str) -> (String, &'static str) {
     (label.to_owned(), hint)
 }
 
-/// Returns "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`, and "Flair ID" for `flair_id`.
+/// Returns "Followers only" for `followers_only`, "Learn more" for `LEARN_MORE`, and "Music" for the category `10`.
 pub fn choice_label(name: &str) -> String {
+    if let Some(category) = youtube_category(name) {
+        return category.to_owned();
+    }
     let words = name.split('_').map(|word| match word {
         "id" => "ID".to_owned(),
         "url" => "URL".to_owned(),
@@ -42,6 +49,29 @@ pub fn choice_label(name: &str) -> String {
     let text = words.collect::<Vec<_>>().join(" ");
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// Returns the name of a category of YouTube. `None` if the word is not the ID of one.
+fn youtube_category(id: &str) -> Option<&'static str> {
+    let name = match id {
+        "1" => "Film & Animation",
+        "2" => "Autos & Vehicles",
+        "10" => "Music",
+        "15" => "Pets & Animals",
+        "17" => "Sports",
+        "19" => "Travel & Events",
+        "20" => "Gaming",
+        "22" => "People & Blogs",
+        "23" => "Comedy",
+        "24" => "Entertainment",
+        "25" => "News & Politics",
+        "26" => "Howto & Style",
+        "27" => "Education",
+        "28" => "Science & Technology",
+        "29" => "Nonprofits & Activism",
+        _ => return None,
+    };
+    Some(name)
 }
 
 /// Returns whether an option is the ID of an image.
@@ -85,7 +115,9 @@ mod tests {
         let card = json!({ "title": "Bread", "description": "", "media_id": 7 });
         assert_eq!(text(Platform::Bluesky, "link_card", card), "Link card: Bread");
         assert_eq!(text(Platform::Bluesky, "link_card", json!({ "media_id": 7 })), "Link card: Yes");
-        assert_eq!(text(Platform::Mastodon, "sensitive", json!(true)), "Sensitive images: Yes");
+        assert_eq!(text(Platform::Mastodon, "sensitive", json!(true)), "Sensitive media: Yes");
+        assert_eq!(text(Platform::Youtube, "category_id", json!("22")), "Category: People & Blogs");
+        assert_eq!(text(Platform::Tiktok, "auto_add_music", json!(true)), "Add music automatically: Yes");
         assert_eq!(text(Platform::Wordpress, "title", json!("our_bread")), "Title: our_bread");
         assert_eq!(text(Platform::Sandbox, "link_url", json!("https://a.example")), "Link URL: https://a.example");
     }
