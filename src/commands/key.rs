@@ -2,12 +2,11 @@
 
 use chrono::{DateTime, Utc};
 use crier_domain::access::{KeyMode, KeyName, MAX_KEYS, Role, Scopes};
-use crier_store::keys::NewKey;
-use crier_store::{keys, users};
+use crier_store::keys::{self, NewKey};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 
-use super::{Context, Result, fail};
+use super::{Context, Result, fail, find_user};
 use crate::cli::KeyCommand;
 use crate::output::{output_time, print_line, print_rows};
 
@@ -32,11 +31,7 @@ pub async fn run(cx: &Context, command: KeyCommand) -> Result {
         }
         KeyCommand::Create { user, mode, scopes, name } => {
             let mut tx = cx.store.begin().await?;
-            let Some(owner) = users::find_by_email(&mut tx, &user).await? else {
-                return fail(format!(
-                    "there is no user {user}; see `crier user list`, or create one with `crier user add {user}`"
-                ));
-            };
+            let owner = find_user(&mut tx, &user).await?;
             let new = NewKey { name: name.as_ref().map(KeyName::as_str), ..NewKey::new(mode, &scopes) };
             let Some(key) = keys::create_within_cap(&mut tx, owner.id, &new).await? else {
                 return fail(format!(

@@ -3,7 +3,7 @@
 use crier_domain::access::Role;
 use crier_store::{Tx, brands, users};
 
-use super::{BRAND_HINT, Context, Result, fail};
+use super::{BRAND_HINT, Context, Result, fail, find_user};
 use crate::cli::MemberCommand;
 use crate::output::print_line;
 
@@ -12,9 +12,7 @@ pub async fn run(cx: &Context, command: MemberCommand) -> Result {
     let (brand, email) = match &command {
         MemberCommand::Add { brand, user, .. } | MemberCommand::Remove { brand, user } => (*brand, user.as_str()),
     };
-    let Some(user) = users::find_by_email(&mut tx, email).await? else {
-        return fail(format!("there is no user {email}; see `crier user list`"));
-    };
+    let user = find_user(&mut tx, email).await?;
     // A brand and its members must belong to the same workspace.
     if brands::workspace_of(&mut tx, brand).await? != Some(user.workspace_id) {
         return fail(format!("the workspace of {email} has no brand {brand}; {BRAND_HINT}"));

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use crier_config::{Config, ConfigSource, Database};
+use crier_domain::brand::User;
 use crier_domain::job::NoopNotifier;
 use crier_runtime::error::{explain_schema, print};
 use crier_runtime::{OnMissing, StartError, check_keys, data_dir, open_store};
-use crier_store::{Store, StoreError};
+use crier_store::{Store, StoreError, Tx, users};
 use crier_telemetry::logs;
 
 use crate::cli::{Command, Format, WebhooksCommand};
@@ -55,6 +56,14 @@ const BRAND_HINT: &str = "see `crier brand list`";
 
 pub fn fail<T>(why: impl Into<String>) -> std::result::Result<T, CommandError> {
     Err(CommandError::Failed(why.into()))
+}
+
+fn no_user(email: &str) -> CommandError {
+    CommandError::Failed(format!("there is no user {email}; see `crier user list`"))
+}
+
+async fn find_user(tx: &mut Tx, email: &str) -> std::result::Result<User, CommandError> {
+    users::find_by_email(tx, email).await?.ok_or_else(|| no_user(email))
 }
 
 pub fn run(mut config: Config, command: Command) -> ExitCode {

@@ -7,7 +7,7 @@ use crier_domain::plan::Plan;
 use crier_store::{Conn, StoreError, ai_credits, brands, files, mail_counts, usage, users};
 use serde::Serialize;
 
-use super::{Context, Result, fail};
+use super::{Context, Result, fail, find_user, no_user};
 use crate::cli::PlanCommand;
 use crate::output::{print_line, print_rows};
 
@@ -66,9 +66,7 @@ pub async fn run(cx: &Context, command: PlanCommand) -> Result {
         PlanCommand::Set { user, plan, timezone } => {
             check_plan_exists(cx, &plan)?;
             let mut tx = cx.store.begin().await?;
-            let Some(found) = users::find_by_email(&mut tx, &user).await? else {
-                return fail(format!("there is no user {user}; see `crier user list`"));
-            };
+            let found = find_user(&mut tx, &user).await?;
             users::set_plan(&mut tx, found.workspace_id, &plan).await?;
             if let Some(zone) = &timezone {
                 users::set_timezone(&mut tx, found.workspace_id, zone).await?;
@@ -133,7 +131,7 @@ async fn show_usage(cx: &Context, user: Option<&str>, by_brand: bool, json: bool
     if let Some(email) = user.map(str::to_lowercase) {
         workspaces.retain(|_, (_, emails)| emails.contains(&email));
         if workspaces.is_empty() {
-            return fail(format!("there is no user {email}; see `crier user list`"));
+            return Err(no_user(&email));
         }
     }
     let (mut list, mut of_brands) = (Vec::new(), Vec::new());

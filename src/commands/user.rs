@@ -1,13 +1,12 @@
 //! `crier user add | list | delete | operator`
 
 use chrono::{DateTime, Utc};
-use crier_domain::brand::User;
 use crier_store::operators::OperatorChange;
-use crier_store::{Tx, users};
+use crier_store::users;
 use serde::Serialize;
 
 use super::member::only_owner_message;
-use super::{CommandError, Context, Result, fail};
+use super::{Context, Result, fail, find_user};
 use crate::cli::UserCommand;
 use crate::output::{output_time, print_line, print_rows};
 
@@ -49,7 +48,7 @@ pub async fn run(cx: &Context, command: UserCommand) -> Result {
 
 async fn delete(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
-    let user = find(&mut tx, email).await?;
+    let user = find_user(&mut tx, email).await?;
     operator::release(&mut tx, &user, OperatorChange::Deleted).await?;
     if let Some(brand) = users::brand_without_other_owner(&mut tx, user.id).await? {
         return fail(only_owner_message(brand));
@@ -66,13 +65,6 @@ async fn delete(cx: &Context, email: &str) -> Result {
         ));
     }
     Ok(())
-}
-
-async fn find(tx: &mut Tx, email: &str) -> std::result::Result<User, CommandError> {
-    match users::find_by_email(tx, email).await? {
-        Some(user) => Ok(user),
-        None => fail(format!("there is no user {email}; see `crier user list`")),
-    }
 }
 
 async fn add(cx: &Context, email: &str, name: Option<String>, plan: Option<String>, workspace: Option<i64>) -> Result {

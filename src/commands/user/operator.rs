@@ -6,8 +6,7 @@ use crier_store::operators::{self, OperatorChange};
 use crier_store::{Tx, users};
 use serde::Serialize;
 
-use super::super::{CommandError, Context, Result, fail};
-use super::find;
+use super::super::{CommandError, Context, Result, fail, find_user};
 use crate::cli::OperatorCommand;
 use crate::output::{output_time, print_line, print_rows};
 
@@ -54,7 +53,7 @@ pub async fn run(cx: &Context, command: OperatorCommand) -> Result {
 
 async fn add(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
-    let user = find(&mut tx, email).await?;
+    let user = find_user(&mut tx, email).await?;
     if operators::lock(&mut tx).await?.contains(&user.id) {
         return fail(format!("{email} is already an operator"));
     }
@@ -66,7 +65,7 @@ async fn add(cx: &Context, email: &str) -> Result {
 
 async fn remove(cx: &Context, email: &str) -> Result {
     let mut tx = cx.store.begin().await?;
-    let user = find(&mut tx, email).await?;
+    let user = find_user(&mut tx, email).await?;
     if !release(&mut tx, &user, OperatorChange::Removed).await? {
         return fail(format!("{email} is not an operator; see `crier user operator list`"));
     }
