@@ -146,7 +146,7 @@ fn reading() -> Vec<Tool> {
             .and("attempts", posts::attempts::endpoint())
             .untrusted(POST_AND_ATTEMPT_TEXTS)
             .description(
-                "Gets a post with its status on each account, the reason why it failed there, and all attempts to \
+                "Gets a post with its status on each account, the reason it failed there, and all attempts to \
                  publish it.",
             ),
         Tool::new("get_analytics", "Get analytics", Effect::Read, analytics::posts::endpoint())

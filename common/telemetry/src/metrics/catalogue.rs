@@ -139,7 +139,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
     (
         "crier_account_token_expires_seconds",
         Gauge,
-        "Time until the first token of an active account expires, in seconds, by platform. +Inf if none expires.",
+        "Shortest time until a token of an active account expires, in seconds, by platform. +Inf if none expires.",
     ),
     (
         "crier_scheduler_last_tick_timestamp_seconds",
@@ -163,7 +163,7 @@ pub(super) const METRICS: &[(&str, MetricKind, &str)] = &[
         Counter,
         "Number of requests through a proxy that CRIER_TRUSTED_PROXIES does not include.",
     ),
-    ("crier_mcp_calls_total", Counter, "Number of calls of tools by agents."),
+    ("crier_mcp_calls_total", Counter, "Number of tool calls by agents."),
     ("crier_http_requests_total", Counter, "Number of requests that the API handled."),
     ("crier_http_request_duration_seconds", Histogram(HTTP), "Time that the API took to respond, in seconds."),
 ];

@@ -15,7 +15,7 @@ use crate::response::{Listed, Paged, Reply};
 pub fn endpoint() -> Endpoint<Pages, Paged<SocialAccount>> {
     Endpoint::get("/brands/{brand}/social-accounts", "listSocialAccounts", Scope::AccountsRead)
         .tag(TAG)
-        .summary("List the accounts of a brand, newest first")
+        .summary("List a brand's accounts, newest first")
         .checks_then_reads(list)
 }
 

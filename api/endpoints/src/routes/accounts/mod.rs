@@ -37,7 +37,7 @@ pub fn endpoints() -> Vec<AnyEndpoint> {
     ]
 }
 
-/// The reason why an account stopped working.
+/// The reason an account stopped working.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AccountError {
     pub code: String,

@@ -56,15 +56,15 @@ pub struct VideoRules {
     pub containers: Vec<&'static str>,
     /// The codecs that the platform accepts. Empty if it accepts all, or if they are not known.
     pub video_codecs: Vec<&'static str>,
-    /// The range of width to height. Null if the platform accepts every shape.
+    /// The accepted aspect ratios. Null if the platform accepts all.
     pub aspect_ratios: Option<AspectRatios>,
     /// The maximum number of videos in a post.
     pub max_count: u32,
-    /// Whether a post can have videos and images.
+    /// Whether a post can have both videos and images.
     pub mixes_with_images: bool,
 }
 
-/// A range of aspect ratios, width to height.
+/// A range of aspect ratios, as `width:height`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct AspectRatios {
     #[schemars(extend("examples" = ["9:16"]))]
@@ -92,7 +92,7 @@ impl From<platform::VideoRules> for VideoRules {
     }
 }
 
-/// The threads of a platform.
+/// A platform's limits for threads.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ThreadRules {
     /// The maximum number of parts, including the post itself.

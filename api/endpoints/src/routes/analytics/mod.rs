@@ -29,7 +29,7 @@ const DEFAULT_DAYS: u64 = 30;
 #[derive(Clone, Debug, Default, Request)]
 pub struct RequestedDays {
     /// The first day. Default: 29 days before `end`. If the plan does not show this day, the response starts with the
-    /// first day that it shows.
+    /// first day that the plan shows.
     #[field(date())]
     pub start: Option<NaiveDate>,
     /// The last day. Default: today. If it is in the future, the response ends with today.

@@ -28,7 +28,7 @@ pub struct Member {
 pub fn endpoint() -> Endpoint<(), Many<Member>> {
     Endpoint::get("/brands/{brand}/members", "listMembers", Scope::BrandsRead)
         .tag(TAG)
-        .summary("List the members of a brand")
+        .summary("List a brand's members")
         .extension()
         .reads(list)
 }

@@ -40,9 +40,9 @@ pub fn endpoint() -> Endpoint<ReplyRequest, One<Message>> {
         .summary("Reply to a conversation")
         .description(
             "Crier sends the reply after the response, at most once, and retries it like a post. To find out the result, \
-             get the conversation or listen for `message.sent` and `message.failed`. If the platform does not accept the \
-             reply (because of its type, time window or length), the response is 422 `platform_capability_unavailable` \
-             with the reason. A failed reply reopens a `resolved` conversation.",
+             get the conversation or subscribe to `message.sent` and `message.failed`. If the platform does not accept \
+             the reply (because of its type, time window or length), the response is 422 \
+             `platform_capability_unavailable` with the reason. A failed reply reopens a `resolved` conversation.",
         )
         .features(FEATURES)
         .status(202)

@@ -65,7 +65,7 @@ pub struct Feed {
     pub status: FeedStatus,
     /// The time of the last fetch, successful or not.
     pub last_fetched_at: Option<Timestamp>,
-    /// The reason the last fetch failed, in a human-readable form. Null if it succeeded.
+    /// The reason the last fetch failed, as a sentence. Null if it succeeded.
     #[schemars(extend("examples" = [null]))]
     pub last_error: Option<String>,
     #[schemars(extend("examples" = [42]))]
@@ -73,7 +73,7 @@ pub struct Feed {
     /// The settings for posting new articles. Null if articles are not posted.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub auto_post: Option<FeedAutoPost>,
-    /// The reason the last articles were not posted, in a human-readable form. Null if there is no problem.
+    /// The reason the last articles were not posted, as a sentence. Null if there is no problem.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub auto_post_problem: Option<String>,
     pub created_at: Timestamp,

@@ -32,7 +32,7 @@ pub struct FeedPost {
     pub title: Option<String>,
     #[schemars(url, extend("examples" = ["https://bakery.example/blog/rye"]))]
     pub url: Option<String>,
-    /// The reason the article was not posted, in a human-readable form. Null if it was posted or is waiting.
+    /// The reason the article was not posted, as a sentence. Null if it was posted or is waiting.
     #[schemars(extend("examples" = [null]))]
     pub reason: Option<String>,
     /// The time when the article appeared.

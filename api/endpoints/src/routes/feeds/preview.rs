@@ -32,7 +32,7 @@ pub struct ArticlePreview {
     /// The text of the post, cut so that it fits on all accounts.
     #[schemars(extend("examples" = ["Why we bake with rye\n\nhttps://bakery.example/blog/rye"]))]
     pub content: String,
-    /// The reason the filters exclude the article, in a human-readable form. Null if they do not.
+    /// The reason the filters exclude the article, as a sentence. Null if they do not.
     #[schemars(extend("examples" = [null]))]
     pub reason: Option<String>,
 }

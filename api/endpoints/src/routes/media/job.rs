@@ -14,7 +14,7 @@ use crate::error::{ApiError, Result};
 use crate::openapi::schema::TextEnum;
 use crate::response::{One, Reply, Timestamp};
 
-/// The reason why an import failed.
+/// The reason an import failed.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MediaImportError {
     #[schemars(with = "TextEnum<MediaErrorCode>")]
@@ -36,7 +36,7 @@ pub struct MediaImport {
     pub source_url: String,
     /// The imported image or video. Null until the import is completed, or if it has been deleted since.
     pub media: Option<MediaAsset>,
-    /// The reason why the import failed. While it is pending, the reason why the previous attempt failed.
+    /// The reason the import failed. While it is pending, the reason the previous attempt failed.
     pub error: Option<MediaImportError>,
     /// The path to poll for the status, starting at the root of the host.
     #[schemars(extend("format" = "uri-reference"))]

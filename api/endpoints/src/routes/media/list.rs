@@ -25,7 +25,8 @@ pub struct ListMedia {
     /// Only images or videos of this type.
     #[field(enum_value(), extension)]
     pub asset_type: Option<AssetType>,
-    /// Only images and videos with this text in the file name or the alt text. Case-insensitive. At most 200 characters.
+    /// Only images and videos with this text in the file name or the alt text. Case-insensitive. Maximum:
+    /// 200 characters.
     #[field(text(0..=MAX_SEARCH_CHARS), extension)]
     pub search: Option<String>,
 }

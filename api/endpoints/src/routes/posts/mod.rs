@@ -89,7 +89,7 @@ fn check_version(seen: Option<DateTime<Utc>>, post: &post::Post) -> Result<()> {
     Err(ApiError::new(ErrorCode::PostNotEditable, message))
 }
 
-/// The reason why a target failed.
+/// The reason a target failed.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct TargetError {
     /// A stable error code.
@@ -136,7 +136,7 @@ pub struct TargetBody {
     /// The first comment on this account, with its progress. Null if there is none.
     #[schemars(extend("x-extension" = true, "examples" = [null]))]
     pub first_comment: Option<TargetComment>,
-    /// The platform's ID of the post.
+    /// The ID of the post on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]

@@ -42,7 +42,7 @@ pub struct PartBody {
     pub position: u32,
     #[schemars(with = "TextEnum<PartStatus>")]
     pub status: PartStatus,
-    /// The platform's ID of the part.
+    /// The ID of the part on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]
@@ -63,7 +63,7 @@ pub struct TargetComment {
     /// `not_supported` if Crier cannot comment on the platform.
     #[schemars(with = "TextEnum<FirstCommentStatus>")]
     pub status: FirstCommentStatus,
-    /// The platform's ID of the comment.
+    /// The ID of the comment on the platform.
     #[schemars(extend("examples" = [null]))]
     pub external_id: Option<String>,
     #[schemars(extend("examples" = [null]))]

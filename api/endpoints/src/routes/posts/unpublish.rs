@@ -45,7 +45,7 @@ pub fn endpoint() -> Endpoint<UnpublishPostRequest, One<PostDetail>> {
         .description(
             "After the response, Crier deletes the post from each account on which it is published, with retries as for \
              publishing. Each target is `unpublishing`, and then `unpublished`. If the post cannot be deleted, the target \
-             is `published` again and has an `error`. To find out the result, get the post or listen for \
+             is `published` again and has an `error`. To find out the result, get the post or subscribe to \
              `post.unpublished`. The post itself and its status do not change. If Crier cannot delete the post from any of \
              the accounts, the response is 422 `platform_capability_unavailable` with the reasons.",
         )

@@ -12,7 +12,7 @@ use crate::response::{Nothing, Reply};
 pub fn endpoint() -> Endpoint<(), Nothing> {
     Endpoint::delete("/brands/{brand}/reports/{report}", "deleteReport", Scope::ReportsWrite)
         .tag(TAG)
-        .summary("Delete a report and its schedules, deliveries and files")
+        .summary("Delete a report and its schedules, exports and files")
         .description("A running export ends without a file or an event. Pending emails are not sent.")
         .features(FEATURES)
         .serves_leftovers()

@@ -42,8 +42,8 @@ pub fn endpoint() -> Endpoint<ExportReportRequest, One<ReportDelivery>> {
         .adds(Growth::Files)
         .summary("Export a report")
         .description(
-            "Crier creates the file after the response. Poll `Location` for the status, or listen for `report.sent` and \
-             `report.failed`. The file counts toward the workspace's storage. It is deleted when the plan no longer \
+            "Crier creates the file after the response. Poll `Location` for the status, or subscribe to `report.sent` \
+             and `report.failed`. The file counts against the workspace's storage. It is deleted when the plan no longer \
              shows the metrics of the day on which it was created.",
         )
         .features(FEATURES)

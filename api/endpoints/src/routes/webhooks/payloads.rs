@@ -22,7 +22,7 @@ pub struct PostPublishedData {
     pub social_account_id: i64,
     #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    /// The platform's ID of the post.
+    /// The ID of the post on the platform.
     pub external_id: Option<String>,
     /// The public URL of the post. Null if it is unknown.
     pub url: Option<String>,
@@ -55,7 +55,7 @@ pub struct PostUnpublishedData {
     pub social_account_id: i64,
     #[schemars(with = "TextEnum<Platform>")]
     pub platform: Platform,
-    /// The platform's ID that the post had.
+    /// The ID that the post had on the platform.
     pub external_id: Option<String>,
     /// The public URL that the post had. Null if it is unknown.
     pub url: Option<String>,

@@ -33,10 +33,10 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .description(
             "Crier stores the bytes as they arrive. If a request ends early, another request can continue the upload, \
              even on another server of this installation. If no bytes arrive for 30 seconds, the response contains the \
-             offset that was reached. After the last byte, Crier checks the file and creates an asset, whose ID is in \
-             `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have the ID: get it with \
-             `HEAD`. If the file is rejected (415, 413), the upload ends, and further requests return the same error. A \
-             request to an upload that has all bytes changes nothing.",
+             offset that was reached. After the last byte, Crier checks the file and adds the video to the media \
+             library, with its ID in `Crier-Media-Id`. If this takes longer than 30 seconds, the response does not have \
+             the ID: get it with `HEAD`. If the file is rejected (415, 413), the upload ends, and further requests \
+             return the same error. A request to an upload that has all bytes changes nothing.",
         )
         .extension()
         .status(204)

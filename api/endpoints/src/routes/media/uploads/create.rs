@@ -52,7 +52,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .adds(Growth::Files)
         .summary("Create a resumable upload of a video")
         .description(
-            "Follows the protocol tus 1.0, for which there are clients in many languages. `Location` is the path of \
+            "Follows the tus 1.0 protocol, for which there are clients in many languages. `Location` is the path of \
              the upload. Send the bytes there with `PATCH`. The size of the file is reserved in the workspace's storage \
              until the upload is finished, deleted or expired. It expires after 24 hours. A workspace can have 20 \
              unfinished uploads.",

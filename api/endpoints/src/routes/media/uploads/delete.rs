@@ -17,7 +17,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Delete an upload")
         .description(
-            "The received bytes are deleted, and the reserved storage is released immediately. The asset of a finished \
+            "The received bytes are deleted, and the reserved storage is released immediately. The video of a finished \
              upload is kept.",
         )
         .extension()

@@ -50,7 +50,7 @@ const EXPIRES: HeaderSpec = HeaderSpec {
 };
 const ASSET: HeaderSpec = HeaderSpec {
     name: "Crier-Media-Id",
-    description: "The ID of the asset with the uploaded file. Omitted until the asset is created.",
+    description: "The ID of the uploaded video. Omitted until the video is in the media library.",
     is_required: false,
     example: "1",
 };
