@@ -35,7 +35,7 @@ pub use post::{ListPosts, PostCommand};
         "  crier login --user ann@example.com     print a sign-in link for the console\n",
         "  crier key create --user ann@example.com\n",
         "  crier post list --status failed        list failed posts with their errors\n",
-        "  crier webhooks listen                  print webhook deliveries on a local port\n",
+        "  crier webhooks listen                  receive webhook deliveries on a local port\n",
         "  crier help config                      list the configuration keys; each is also a flag",
     )
 )]

@@ -30,8 +30,8 @@ const TRUSTED_PROXIES: Key = Key::new(
 );
 const MAX_CONNECTIONS: Key = Key::new(
     "MAX_CONNECTIONS",
-    "The maximum number of client connections to the API, limited to half of the limit of open files. At the maximum, a \
-     new connection replaces the one that has been idle longest.",
+    "The maximum number of client connections to the API, at most half of the open-file limit. At the maximum, a new \
+     connection replaces the one that has been idle longest.",
     DefaultValue::Value("10000"),
     "10000",
 );

@@ -156,7 +156,7 @@ const VIDEO_MAX_MIB: PlatformKey = PlatformKey {
 const VIDEO_MAX_SECONDS: PlatformKey = PlatformKey {
     name: "VIDEO_MAX_SECONDS",
     description: "Facebook, Instagram, LinkedIn and X only: the maximum duration of a video, in seconds. It does not \
-              apply to stories and to reels on Facebook.",
+              apply to stories, nor to reels on Facebook.",
     default: DefaultValue::Text("Facebook unlimited, Instagram 900, LinkedIn 1800, X 1200"),
     example: "7500",
     secret: false,

@@ -45,7 +45,7 @@ pub async fn queue(config: &Config) -> Finding {
         Ok(()) => Finding::ok("queue", "Redis accepts writes"),
         Err(error) => no_queue(
             &format!("Redis does not accept writes: {error}"),
-            "free its memory (maxmemory) or its disk, permit its user to write",
+            "free memory (maxmemory) or disk space for it, permit its user to write",
         ),
     }
 }

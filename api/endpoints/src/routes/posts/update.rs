@@ -21,8 +21,9 @@ pub fn endpoint() -> Endpoint<UpdatePostRequest, One<PostDetail>> {
         .summary("Update a post")
         .description(
             "Omitted fields keep their values. `schedule_type` reschedules the post, publishes it immediately, or returns \
-             it to draft. A queued post that gets a time of its own leaves the queue. `now` on a failed or partially \
-             published post retries the failed targets. Content that is published or being published cannot be changed.",
+             it to draft. It cannot do this for a post that is pending approval: approve or reject that post. A queued \
+             post that gets a time of its own leaves the queue. `now` on a failed or partially published post retries \
+             the failed targets. Content that is published or being published cannot be changed.",
         )
         .ignores(|cx, change| PostChange::from(change).ignored(cx.now))
         .error_codes(&[ErrorCode::PostNotEditable, ErrorCode::LimitReached])

@@ -44,7 +44,8 @@ const OFFSET: HeaderSpec = HeaderSpec {
 };
 const EXPIRES: HeaderSpec = HeaderSpec {
     name: "Upload-Expires",
-    description: "The time at which the upload is deleted, 24 hours after its creation or its last byte.",
+    description: "The time at which the upload is deleted: 24 hours after its creation or, if all bytes have arrived, after \
+        the last one.",
     is_required: true,
     example: "Sun, 01 Mar 2026 10:00:00 GMT",
 };
