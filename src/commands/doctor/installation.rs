@@ -43,7 +43,7 @@ pub async fn schema<'s>(config: &Config, store: &'s Store) -> (Finding, Option<&
         Some(cause) => Finding::failure(
             "schema",
             format!("the database is not ready ({cause})"),
-            "run `crier migrate`, then `crier doctor` again, which has skipped the checks that need the schema",
+            "run `crier migrate`, then `crier doctor` again; the checks that need the schema were skipped",
         ),
         None => Finding::failure("schema", text(&error, config), SEE_ERRORS),
     };

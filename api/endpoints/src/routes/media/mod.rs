@@ -86,8 +86,8 @@ pub struct MediaAsset {
     #[schemars(url)]
     #[schemars(extend("examples" = ["https://crier.example/media/5C8Nd0RWPgQxvUtRl84cEp4YxQEivIGZlXaK5Yf8-thumb.jpg"]))]
     pub thumbnail_url: Option<String>,
-    /// The public URL of the cover image of a video, which is its thumbnail. Null for an image, and if the server has not
-    /// created a cover image: its operator can install the program that does this.
+    /// The public URL of the cover image of a video, which is its thumbnail. Null for an image, or if the video has no
+    /// cover image, for example because the operator has not installed ffmpeg.
     #[schemars(url, extend("examples" = [null], "x-extension" = true))]
     pub cover_url: Option<String>,
     /// The URL from which the file was imported. Null if it was not imported.

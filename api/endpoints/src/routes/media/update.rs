@@ -37,9 +37,9 @@ pub fn endpoint() -> Endpoint<MediaChange, One<MediaAsset>> {
         .adds(Growth::Texts)
         .summary("Update an image or a video")
         .description(
-            "The file itself and its URL never change. Contributors cannot update a file that is used by a post that \
-             is pending approval, scheduled or failed, by a recurring post whose posts need no approval, or by a \
-             link-in-bio page.",
+            "The file itself and its URL never change. Contributors cannot update a file that is used by a post that is \
+             pending approval, scheduled, being published, failed or partially published, by a recurring post whose \
+             posts need no approval, or by a link-in-bio page.",
         )
         .extension()
         .error_codes(&[ErrorCode::ValidationFailed])

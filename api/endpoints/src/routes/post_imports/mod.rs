@@ -84,7 +84,7 @@ pub struct PostImportError {
     /// The number of the row. Row 1 has the headings.
     #[schemars(extend("examples" = [4]))]
     pub row: i32,
-    /// The heading of the column. Null if the problem is not that of a column.
+    /// The heading of the column. Null if the problem does not concern a column.
     #[schemars(extend("examples" = ["scheduled_at"]))]
     pub column: Option<String>,
     #[schemars(extend("examples" = ["Must be in the future."]))]

@@ -94,9 +94,9 @@ pub fn endpoint() -> Endpoint<BulkChange, Many<BulkResult>> {
         .tag(TAG)
         .summary("Update or delete several posts")
         .description(
-            "Each post is changed as the endpoint for a single post would change it. If a post cannot be changed, the \
-             others are still changed. The results are in the order of `ids`. `submit`, `approve` and `reject` require \
-             the plan feature `approvals`.",
+            "Changes each post like the endpoint for a single post. If a post cannot be changed, the others are still \
+             changed. The results are in the order of `ids`. `submit`, `approve` and `reject` require the plan feature \
+             `approvals`.",
         )
         .extension()
         .error_codes(&[ErrorCode::FeatureNotAvailable])

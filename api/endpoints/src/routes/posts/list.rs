@@ -66,7 +66,7 @@ pub struct ListPosts {
     /// Only posts before this time.
     #[field(time(), extension)]
     pub to: Option<DateTime<Utc>>,
-    /// The order of the posts. Posts without the time that it uses are last.
+    /// The order of the posts. Posts without the time by which they are sorted come last.
     #[field(enum_value(), default = PostSort::Newest, extension)]
     pub sort: Option<PostSort>,
 }

@@ -69,7 +69,7 @@ pub fn endpoint() -> Endpoint<ListFreeSlots, Many<FreeSlot>> {
         .summary("List the next free slots of a brand's queue")
         .description(
             "The next post for these accounts takes the first slot, unless another post takes it first. A slot less \
-             than a minute away is not free. Slots within a year are listed.",
+             than a minute away is not free. Only slots within a year are listed.",
         )
         .extension()
         .checks_then_reads(list)

@@ -25,8 +25,8 @@ pub struct SlotRequest {
     /// The day of the week, from 1 (Monday) to 7 (Sunday).
     #[field(number(1..=7), example = 1)]
     pub weekday: i64,
-    /// The time of day, `HH:MM`, in the brand's time zone. A time that daylight saving skips becomes the next time that
-    /// exists. A repeated time is used once.
+    /// The time of day, `HH:MM`, in the brand's time zone. A time skipped by daylight saving time moves to
+    /// the next existing time. A repeated time is used once.
     #[field(local_time(), example = "09:00")]
     pub time: String,
     /// The IDs of the accounts that can use the slot. Omit it for every account.

@@ -21,7 +21,7 @@ pub fn endpoint() -> Endpoint<CreateRecurringPostRequest, One<RecurringPost>> {
         .adds(Growth::Records)
         .summary("Create a recurring post")
         .description(
-            "Crier creates the posts of the next 30 days a moment after the response, and each later post 30 days before \
+            "Crier creates the posts of the next 30 days shortly after the response, and each later post 30 days before \
              its time. They are ordinary posts with `recurring_id`: each can be changed, moved or deleted, and a deleted \
              one is not created again. Each counts against `posts_per_month` when it is created, unless it is a draft. \
              Times are in the brand's time zone. A time skipped by daylight saving time moves to the next \

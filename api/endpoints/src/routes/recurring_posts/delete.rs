@@ -14,7 +14,7 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .tag(TAG)
         .summary("Delete a recurring post")
         .description(
-            "A moment after the response, Crier deletes its future posts that nobody has changed. Posts that were \
+            "Shortly after the response, Crier deletes its future posts that nobody has changed. Posts that somebody has \
              changed, and posts whose publishing has begun, remain. Nothing is deleted from a platform.",
         )
         .extension()

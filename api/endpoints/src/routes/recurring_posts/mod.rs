@@ -102,9 +102,9 @@ pub struct RecurringPost {
     #[schemars(extend("examples" = ["09:00"]))]
     pub time: Option<String>,
     pub starts_on: NaiveDate,
-    /// The last day. Null if there is none.
+    /// The last day. Null if the rule has no end.
     pub ends_on: Option<NaiveDate>,
-    /// The maximum number of posts. Null if there is none.
+    /// The maximum number of posts. Null if there is no maximum.
     #[schemars(extend("examples" = [null]))]
     pub count: Option<i64>,
     /// The result of each occurrence.

@@ -114,10 +114,10 @@ pub struct RecurringPostChange {
     pub time: PatchField<String>,
     #[field(date())]
     pub starts_on: PatchField<NaiveDate>,
-    /// The last day. Null if there is none.
+    /// The last day. Null if the rule has no end.
     #[field(date())]
     pub ends_on: PatchField<NaiveDate>,
-    /// The maximum number of posts, including those that exist. Null if there is none.
+    /// The maximum number of posts, including those that exist. Null if there is no maximum.
     #[field(number(1..=MAX_COUNT))]
     pub count: PatchField<i64>,
     #[field(enum_value())]

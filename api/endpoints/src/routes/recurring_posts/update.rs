@@ -20,10 +20,10 @@ pub fn endpoint() -> Endpoint<RecurringPostChange, One<RecurringPost>> {
         .adds(Growth::Records)
         .summary("Update a recurring post")
         .description(
-            "Omitted fields keep their values. A moment later, Crier updates the future posts that nobody has changed: \
-             they get the new texts and times, and posts that no longer have a time are deleted. Posts that somebody \
-             has changed, and posts whose publishing has begun, remain as they are. With `is_active: false`, the \
-             future posts that nobody has changed are deleted. The key's user becomes the author of the posts.",
+            "Omitted fields keep their values. Shortly after the response, Crier updates the future posts that nobody has \
+             changed: they get the new texts and times, and posts that no longer have a time are deleted. Posts that \
+             somebody has changed, and posts whose publishing has begun, remain as they are. With `is_active: false`, \
+             the future posts that nobody has changed are deleted. You become the author of the posts.",
         )
         .extension()
         .error_codes(&[ErrorCode::FeatureNotAvailable, ErrorCode::ValidationFailed])
