@@ -19,6 +19,6 @@ pub fn endpoint() -> Endpoint<(), One<ReportDelivery>> {
 
 async fn show(cx: &Context, conn: &mut Conn) -> Result<Reply<ReportDelivery>> {
     let found = report_deliveries::find(conn, cx.brand()?.id, cx.id("delivery")?).await?;
-    let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
+    let found = found.ok_or_else(|| ApiError::not_found("export"))?;
     Ok(Reply::from(ReportDelivery::load_one(conn, found).await?))
 }

@@ -36,7 +36,7 @@ pub fn endpoint() -> Endpoint<(), File> {
 
 async fn download(cx: &Context, conn: &mut Conn) -> Result<FileResponse> {
     let found = report_deliveries::find(conn, cx.brand()?.id, cx.id("delivery")?).await?;
-    let found = found.ok_or_else(|| ApiError::not_found("report delivery"))?;
+    let found = found.ok_or_else(|| ApiError::not_found("export"))?;
     if found.status != ReportDeliveryStatus::Sent {
         let message = format!(
             "The file is not available: the export is {}. Poll GET /brands/{}/reports/deliveries/{} until it is \
@@ -45,5 +45,5 @@ async fn download(cx: &Context, conn: &mut Conn) -> Result<FileResponse> {
         );
         return Err(ApiError::new(ErrorCode::ReportNotReady, message));
     }
-    file::of_delivery(conn, &found).await?.ok_or_else(|| ApiError::not_found("file of this delivery"))
+    file::of_delivery(conn, &found).await?.ok_or_else(|| ApiError::not_found("file of this export"))
 }

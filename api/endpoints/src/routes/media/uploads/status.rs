@@ -31,9 +31,9 @@ pub fn endpoint() -> Endpoint<(), Nothing> {
         .summary("Get the offset of an upload")
         .description(
             "The response has only headers. Continue the upload at `Upload-Offset`. If that is the size of the file, \
-             Crier is adding the video to the media library or has added it (`Crier-Media-Id`). If the \
-             file was rejected, the status is 413 or 415 until the upload expires. To get the reason, send an empty \
-             `PATCH`. An upload whose video was deleted does not exist (404).",
+             Crier is adding the video to the media library or has added it (`Crier-Media-Id`). If the file was \
+             rejected, the status is 413 or 415 until the upload expires. To get the reason, send an empty `PATCH`. An \
+             upload whose video was deleted does not exist (404).",
         )
         .extension()
         .status(200)
