@@ -30,8 +30,9 @@ pub struct CreatePostRequest {
     /// `queue`, an extension, schedules the post at the next free slot of the brand's queue.
     #[field(enum_value(), default = ScheduleType::Draft, example = "scheduled")]
     pub schedule_type: Option<ScheduleType>,
-    /// The time when the post is published. Required for `scheduled`, stored for a draft, ignored for `now`, rejected
-    /// for `queue`. Must be in the future, within 5 years. A time without an offset is in the brand's time zone.
+    /// The time when the post is published. Required for `scheduled`, stored for a draft, rejected for `queue`. With
+    /// `now`, a past time is ignored and a future time is rejected. Otherwise, it must be in the future, within 5 years. A
+    /// time without an offset is in the brand's time zone.
     #[field(time(), example = "{day+7}T07:00:00")]
     pub scheduled_at: Option<DateTime<Utc>>,
     /// The IDs of accounts of the brand. At least one is required unless the post is a draft.
