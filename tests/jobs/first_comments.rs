@@ -2,7 +2,7 @@
 
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState};
-use crier_domain::post::{FirstCommentStatus, PostStatus, TargetStatus};
+use crier_domain::post::{FirstCommentOverride, FirstCommentStatus, PostStatus, TargetStatus};
 use crier_jobs as definitions;
 
 use crate::support::fake_platform::{
@@ -183,7 +183,7 @@ async fn a_comment_on_a_deleted_post_is_not_made(w: TestWorker) {
 
 async fn an_override_removes_the_comment(w: TestWorker) {
     let (_, target) = w.publish_with_comment(COMMENT, 0).await;
-    w.sql(format!("UPDATE post_targets SET first_comment = '\"off\"' WHERE id = {target}")).await;
+    w.change_target(target, |own| own.first_comment = Some(FirstCommentOverride::Off)).await;
     w.run_jobs().await;
     assert_eq!((w.fake.posts().len(), w.count_rows("first_comments").await), (1, 0));
 }
@@ -218,7 +218,7 @@ async fn a_comment_that_is_removed_while_its_post_is_published_is_not_made(w: Te
     w.fake.script_publishes([PublishStep::Wait(gate.clone())]);
     let (_, target) = w.publish_with_comment(COMMENT, 0).await;
     let run = w.start_until(&gate, w.notified_job()).await;
-    w.sql(format!("UPDATE post_targets SET first_comment = '\"off\"' WHERE id = {target}")).await;
+    w.change_target(target, |own| own.first_comment = Some(FirstCommentOverride::Off)).await;
     gate.let_through();
     assert!(run.await.unwrap());
     w.run_jobs().await;

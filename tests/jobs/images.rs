@@ -290,7 +290,7 @@ async fn an_unavailable_storage_is_retried(w: TestWorker) {
 async fn a_target_s_own_images_are_published(w: TestWorker) {
     let [one, two, _] = create_three_images(&w).await;
     let (_, target) = w.publish_images(w.account.id, &[one]).await;
-    w.sql(format!("UPDATE post_targets SET media = '[{two}]' WHERE id = {target}")).await;
+    w.change_target(target, |own| own.media = Some(vec![two])).await;
     w.run_jobs().await;
     assert_eq!(ids(&w.fake.published_images()[0]), [two]);
 }

@@ -133,8 +133,7 @@ async fn worker(s: TestStore, server: &Server) -> (TestWorker, i64) {
 async fn publish(w: &TestWorker, account: i64, text: &str, option: Value) -> (i64, i64) {
     let (post, created) = w.publish(&[account]).await;
     w.change_post(post, |post| post.content = text.to_owned()).await;
-    let options = json!({ "link_card": option });
-    w.sql(format!("UPDATE post_targets SET options = '{options}' WHERE id = {}", created[0])).await;
+    w.set_options(created[0], json!({ "link_card": option })).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     (post, created[0])
@@ -210,8 +209,7 @@ async fn each_part_of_a_thread_has_its_card(s: TestStore) {
         post.thread = thread;
     })
     .await;
-    let options = json!({ "link_card": { "title": "Mine" } });
-    w.sql(format!("UPDATE post_targets SET options = '{options}' WHERE id = {}", created[0])).await;
+    w.set_options(created[0], json!({ "link_card": { "title": "Mine" } })).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
     let calls = server.requests(WRITES).await;

@@ -97,7 +97,7 @@ async fn a_permanent_error_is_not_retried(w: TestWorker) {
 
 async fn a_target_s_own_text_is_published(w: TestWorker) {
     let (_, target) = w.publish_one().await;
-    w.sql(format!("UPDATE post_targets SET content = 'For this account only' WHERE id = {target}")).await;
+    w.change_target(target, |own| own.content = Some("For this account only".to_owned())).await;
     w.run_jobs().await;
     assert_eq!(w.fake.posts()[0].text, "For this account only");
 }
@@ -105,8 +105,9 @@ async fn a_target_s_own_text_is_published(w: TestWorker) {
 async fn a_signature_is_published_with_the_text(w: TestWorker) {
     let other = w.another_account("other").await;
     let (_, targets) = w.publish(&[w.account.id, other.id]).await;
-    w.sql("UPDATE post_targets SET signature = '— Ann'").await;
-    w.sql(format!("UPDATE post_targets SET content = 'Only here' WHERE id = {}", targets[1])).await;
+    for (target, text) in targets.into_iter().zip([None, Some("Only here".to_owned())]) {
+        w.change_target(target, |own| (own.content, own.signature) = (text, Some("— Ann".to_owned()))).await;
+    }
     w.run_jobs().await;
     let mut texts: Vec<String> = w.fake.posts().iter().map(|post| post.text.clone()).collect();
     texts.sort_unstable();

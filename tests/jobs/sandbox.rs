@@ -287,7 +287,7 @@ async fn videos_and_images_are_on_the_timeline(w: TestWorker) {
     let video = w.video("loaf.mp4", mp4(VideoSpec::default()), Some("A loaf")).await;
     let image = w.image("one.png", images::png(20, 20), Some("A door")).await;
     let (_, target) = w.publish_images(account, &[image, video]).await;
-    w.sql(format!("UPDATE post_targets SET options = '{{\"cover_media_id\":{image}}}' WHERE id = {target}")).await;
+    w.set_options(target, json!({ "cover_media_id": image })).await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.attempts, 1);
     let shown = sandbox::timeline(&mut w.conn().await, HANDLE, None, 10).await.unwrap().unwrap().remove(0).media;

@@ -200,7 +200,7 @@ async fn a_thread_in_one_call_is_found_after_a_lost_response(w: TestWorker) {
 
 async fn an_override_without_parts_publishes_only_the_post(w: TestWorker) {
     let (post, target) = w.publish_thread(&PARTS).await;
-    w.sql(format!("UPDATE post_targets SET thread = '[]' WHERE id = {target}")).await;
+    w.change_target(target, |own| own.thread = Some(Vec::new())).await;
     w.run_jobs().await;
     assert_eq!((w.fake.posts().len(), w.post_status(post).await), (1, PostStatus::Published));
     assert!(w.target(target).await.published_parts.is_empty());

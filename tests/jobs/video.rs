@@ -65,10 +65,6 @@ pub(super) fn part_count(w: &TestWorker, video: i64) -> usize {
     w.fake.videos.parts().iter().filter(|part| part.video == video).count()
 }
 
-async fn set_options(w: &TestWorker, target: i64, options: Value) {
-    w.sql(format!("UPDATE post_targets SET options = '{options}' WHERE id = {target}")).await;
-}
-
 async fn a_video_is_sent_in_parts_and_then_published(w: TestWorker) {
     let video = video_to_upload(&w).await;
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
@@ -335,7 +331,7 @@ async fn the_cover_is_loaded_for_the_platform(w: TestWorker) {
         let video = video_to_upload(&w).await;
         w.fake.videos.set_transfer(transfer);
         let (post, target) = w.publish_images(w.account.id, &[video]).await;
-        set_options(&w, target, json!({ "cover_media_id": cover, "cover_at_ms": 1_500 })).await;
+        w.set_options(target, json!({ "cover_media_id": cover, "cover_at_ms": 1_500 })).await;
         w.run_jobs().await;
         assert_eq!(w.post_status(post).await, PostStatus::Published);
         let sent = w.fake.videos.published().pop().unwrap().remove(0);
@@ -365,7 +361,7 @@ async fn a_missing_video_or_cover_fails_the_target(w: TestWorker) {
     // The cover was deleted.
     let video = video_to_upload(&w).await;
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
-    set_options(&w, target, json!({ "cover_media_id": 999 })).await;
+    w.set_options(target, json!({ "cover_media_id": 999 })).await;
     fails(post, target).await;
     assert_eq!((part_count(&w, video), w.fake.count("publish")), (0, 0));
 }

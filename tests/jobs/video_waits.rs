@@ -8,7 +8,7 @@ use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_jobs::publishing;
 use crier_platforms::{CallError, VideoStep, VideoTransfer, VideoUpload};
 use crier_store::posts;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::video::{part_count, stored_progress, three_parts, video_to_upload};
 use crate::support::fake_platform::{
@@ -278,13 +278,12 @@ async fn a_changed_video_is_handed_over_again(w: TestWorker) {
         [w.image("one.png", images::png(40, 30), None).await, w.image("two.png", images::png(30, 40), None).await];
     w.fake.script_publishes((0..4).map(|_| PublishStep::Reject(permanent())));
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
-    let with_cover =
-        |cover: i64| format!("UPDATE post_targets SET options = '{{\"cover_media_id\":{cover}}}' WHERE id = {target}");
-    let new_alt_text = format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}");
     // The last change is none.
-    let changes = [with_cover(covers[0]), new_alt_text.clone(), with_cover(covers[1]), new_alt_text];
-    for (change, parts) in changes.into_iter().zip([3, 6, 9, 9]) {
-        w.sql(change).await;
+    for (n, parts) in [3, 6, 9, 9].into_iter().enumerate() {
+        match n % 2 {
+            0 => w.set_options(target, json!({ "cover_media_id": covers[n / 2] })).await,
+            _ => w.set_alt_text(video, "A bun").await,
+        }
         if w.post_status(post).await == PostStatus::Failed {
             w.publish_again(post).await;
         }
@@ -307,7 +306,7 @@ async fn a_video_that_is_changed_during_its_upload_aborts_it(w: TestWorker) {
     let (post, _) = w.publish_images(w.account.id, &[video]).await;
     w.run_jobs().await;
     assert_eq!(w.fake.videos.aborted(), Vec::<VideoUpload>::new());
-    w.sql(format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}")).await;
+    w.set_alt_text(video, "A bun").await;
     w.run_until_idle().await;
     assert_eq!((w.fake.videos.aborted(), w.post_status(post).await), (vec![upload(1, PART)], PostStatus::Published));
 
@@ -316,7 +315,7 @@ async fn a_video_that_is_changed_during_its_upload_aborts_it(w: TestWorker) {
     w.fake.videos.script([VideoAct::Take, VideoAct::Take, pending(TimeDelta::hours(1))]);
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
     w.run_jobs().await;
-    w.sql(format!("UPDATE media SET alt_text = 'A roll' WHERE id = {video}")).await;
+    w.set_alt_text(video, "A roll").await;
     w.write(async |tx| publishing::delete(tx, post).await).await;
     w.run_jobs().await;
     assert_eq!(w.target(target).await.status, TargetStatus::Failed);
@@ -330,7 +329,7 @@ async fn an_open_call_keeps_its_upload_until_its_outcome_is_known(w: TestWorker)
     let (post, target) = w.publish_images(w.account.id, &[video]).await;
     w.run_jobs().await;
     assert!(w.target(target).await.call_started_at.is_some());
-    w.sql(format!("UPDATE media SET alt_text = 'A bun' WHERE id = {video}")).await;
+    w.set_alt_text(video, "A bun").await;
     let before = stored_progress(&w, target).await;
     w.advance(15);
     w.run_jobs().await;

@@ -8,7 +8,9 @@ use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, Lane, NewJob};
 use crier_domain::media::{AssetType, VideoProperties};
-use crier_domain::post::{Attempt, FirstComment, Post, PostStatus, StoredFirstComment, Target, ThreadPart};
+use crier_domain::post::{
+    Attempt, FirstComment, Post, PostStatus, StoredFirstComment, Target, TargetOverride, ThreadPart,
+};
 use crier_domain::webhook::{Delivery, Webhook};
 use crier_media::{self as media, AssetDetails, Owner};
 use crier_platforms::Connector as _;
@@ -17,6 +19,7 @@ use crier_store::media::{self as assets, NewAsset};
 use crier_store::webhooks::{self, NewWebhook};
 use crier_store::{accounts, deliveries, first_comments, jobs, post_media, posts, targets};
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
 
 use super::jobs::TestWorker;
 use super::store::{World, new_post};
@@ -171,6 +174,26 @@ impl TestWorker {
         .await;
     }
 
+    /// Changes the overrides and the signature of a target.
+    pub async fn change_target(&self, target: i64, change: impl FnOnce(&mut TargetOverride)) {
+        let mut own = self.target(target).await.current_override();
+        change(&mut own);
+        self.write(async |tx| targets::set_overrides(tx, target, &own).await).await;
+    }
+
+    /// Replaces the options of a target.
+    pub async fn set_options(&self, target: i64, options: Value) {
+        let Value::Object(options) = options else { panic!("options are an object") };
+        self.change_target(target, |own| own.options = options).await;
+    }
+
+    pub async fn set_alt_text(&self, asset: i64, alt_text: &str) {
+        let found = assets::find(&mut self.conn().await, self.world.brand, asset).await.expect("a look-up");
+        let mut asset = found.expect("the asset is there");
+        asset.alt_text = Some(alt_text.to_owned());
+        self.write(async |tx| assets::update(tx, &asset).await).await;
+    }
+
     pub async fn post_status(&self, post: i64) -> PostStatus {
         let found = posts::find(&mut self.conn().await, self.world.brand, post).await.expect("a look-up");
         found.expect("the post is there").status
@@ -209,7 +232,7 @@ impl TestWorker {
     pub async fn stored_token(&self) -> String {
         let found = accounts::with_secrets(&mut self.conn().await, self.cipher(), self.account.id).await;
         let (_, secrets) = found.expect("a look-up").expect("the account is there");
-        let fields: serde_json::Value = serde_json::from_str(secrets.expose_secret()).expect("JSON");
+        let fields: Value = serde_json::from_str(secrets.expose_secret()).expect("JSON");
         fields["token"].as_str().expect("a token").to_owned()
     }
 
