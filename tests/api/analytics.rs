@@ -33,9 +33,7 @@ async fn post_on(t: &Tenant<'_>, accounts: &[i64], at: DateTime<Utc>, metrics: &
     let time = at.to_rfc3339();
     let targets = "UPDATE post_targets SET status = 'published', published_at =";
     t.app.sql(format!("{targets} '{time}' WHERE post_id = {post}")).await;
-    // Posts published before `seen_until` are not collected.
-    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
+    t.app.add_published().await;
     let targets = created["targets"].as_array().unwrap();
     for (n, metrics) in (1..).zip(metrics) {
         let collected = |target: &Value| analytics::CollectedMetrics {

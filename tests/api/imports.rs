@@ -41,7 +41,7 @@ async fn show(t: &Tenant<'_>, import: i64) -> Value {
 }
 
 /// Ends all imports, as the worker does.
-async fn end_all(app: &TestApp) {
+pub async fn end_all(app: &TestApp) {
     app.sql("UPDATE post_imports SET status = 'completed'").await;
 }
 

@@ -103,7 +103,7 @@ async fn a_rejected_post_does_not_undo_the_others(app: TestApp) {
     let good = drafts(&t, account, 2).await;
     let without_accounts = create(&t, json!({ "content": "x" })).await;
     let published = drafts(&t, account, 1).await[0];
-    app.sql(format!("UPDATE posts SET status = 'published' WHERE id = {published}")).await;
+    app.end_post(published, "published", &["published"]).await;
     let ids = [good[1], without_accounts, MISSING_ID, published, good[0]];
     let body = json!({ "ids": ids, "action": "schedule", "scheduled_at": hours(&app, 2) });
     let reply = bulk(&t, body).await;

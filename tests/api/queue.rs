@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::access::Role;
 use crier_domain::analytics::zone;
+use crier_domain::job::JobState;
 use crier_domain::queue::{LEAD, MAX_QUEUED_POSTS, Slot, occurrences};
 use crier_domain::recurrence::parse_time;
 use futures::future::join_all;
@@ -290,10 +291,8 @@ async fn posts_that_have_begun_stay(t: Tenant<'_>) {
     let (second, _) = queued(&t, &[account]).await;
     let (third, _) = queued(&t, &[account]).await;
     // A worker runs a job of the second post.
-    let jobs = format!(
-        "id IN (SELECT j.id FROM jobs j JOIN post_targets t ON t.id = j.subject_id WHERE t.post_id = {second})"
-    );
-    t.app.sql(format!("UPDATE jobs SET state = 'running' WHERE {jobs}")).await;
+    let jobs = format!("jobs WHERE subject_id IN (SELECT id FROM post_targets WHERE post_id = {second})");
+    t.app.set_job_state(&jobs, JobState::Running).await;
     // The first one is less than a minute away.
     let until = at.parse::<DateTime<Utc>>().unwrap() - TimeDelta::seconds(59);
     t.app.clock.advance(until - t.app.now());
@@ -302,7 +301,7 @@ async fn posts_that_have_begun_stay(t: Tenant<'_>) {
     assert_eq!((time_of(&show(&t, first).await), time_of(&show(&t, second).await)), before);
     let third = time_of(&show(&t, third).await);
     assert!(["T01:", "T02:", "T07:", "T08:"].iter().any(|hour| third.contains(hour)), "{third}");
-    t.app.sql(format!("UPDATE jobs SET state = 'scheduled' WHERE {jobs}")).await;
+    t.app.set_job_state(&jobs, JobState::Scheduled).await;
     let moved = t.post(&t.path("/queue/move"), json!({ "post_id": first, "before": null })).await;
     assert_eq!(moved.invalid_fields(), ["post_id"]);
 }

@@ -6,6 +6,7 @@ use crier_store::keys::{self, KeyLimits, NewKey};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
+use super::imports;
 use crate::support::app::{Tenant, TestApp, on_both_apps, on_one_app};
 
 on_both_apps!(a_key_for_drafts_cannot_publish, a_limit_never_raises_the_role_of_a_member);
@@ -82,7 +83,7 @@ async fn a_key_for_drafts_cannot_start_work_in_the_name_of_its_user(app: TestApp
     };
     import("false").await.expect_error(403, "insufficient_scope");
     let id = import("true").await.data(202)["id"].clone();
-    app.sql("UPDATE post_imports SET status = 'completed'").await;
+    imports::end_all(&app).await;
     let start = t.path(&format!("/posts/imports/{id}/start"));
     agent.request("POST", &start).send().await.expect_error(403, "insufficient_scope");
     t.request("POST", &start).send().await.expect(202);

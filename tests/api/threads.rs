@@ -196,12 +196,7 @@ async fn failed_thread(t: &Tenant<'_>, account: i64) -> String {
     let created = create(t, now(account, json!({ "thread": thread }))).await;
     let id = created["id"].as_i64().unwrap();
     t.app.end_post(id, "failed", &["failed"]).await;
-    let part = |id: &str| {
-        let url = format!("https://a.example/{id}");
-        json!({ "external_id": id, "url": url, "published_at": "2026-03-01T12:00:00Z" })
-    };
-    let parts = json!([part("1"), part("2")]);
-    t.app.sql(format!("UPDATE post_targets SET published_parts = '{parts}' WHERE post_id = {id}")).await;
+    t.app.publish_parts(id, 0, &["1", "2"]).await;
     path_of(t, &created)
 }
 

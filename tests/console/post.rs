@@ -333,9 +333,7 @@ async fn create_published_post(t: &Tenant<'_>, accounts: &[i64], days: i64) -> (
     t.app.end_post(id, "published", &vec!["published"; accounts.len()]).await;
     let at = (t.app.now() - TimeDelta::days(days)).to_rfc3339();
     t.app.sql(format!("UPDATE post_targets SET published_at = '{at}' WHERE post_id = {id}")).await;
-    // Posts published before `seen_until` are not collected.
-    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, None, 100).await).await;
+    t.app.add_published().await;
     let targets = created["targets"].as_array().unwrap().iter().map(|target| target["id"].as_i64().unwrap());
     (id, targets.collect())
 }

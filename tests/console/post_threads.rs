@@ -43,11 +43,7 @@ async fn the_parts_of_each_account_are_shown(t: Tenant<'_>, person: ConsoleUser<
     let account = t.account("demo").await;
     let thread = json!({ "thread": [{ "content": "Two" }, { "content": "Three" }, { "content": "Four" }] });
     let id = create_post(&t, &[account], thread, "failed", &["failed"]).await;
-    let part = |id: i64| json!({ "external_id": id.to_string(), "url": format!("https://a.example/{id}"), "published_at": "2026-01-01T00:00:00Z" });
-    let parts = json!([part(1), part(2)]);
-    t.app
-        .sql(format!("UPDATE post_targets SET published_parts = '{parts}', external_id = '1' WHERE post_id = {id}"))
-        .await;
+    t.app.publish_parts(id, 0, &["1", "2"]).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Stopped at part 3: No.").expect(200, "href=\"https://a.example/2\"").expect(200, ">Three<");
     let badges: Vec<&str> = page
@@ -59,8 +55,10 @@ async fn the_parts_of_each_account_are_shown(t: Tenant<'_>, person: ConsoleUser<
     assert_eq!(badges, ["Published", "Published", "Failed", "Waiting"], "{}", page.text);
     page.expect(200, &format!("href=\"{}/edit#f-thread\"", page_of(&t, id)));
 
-    let deleted =
-        json!([part(1), { "external_id": "2", "published_at": "2026-01-01T00:00:00Z", "is_unpublished": true }]);
+    let deleted = json!([
+        { "external_id": "1", "published_at": "2026-01-01T00:00:00Z" },
+        { "external_id": "2", "published_at": "2026-01-01T00:00:00Z", "is_unpublished": true },
+    ]);
     t.app.sql(format!("UPDATE post_targets SET published_parts = '{deleted}' WHERE post_id = {id}")).await;
     person.get(&page_of(&t, id)).await.expect(200, ">Unpublished<");
 }

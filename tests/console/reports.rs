@@ -135,7 +135,7 @@ async fn a_schedule_is_added_and_deleted(t: Tenant<'_>, person: ConsoleUser<'_>)
     let form = [("frequency", "cron"), ("time", "09:00"), ("cron", "0 9 * * 1-5"), ("recipients", "ann@acme.example")];
     person.submit(&path, &schedules, &form).await.expect(200, "Custom schedule (0 9 * * 1-5)");
     person.get(&t.path("/reports")).await.expect(200, "2 schedules");
-    let id = t.app.number("SELECT min(id) FROM report_schedules").await;
+    let id = t.app.newest_id("report_schedules").await;
     person.submit(&path, &format!("{schedules}/{id}/delete"), &[]).await.expect(200, "Schedule deleted.");
     assert_eq!(t.app.count_rows("report_schedules").await, 1);
 }

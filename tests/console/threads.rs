@@ -295,11 +295,8 @@ async fn published_parts_are_read_only(t: Tenant<'_>, person: ConsoleUser<'_>) {
     });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     t.app.end_post(id, "partially_published", &["published", "failed"]).await;
-    let part = |id: &str| json!({ "external_id": id, "url": null, "published_at": "2026-01-01T00:00:00Z" });
-    for (position, parts) in [(0, vec![part("a"), part("b"), part("c")]), (1, vec![part("a"), part("b")])] {
-        let set = format!("published_parts = '{}', external_id = 'a'", Value::from(parts));
-        t.app.sql(format!("UPDATE post_targets SET {set} WHERE post_id = {id} AND position = {position}")).await;
-    }
+    t.app.publish_parts(id, 0, &["a", "b", "c"]).await;
+    t.app.publish_parts(id, 1, &["a", "b"]).await;
     let (_, edit) = only_post(&t).await;
     let page = person.get(&edit).await;
     page.expect(200, "The first parts of this thread are published");
@@ -326,10 +323,7 @@ async fn a_published_part_keeps_a_deleted_image(t: Tenant<'_>, person: ConsoleUs
     let body = json!({ "content": "One", "schedule_type": "now", "accounts": [account], "thread": thread });
     let id = t.post(&t.path("/posts"), body).await.data(201)["id"].as_i64().unwrap();
     t.app.end_post(id, "failed", &["failed"]).await;
-    let part = |id: &str| json!({ "external_id": id, "url": null, "published_at": "2026-01-01T00:00:00Z" });
-    let parts = json!([part("a"), part("b")]);
-    let set = format!("published_parts = '{parts}', external_id = 'a'");
-    t.app.sql(format!("UPDATE post_targets SET {set} WHERE post_id = {id}")).await;
+    t.app.publish_parts(id, 0, &["a", "b"]).await;
     t.delete(&t.path(&format!("/media/{image}"))).await.expect(204);
     let (_, edit) = only_post(&t).await;
     let page = person.get(&edit).await;

@@ -51,7 +51,7 @@ async fn reply_with_killed_worker(w: &TestWorker, step: impl FnOnce(Arc<Gate>) -
 
 async fn a_crash_before_the_reply_arrives_sends_it_once(w: TestWorker) {
     let (conversation, id) = reply_with_killed_worker(&w, ReplyStep::Hang).await;
-    w.sql("DELETE FROM jobs WHERE kind = 'deliver_webhook'").await;
+    w.cancel_deliveries().await;
     for _ in 0..4 {
         w.advance(LEASE_EXPIRY_SECONDS);
         w.run_jobs().await;

@@ -5,6 +5,7 @@ use crier_domain::job::{JobKind, JobState};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_scheduler::tasks::{clean_up, dispatch, measure, rescue};
 use crier_store::jobs::operate::{self, JobQuery};
+use crier_store::targets;
 
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
 
@@ -24,7 +25,7 @@ async fn jobs_of_deleted_subjects_are_cancelled(w: TestWorker) {
     let (_, deleted_target) = w.publish_one().await;
     let (deleted_post, _) = w.publish_one().await;
     let (_, fine) = w.publish_one().await;
-    w.sql(format!("DELETE FROM post_targets WHERE id = {deleted_target}")).await;
+    w.write(async |tx| targets::delete(tx, deleted_target).await).await;
     w.sql(format!("DELETE FROM posts WHERE id = {deleted_post}")).await;
     let delivery = w.enqueue_job(JobKind::DeliverWebhook, 999, None).await;
     let ids = w.s.notifier.take();

@@ -252,7 +252,7 @@ async fn a_heading_is_stored_without_control_characters(w: TestWorker) {
 
 async fn a_former_member_imports_nothing(w: TestWorker) {
     let id = start(&w, false, drafts(2).as_bytes()).await;
-    w.sql(format!("DELETE FROM brand_members WHERE user_id = {}", w.world.user)).await;
+    w.remove_member(w.world.brand, w.world.user).await;
     w.run_jobs().await;
     let import = find(&w, id).await;
     assert_eq!((import.status, w.count_rows("posts").await), (Status::Failed, 0));

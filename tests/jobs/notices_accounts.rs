@@ -116,7 +116,7 @@ async fn an_expired_account_is_reported_once_to_each_person(s: TestStore) {
     expire(&w).await;
     assert_eq!(waiting(&w).await, 2);
     // The email leads to a brand of which the user is still a member.
-    w.sql(format!("DELETE FROM brand_members WHERE brand_id = {} AND user_id = {}", w.world.brand, w.world.user)).await;
+    w.remove_member(w.world.brand, w.world.user).await;
     let mails = mails_after_an_hour(&w, &server).await;
     assert_eq!(mails.len(), 2, "{mails:?}");
     for email in ["ann@example.com", "editor@x.example"] {

@@ -197,8 +197,7 @@ async fn members_get_what_they_can_act_on(s: TestStore) {
     w.write(async |tx| notices::add(tx, NoticeKind::PostPending, w.world.brand, post).await).await;
     assert_eq!(of(NoticeKind::PostPending).await, 2);
     // A member who leaves the brand gets no email about it.
-    let admin = users[1];
-    w.sql(format!("DELETE FROM brand_members WHERE user_id = {admin}")).await;
+    w.remove_member(w.world.brand, users[1]).await;
     w.clock.advance(TimeDelta::hours(1));
     tick(&w).await;
     let recipients: Vec<bool> = ["ann@example.com", "editor@x.example"]

@@ -39,7 +39,7 @@ async fn targets_of_one_post_begin_together(w: TestWorker) {
     }
     let (post, targets) = w.publish(&accounts).await;
     // Resets the status, so that the first run changes it for all.
-    w.sql("UPDATE posts SET status = 'scheduled', scheduled_at = NULL").await;
+    w.change_post(post, |post| post.status = PostStatus::Scheduled).await;
     let started = join_all(w.s.notifier.take().into_iter().map(|id| w.engine.run(id))).await;
     assert_eq!(started, [true; 6]);
     assert_eq!(w.post_status(post).await, PostStatus::Published);

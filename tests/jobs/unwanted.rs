@@ -7,7 +7,7 @@ use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState, NewJob};
 use crier_domain::post::{PostStatus, TargetStatus};
 use crier_jobs::publishing;
-use crier_store::{accounts, jobs, posts};
+use crier_store::{accounts, jobs, posts, targets};
 
 use crate::support::fake_platform::{Gate, PublishStep, transient, unknown};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, MAX_CALL_SECONDS, TestWorker, worker_on_both};
@@ -297,7 +297,7 @@ async fn a_lost_account_after_a_crash_leaves_the_outcome_unknown(w: TestWorker) 
 async fn a_deleted_target_cancels_its_job(w: TestWorker) {
     let (_, target) = w.publish_one().await;
     let id = w.notified_job();
-    w.sql(format!("DELETE FROM post_targets WHERE id = {target}")).await;
+    w.write(async |tx| targets::delete(tx, target).await).await;
     w.engine.run(id).await;
     assert_eq!(w.state(id).await, JobState::Cancelled);
 }

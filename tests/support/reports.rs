@@ -171,9 +171,7 @@ pub async fn publish(t: &Tenant<'_>, account: i64, text: &str, at: &str, metrics
     let target = created["targets"][0]["id"].as_i64().expect("a target");
     let update = "UPDATE post_targets SET status = 'published', url = 'https://brot.example/1', published_at =";
     t.app.sql(format!("{update} '{}' WHERE id = {target}", at.to_rfc3339())).await;
-    // Posts published before `seen_until` are not collected.
-    t.app.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
-    t.app.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
+    t.app.add_published().await;
     let collected = analytics::CollectedMetrics { target_id: target, metrics: Some(metrics), next_at: None };
     t.app.write(async |tx| analytics::record_posts(tx, std::slice::from_ref(&collected)).await).await;
 }

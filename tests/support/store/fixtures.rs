@@ -38,6 +38,10 @@ impl TestStore {
         self.write(async |tx| brands::set_member(tx, brand, user, role).await).await;
     }
 
+    pub async fn remove_member(&self, brand: i64, user: i64) {
+        self.write(async |tx| brands::remove_member(tx, brand, user).await).await;
+    }
+
     pub async fn create_world(&self) -> World {
         self.world_of("ann@example.com").await
     }

@@ -5,10 +5,10 @@ use std::fmt::Display;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::mail::Mail;
 use crier_store::jobs::operate::JobRow;
-use crier_store::{brands, files, mails, usage, users};
-use serde_json::Value;
+use crier_store::{analytics, brands, files, mails, usage, users};
+use serde_json::{Value, json};
 
-use super::TestStore;
+use super::{TestStore, start_time};
 
 impl TestStore {
     /// Returns the number of rows of a table, or of those with a condition (`jobs WHERE waiting`).
@@ -237,8 +237,26 @@ impl TestStore {
     /// Fails a post with one target at its second attempt, with an error of this category.
     pub async fn fail_post(&self, post: i64, category: &str, message: &str) {
         self.end_post(post, "failed", &["failed"]).await;
-        let error = serde_json::json!({ "code": "x", "message": message, "category": category });
+        let error = json!({ "code": "x", "message": message, "category": category });
         self.sql(format!("UPDATE post_targets SET attempts = 2, error = '{error}' WHERE post_id = {post}")).await;
+    }
+
+    /// Marks parts of a thread as published on the account at this position, with these ids, as a worker does.
+    pub async fn publish_parts(&self, post: i64, position: i32, ids: &[&str]) {
+        let part = |id: &&str| {
+            let url = format!("https://a.example/{id}");
+            json!({ "external_id": id, "url": url, "published_at": start_time() })
+        };
+        let parts = Value::from_iter(ids.iter().map(part));
+        let set = format!("published_parts = '{parts}', external_id = '{}'", ids[0]);
+        self.sql(format!("UPDATE post_targets SET {set} WHERE post_id = {post} AND position = {position}")).await;
+    }
+
+    /// Adds published posts to those whose metrics are collected, also old ones.
+    pub async fn add_published(&self) {
+        // Posts published before `seen_until` are not collected.
+        self.sql("UPDATE analytics_progress SET seen_until = '2020-01-01T00:00:00+00:00'").await;
+        self.write(async |tx| analytics::add_published(tx, None, 1_000).await).await;
     }
 
     /// Fails deliveries of webhooks, as a worker does after the last attempt.
