@@ -38,7 +38,7 @@ pub enum BenchCommand {
             "Examples:\n",
             "  crier-bench media\n",
             "  crier-bench media --only uploads --megapixels 24\n",
-            "  crier-bench media --only memory --at-once 50 --media-memory-mib 128 --json\n",
+            "  crier-bench media --only memory --concurrency 50 --media-memory-mib 128 --json\n",
             "  crier-bench media --only videos,video-posts --videos 4 --video-mib 256",
         )
     )]
@@ -243,10 +243,10 @@ pub struct BenchMedia {
     pub megapixels: u32,
     /// The number of photographs that each point uploads, and of thumbnails.
     #[arg(long, default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=60_000))]
-    pub pictures: u32,
+    pub images: u32,
     /// The number of large files that memory uploads concurrently.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    pub at_once: u32,
+    pub concurrency: u32,
     /// The size of the large files, in megapixels; 36 are about 24 MiB.
     #[arg(long, default_value_t = 36, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub large: u32,
@@ -379,7 +379,7 @@ pub struct BenchCost {
     pub repeat: u32,
     /// The number of concurrent runs in publish-many and deliver-many.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=2_000))]
-    pub at_once: u32,
+    pub concurrency: u32,
     #[command(flatten)]
     pub options: BenchOptions,
 }

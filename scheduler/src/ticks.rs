@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_worker_that_ends_is_restarted_and_runs_the_task_at_once() {
+    async fn a_worker_that_ends_is_restarted_and_runs_the_task_immediately() {
         let runs = runs_within(Duration::from_millis(360), Late, counted(async |_| ())).await;
         assert_eq!(runs, 4, "at the start, and after 50, 150 and 350 ms");
     }
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_ends_a_waiting_task_at_once_and_lets_a_run_end() {
+    async fn a_stop_ends_a_waiting_task_immediately_and_lets_a_run_end() {
         for (length, hour) in [(Duration::ZERO, "0 0 1 1 *"), (Duration::from_millis(1_500), "* * * * * *")] {
             let (stop, ended) = (CancellationToken::new(), Arc::<AtomicUsize>::default());
             let counter = ended.clone();

@@ -26,7 +26,7 @@ on_both!(TestApp::start =>
 on_both!(AiApp::start =>
     concurrent_images_never_exceed_the_storage_cap,
     concurrent_requests_never_exceed_the_credits,
-    a_plan_change_applies_to_every_process_at_once,
+    a_plan_change_applies_to_every_process_immediately,
 );
 
 /// Two processes, and a tenant that alternates between them.
@@ -229,7 +229,7 @@ fn remaining(reply: &Reply) -> u32 {
 }
 
 /// Existing records stay readable. Writes beyond the new caps are rejected until usage fits again.
-async fn a_plan_change_applies_to_every_process_at_once(app: AiApp) {
+async fn a_plan_change_applies_to_every_process_immediately(app: AiApp) {
     let t = app.tenant("business").await;
     let replica = app.replica_with(app.ai.ai(PROVIDER_TIMEOUT)).await;
     let two = TwoProcesses { t: &t, urls: [&app.url, &replica] };

@@ -35,7 +35,7 @@ fn check_costs(stdout: &str, expected: impl Fn(&Cost) -> (f64, f64)) {
     }
 }
 
-const COST: &[&str] = &["cost", "--repeat", "5", "--at-once", "20", "--json"];
+const COST: &[&str] = &["cost", "--repeat", "5", "--concurrency", "20", "--json"];
 
 #[tokio::test]
 async fn embedded_requests_and_jobs_cost_what_they_should() {

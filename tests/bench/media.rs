@@ -6,9 +6,9 @@ const TINY: &[&str] = &[
     "media",
     "--megapixels",
     "1",
-    "--pictures",
+    "--images",
     "4",
-    "--at-once",
+    "--concurrency",
     "3",
     "--large",
     "1",
@@ -27,7 +27,7 @@ fn expected() -> Names {
     of("memory", &["a file", "before", "3 uploads at once, peak", "3 uploads at once, all answered after"]);
     of("uploads", &["a photograph"]);
     for clients in ["1 at once", "4 at once", "16 at once"] {
-        let figures = ["pictures", "bytes", "p50", "p99", "max"].map(|figure| format!("{clients}, {figure}"));
+        let figures = ["images", "bytes", "p50", "p99", "max"].map(|figure| format!("{clients}, {figure}"));
         of("uploads", &figures.each_ref().map(String::as_str));
     }
     of("thumbnails", &["of 1-megapixel JPEGs"]);

@@ -32,7 +32,7 @@ const NUMBER_STOPS: &str = "
     return stops.length;";
 
 /// The number of times that Tab is pressed at once.
-const TABS_AT_ONCE: usize = 25;
+const TABS_PER_CALL: usize = 25;
 
 impl Driver {
     /// Presses Tab through the page; asserts that it reaches all focusable elements in order, with a visible focus.
@@ -43,8 +43,8 @@ impl Driver {
         let count = self.script(NUMBER_STOPS).await.as_u64().expect("a number");
         let mut reached = Vec::new();
         // A date and time field has several tab stops.
-        for _ in 0..count as usize / TABS_AT_ONCE + 4 {
-            self.press_key_times(Key::Tab, TABS_AT_ONCE).await;
+        for _ in 0..count as usize / TABS_PER_CALL + 4 {
+            self.press_key_times(Key::Tab, TABS_PER_CALL).await;
             let stops = self.script("return window.reachedStops").await;
             let stops = stops.as_array().expect("an array");
             reached = vec![];

@@ -25,7 +25,7 @@ on_one_app!(console "unlimited" =>
     a_draft_that_was_changed_meanwhile_is_not_published,
     a_post_is_deleted_once,
     a_post_is_duplicated_once,
-    failed_accounts_are_tried_again_once,
+    failed_accounts_are_retried_once,
     an_unknown_outcome_is_confirmed_first,
 );
 on_one_app!(
@@ -250,7 +250,7 @@ async fn contributors_cannot_retry(t: Tenant<'_>) {
     assert_eq!(read_post(&t, id).await["status"], "failed");
 }
 
-async fn failed_accounts_are_tried_again_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
+async fn failed_accounts_are_retried_once(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let id = create_failed_post(&t, "platform_rejected").await;
     let page = person.get(&page_of(&t, id)).await;
     for _ in 0..2 {

@@ -36,7 +36,7 @@ async fn an_accepted_post_is_found_and_not_resent(w: TestWorker) {
     let waiting = w.target(target).await;
     assert_eq!((waiting.status, waiting.call_started_at), (TargetStatus::Publishing, Some(call_started)));
     let call_ended = call_started + TimeDelta::seconds(MAX_CALL_SECONDS);
-    assert_eq!(w.job_of(target).await.run_at, call_ended, "asked only when the call must be over");
+    assert_eq!(w.job_of(target).await.run_at, call_ended, "looked up only when the call must be over");
     w.run_until_idle().await;
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.external_id.as_deref()), (TargetStatus::Published, Some("post-1")));

@@ -269,7 +269,7 @@ async fn the_api_key_is_shown_by_the_first_successful_start() {
     drop(listener);
     // Writes to stdout fail.
     let start = directory.start("exec setpriv --pdeathsig KILL \"$0\" >/dev/full");
-    until_true("it said so", || directory.log().contains("failed to show the first key")).await;
+    until_true("the log has the failure", || directory.log().contains("failed to show the first key")).await;
     drop(start);
     directory.assert_start_succeeds().await;
     let mut start = directory.start_program();

@@ -21,9 +21,9 @@ fn scenario() -> impl Strategy<Value = (bool, bool, Vec<Step>)> {
 fn explore<F: Future<Output = TestStore>>(cases: u32, open: impl Fn() -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let config = Config { cases, max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
-    let check = |(at_once, can_reconcile, steps): (bool, bool, Vec<Step>)| {
+    let check = |(is_atomic, can_reconcile, steps): (bool, bool, Vec<Step>)| {
         runtime.block_on(async {
-            run_scenario(TestWorker::over(open().await).await, at_once, can_reconcile, &steps).await;
+            run_scenario(TestWorker::over(open().await).await, is_atomic, can_reconcile, &steps).await;
         });
         Ok(())
     };
@@ -40,9 +40,9 @@ fn no_scenario_publishes_a_part_twice_on_postgres() {
     explore(sized(25, 5), TestStore::postgres);
 }
 
-async fn run_scenario(w: TestWorker, at_once: bool, can_reconcile: bool, steps: &[Step]) {
+async fn run_scenario(w: TestWorker, is_atomic: bool, can_reconcile: bool, steps: &[Step]) {
     w.leaves_jobs();
-    if at_once {
+    if is_atomic {
         w.fake.publish_whole_threads();
     }
     if !can_reconcile {
@@ -65,7 +65,7 @@ async fn run_scenario(w: TestWorker, at_once: bool, can_reconcile: bool, steps: 
     w.fake.clear_script();
     w.run_until_idle().await;
     w.advance(MAX_CALL_SECONDS);
-    assert_matches_platform(&w, target, at_once).await;
+    assert_matches_platform(&w, target, is_atomic).await;
 
     let ended = w.target(target).await;
     // If the platform cannot tell, a person decides whether a call of unknown outcome is repeated.
@@ -75,20 +75,20 @@ async fn run_scenario(w: TestWorker, at_once: bool, can_reconcile: bool, steps: 
     }
     w.publish_again(post).await;
     w.run_until_idle().await;
-    assert_matches_platform(&w, target, at_once).await;
+    assert_matches_platform(&w, target, is_atomic).await;
     assert_eq!(w.post_status(post).await, PostStatus::Published, "{:?}", w.target(target).await.error);
     assert_eq!(w.fake.posts().len(), TEXTS.len());
 }
 
 /// Asserts that the parts on the platform are a chain without duplicates, and those that are stored.
-async fn assert_matches_platform(w: &TestWorker, target: i64, at_once: bool) {
+async fn assert_matches_platform(w: &TestWorker, target: i64, is_atomic: bool) {
     let (posts, target) = (w.fake.posts(), w.target(target).await);
     assert!(posts.len() <= TEXTS.len(), "{posts:?}");
     for (i, posted) in posts.iter().enumerate() {
         let parent = i.checked_sub(1).map(|before| posts[before].id.clone());
         assert_eq!((posted.text.as_str(), &posted.parent), (TEXTS[i], &parent));
     }
-    assert!(!at_once || posts.is_empty() || posts.len() == TEXTS.len(), "all parts or none: {posts:?}");
+    assert!(!is_atomic || posts.is_empty() || posts.len() == TEXTS.len(), "all parts or none: {posts:?}");
     let stored: Vec<&str> = target.published_parts.iter().map(|part| part.external_id.as_str()).collect();
     let ids: Vec<&str> = posts.iter().map(|posted| posted.id.as_str()).collect();
     match (target.status, target.error.map(|error| error.category)) {

@@ -16,7 +16,7 @@ on_sqlite_app!("pro" =>
     other_hosts_and_origins_are_rejected,
     only_posts_are_accepted,
     invalid_messages_are_rejected,
-    every_replica_answers,
+    every_replica_responds,
     the_path_can_be_switched_off,
 );
 on_sqlite_app!(no_discovery_document_exists);
@@ -143,7 +143,7 @@ async fn invalid_messages_are_rejected(t: Tenant<'_>) {
     post(t.app, &t.key, &json!({})).raw(large).send().await.expect_error(413, "payload_too_large");
 }
 
-async fn every_replica_answers(t: Tenant<'_>) {
+async fn every_replica_responds(t: Tenant<'_>) {
     let replica = t.app.replica().await;
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let first = result(&post(t.app, &t.key, &list).send().await);

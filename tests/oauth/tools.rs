@@ -12,7 +12,7 @@ use crate::support::request::Reply;
 on_both_apps!(
     an_application_calls_tools,
     a_token_is_required,
-    a_tool_beyond_the_scopes_asks_for_more,
+    a_tool_beyond_the_scopes_requests_more,
     limits_of_the_grant_apply_to_tools,
 );
 
@@ -65,7 +65,7 @@ async fn a_token_is_required(app: TestApp) {
     app.request("GET", "/brands").key(&tokens.access).send().await.expect_error(401, "unauthorized");
 }
 
-async fn a_tool_beyond_the_scopes_asks_for_more(app: TestApp) {
+async fn a_tool_beyond_the_scopes_requests_more(app: TestApp) {
     let t = app.tenant("pro").await;
     let (_, tokens) = connect(&t, Allowed::default()).await;
     let reply = call(&app, &tokens.access, "list_conversations", json!({ "brand_id": t.brand })).await;

@@ -241,7 +241,7 @@ async fn a_nested_reply_belongs_to_the_thread_of_its_first_comment(t: InboxTest<
     let mut threads: Vec<String> = t.conversations().await.into_iter().map(|found| found.thread_id).collect();
     threads.sort();
     assert_eq!(threads, [first, uri(VERA, "gone")]);
-    assert_eq!(t.api.asked("getPosts").len(), 2, "a level at a time");
+    assert_eq!(t.api.requests_to("getPosts").len(), 2, "a level at a time");
 }
 
 async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest<Server>) {
@@ -251,17 +251,17 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
         t.w.advance(1);
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("listNotifications").len()), (20, 7));
+    assert_eq!((t.count().await, t.api.requests_to("listNotifications").len()), (20, 7));
     t.look_after(1_200).await;
     for n in 20..24 {
         comment(&t, &format!("c{n}"), "more");
     }
-    let before = t.api.asked("listNotifications").len();
+    let before = t.api.requests_to("listNotifications").len();
     t.sync_inbox_later().await;
-    let overlap = t.api.asked("listNotifications").len();
+    let overlap = t.api.requests_to("listNotifications").len();
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, overlap - before), (24, 8), "ten minutes before the newest that was known");
-    assert_eq!(t.api.asked("listNotifications").len() - overlap, 2);
+    assert_eq!(t.api.requests_to("listNotifications").len() - overlap, 2);
     assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 24);
 }
 
@@ -315,9 +315,9 @@ async fn a_password_without_direct_messages_hides_nothing_else(t: InboxTest<Serv
     assert_eq!(error.code, "missing_permission");
     assert!(error.message.contains("app password"), "{error:?}");
     t.sync_inbox_later().await;
-    assert_eq!(t.api.asked("listConvos").len(), 1, "the server is not asked again at once");
+    assert_eq!(t.api.requests_to("listConvos").len(), 1, "the server gets no second request immediately");
     assert!(t.error().await.contains("app password"));
-    assert_eq!(t.api.asked("refreshSession").len(), 0);
+    assert_eq!(t.api.requests_to("refreshSession").len(), 0);
     // The account now has another password.
     t.api.with(|server| server.rejects_chat = false);
     direct(&t, VERA, "m0", "Hello");
@@ -353,7 +353,7 @@ async fn a_reply_with_a_lost_response_is_looked_up(t: InboxTest<Server>) {
     t.look().await;
     let found = t.only().await.id;
     t.reply_with_lost_response(found, "At seven.", "putRecord", 502).await;
-    assert_eq!((t.api.asked("putRecord").len(), t.api.asked("getRecord").len()), (1, 1));
+    assert_eq!((t.api.requests_to("putRecord").len(), t.api.requests_to("getRecord").len()), (1, 1));
     // A reply that never arrived is sent again.
     t.reply_with_lost_call(found, "At eight.", "putRecord", 502).await;
     assert_eq!(t.api.with(|server| server.records.len()), 2);
@@ -377,7 +377,7 @@ async fn an_expired_session_is_renewed(t: InboxTest<Server>) {
     t.api.with(|server| server.token = "other".to_owned());
     comment(&t, "c1", "Open?");
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("refreshSession").len()), (1, 1));
+    assert_eq!((t.count().await, t.api.requests_to("refreshSession").len()), (1, 1));
     assert_eq!((t.error().await.as_str(), t.status().await), ("", AccountStatus::Active));
 }
 

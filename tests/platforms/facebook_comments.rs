@@ -96,7 +96,7 @@ async fn a_first_comment_is_published_on_the_post() {
     let page = start().await;
     let published = page.publish(&page.comment("Order here: https://a.example/ & <b>")).await.unwrap();
     assert_eq!((published.external_id.as_str(), published.url), ("1_90", None));
-    let body: Value = page.api.asked("/42_1/comments")[0].body_json().unwrap();
+    let body: Value = page.api.requests_to("/42_1/comments")[0].body_json().unwrap();
     assert_eq!(body, json!({ "message": "Order here: https://a.example/ & <b>" }));
 }
 
@@ -138,7 +138,7 @@ async fn a_comment_on_a_post_that_does_not_exist_is_told_from_lost_access() {
         let failed = page.publish(&comment_on(page.connector.as_ref(), "Hi", id)).await;
         assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");
     }
-    assert_eq!(page.api.asked("/").len(), 1, "such ids are not part of a URL");
+    assert_eq!(page.api.requests_to("/").len(), 1, "such ids are not part of a URL");
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ on_one!(start =>
     a_message_is_replied_to_within_a_day,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     what_facebook_rejects_is_reported,
-    a_missing_permission_is_said_and_leaves_the_other_stream,
+    a_missing_permission_is_reported_and_leaves_the_other_stream,
     a_failing_stream_leaves_the_other_one,
     a_dead_token_expires_the_account,
     a_rate_limit_is_obeyed,
@@ -211,13 +211,16 @@ async fn all_pages_are_read_and_each_message_once(t: Test) {
         message(&t, &format!("9{n}"), &format!("m_{n}"), "Hello");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/feed").len(), t.api.asked("/42_1/comments").len()), (150, 2, 2));
-    assert_eq!(t.api.asked("/conversations").len(), 2);
+    assert_eq!(
+        (t.count().await, t.api.requests_to("/feed").len(), t.api.requests_to("/42_1/comments").len()),
+        (150, 2, 2)
+    );
+    assert_eq!(t.api.requests_to("/conversations").len(), 2);
     // Only one page of posts is read now, and all once per hour. Known messages are not stored again.
     comment(&t, "42_30", "1_200", "7", None, "new");
     comment(&t, "42_1", "1_201", "7", None, "under an old post");
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/feed").len()), (151, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/feed").len()), (151, 3));
     t.look_after(3_600).await;
     sync_inbox_later(&t).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (152, ""));
@@ -287,27 +290,27 @@ async fn what_facebook_rejects_is_reported(t: Test) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
+async fn a_missing_permission_is_reported_and_leaves_the_other_stream(t: Test) {
     add_post(&t, "42_1");
     comment(&t, "42_1", "1_10", "7", None, "Open?");
     message(&t, "7", "m_1", "Hello");
     t.api.with(|server| server.lacks = &["comments"]);
     t.look().await;
     assert_eq!(t.only().await.kind.as_str(), "dm");
-    let said = t.error().await;
-    assert!(said.contains("pages_read_user_content") && said.contains("CRIER_FACEBOOK_SCOPES"), "{said}");
+    let reported = t.error().await;
+    assert!(reported.contains("pages_read_user_content") && reported.contains("CRIER_FACEBOOK_SCOPES"), "{reported}");
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     sync_inbox_later(&t).await;
-    assert_eq!((t.api.asked("/feed").len(), t.error().await), (1, said), "not in vain");
+    assert_eq!((t.api.requests_to("/feed").len(), t.error().await), (1, reported), "no request that must fail");
     // The user grants the permission and connects again.
     t.api.with(|server| server.lacks = &["messages"]);
     t.reconnect(secrets("renewed")).await;
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/feed").len()), (2, 2));
+    assert_eq!((t.count().await, t.api.requests_to("/feed").len()), (2, 2));
     assert!(t.error().await.contains("pages_messaging"));
     t.api.with(|server| server.lacks = &[]);
     t.look_after(3_600).await;
-    assert_eq!(t.error().await, "", "asked for again after an hour");
+    assert_eq!(t.error().await, "", "requested again after an hour");
 }
 
 async fn a_failing_stream_leaves_the_other_one(t: Test) {
@@ -322,7 +325,7 @@ async fn a_failing_stream_leaves_the_other_one(t: Test) {
 async fn a_dead_token_expires_the_account(t: Test) {
     t.reconnect(secrets("dead")).await;
     t.look().await;
-    assert_eq!((t.status().await, t.api.asked("/conversations").len()), (AccountStatus::Expired, 0));
+    assert_eq!((t.status().await, t.api.requests_to("/conversations").len()), (AccountStatus::Expired, 0));
 }
 
 async fn a_rate_limit_is_obeyed(t: Test) {

@@ -124,7 +124,7 @@ async fn a_dead_name_is_set_aside() {
     assert_eq!(facebook.aside.added().collect::<Vec<_>>(), ["post_impressions"]);
     assert_eq!(batches.lock().unwrap().as_slice(), [8, 3, 2]);
     assert_eq!(facebook.posts(&["42_1"]).await.unwrap(), [without]);
-    assert_eq!(batches.lock().unwrap().as_slice(), [8, 3, 2, 2], "what is set aside is not asked for");
+    assert_eq!(batches.lock().unwrap().as_slice(), [8, 3, 2, 2], "what is set aside is not requested");
 }
 
 #[tokio::test]

@@ -132,7 +132,7 @@ async fn wrong_options_are_rejected() {
 }
 
 #[tokio::test]
-async fn a_post_that_google_rejects_at_once_has_failed() {
+async fn a_post_that_google_rejects_immediately_has_failed() {
     let (fake, _server, connector, account) = start().await;
     fake.set_state("REJECTED");
     let rejected = connector.publish(&account, &post(connector.as_ref(), "Call 555-0100")).await.unwrap_err();
@@ -140,7 +140,7 @@ async fn a_post_that_google_rejects_at_once_has_failed() {
 }
 
 #[tokio::test]
-async fn a_post_is_asked_for_until_google_has_looked_at_it() {
+async fn a_post_is_polled_until_google_has_reviewed_it() {
     let (fake, _server, connector, account) = start().await;
     fake.set_state("PROCESSING");
     let outgoing = post(connector.as_ref(), "Fresh bread");

@@ -116,7 +116,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
         review(&t, &format!("r{n}"), "ONE", "again");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("reviews").len()), (120, 3));
+    assert_eq!((t.count().await, t.api.requests_to("reviews").len()), (120, 3));
     t.look_after(900).await;
     review(&t, "r200", "TWO", "more");
     t.look_after(NEXT_SYNC).await;
@@ -180,7 +180,7 @@ async fn an_expired_token_is_renewed(t: InboxTest<Google>) {
     t.api.with(|google| google.token = "other".to_owned());
     review(&t, "r1", "ONE", "Bad");
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/token").len()), (1, 1));
+    assert_eq!((t.count().await, t.api.requests_to("/token").len()), (1, 1));
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 

@@ -198,7 +198,7 @@ async fn a_container_that_is_gone_is_made_anew() {
 }
 
 #[tokio::test]
-async fn reconcile_asks_for_the_container() {
+async fn reconcile_looks_up_the_container() {
     for s in both().await {
         let mut outgoing = s.post(&["cat"]);
         assert_eq!(s.reconcile(&outgoing).await, ReconcileResult::Absent, "nothing was made");

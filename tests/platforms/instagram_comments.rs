@@ -113,7 +113,7 @@ async fn a_first_comment_is_published_without_a_container() {
         assert_eq!(s.connector.stage(&s.account, &comment).await.unwrap(), StageResult::Ready);
         let published = s.publish(&comment).await.unwrap();
         assert_eq!((published.external_id.as_str(), published.url), ("1000", None));
-        let requests = s.api.asked("/");
+        let requests = s.api.requests_to("/");
         assert_eq!((requests.len(), requests[0].url.path()), (1, "/v25.0/17900/comments"));
         let body: Value = requests[0].body_json().unwrap();
         assert_eq!(body, json!({ "message": "Order here & <b> #bread" }));
@@ -156,7 +156,7 @@ async fn errors_of_a_comment_are_classified() {
             let failed = s.publish(&comment_on(s.connector.as_ref(), "Hi", id)).await;
             assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");
         }
-        assert_eq!(s.api.asked("/").len(), 1, "such ids are not part of a URL");
+        assert_eq!(s.api.requests_to("/").len(), 1, "such ids are not part of a URL");
         s.api.respond_once("/comments", error(400, 190, Some(463), "Session has expired"));
         assert!(matches!(s.publish(&s.comment("Hi")).await, Err(CallError::Reauth(_))));
         s.api.respond_once("/comments", error(400, 4, None, "Application request limit reached"));
@@ -196,7 +196,7 @@ async fn a_post_is_deleted_only_with_the_login_of_facebook() {
     let Err(CallError::Permanent(failure)) = own.unpublish(&unpublish_post(POST)).await else { panic!("not possible") };
     assert_eq!(failure.code, "not_supported");
     assert!(failure.message.contains("Delete the post on Instagram."), "{failure:?}");
-    assert!(own.api.asked("/").is_empty());
+    assert!(own.api.requests_to("/").is_empty());
 
     let s = start(true).await;
     s.api.with(|server| server.posts.push("17901".to_owned()));

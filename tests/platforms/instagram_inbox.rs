@@ -19,7 +19,7 @@ on_one!(start =>
     busy_posts_are_read_completely,
     a_comment_is_replied_to_and_a_message_is_not,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
-    a_missing_permission_is_said_by_its_name_for_the_login,
+    a_missing_permission_is_reported_by_its_name_for_the_login,
     an_expired_token_expires_the_account,
     a_rate_limit_is_obeyed,
 );
@@ -178,12 +178,15 @@ async fn all_pages_and_replies_are_read_and_each_once(t: Test) {
         add_reply(&t, "1059", &format!("20{n}"), "bob", "below");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/media").len(), t.api.asked("/1791/comments").len()), (100, 2, 2));
-    assert_eq!(t.api.asked("/1059/replies").len(), 2);
+    assert_eq!(
+        (t.count().await, t.api.requests_to("/media").len(), t.api.requests_to("/1791/comments").len()),
+        (100, 2, 2)
+    );
+    assert_eq!(t.api.requests_to("/1059/replies").len(), 2);
     comment(&t, "17930", "300", "new");
     sync_inbox_later(&t).await;
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/media").len(), t.error().await.as_str()), (101, 4, ""));
+    assert_eq!((t.count().await, t.api.requests_to("/media").len(), t.error().await.as_str()), (101, 4, ""));
 }
 
 /// One response contains all of them.
@@ -196,7 +199,7 @@ async fn busy_posts_are_read_completely(t: Test) {
         t.api.with(|server| server.posts.push((json!({ "id": format!("179{post}"), "timestamp": now }), comments)));
     }
     t.look().await;
-    assert_eq!((t.count().await, t.error().await.as_str(), t.api.asked("/media").len()), (25 * 5 * 11, "", 1));
+    assert_eq!((t.count().await, t.error().await.as_str(), t.api.requests_to("/media").len()), (25 * 5 * 11, "", 1));
 }
 
 async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {
@@ -213,7 +216,11 @@ async fn a_comment_is_replied_to_and_a_message_is_not(t: Test) {
         assert!(result.starts_with(if rejection.is_some() { "failed" } else { "sent" }), "{result}");
     }
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/messages").len()), (5, 0), "a reply is the message that is read later");
+    assert_eq!(
+        (t.count().await, t.api.requests_to("/messages").len()),
+        (5, 0),
+        "a reply is the message that is read later"
+    );
     t.api.with(|server| assert_eq!(server.posts[0].1[0].1[0]["text"], "At seven & <b>"));
     t.api.respond_once("/replies", error(400, 100, Some(33), "Object does not exist"));
     let found = t.conversations().await.into_iter().find(|one| one.kind.as_str() == "comment").unwrap();
@@ -244,25 +251,28 @@ async fn a_reply_with_a_lost_response_is_searched_and_never_sent_twice(t: Test) 
     assert_eq!(t.sent(fourth).await, "failed: outcome_unknown");
 }
 
-async fn a_missing_permission_is_said_by_its_name_for_the_login(t: Test) {
+async fn a_missing_permission_is_reported_by_its_name_for_the_login(t: Test) {
     message(&t, "m1", "Hello");
     t.api.with(|server| server.lacks = &["comments"]);
     t.look().await;
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("dm", 0));
-    let said = t.error().await;
-    assert!(said.contains("instagram_business_manage_comments") && said.contains("CRIER_INSTAGRAM_SCOPES"), "{said}");
+    let reported = t.error().await;
+    assert!(
+        reported.contains("instagram_business_manage_comments") && reported.contains("CRIER_INSTAGRAM_SCOPES"),
+        "{reported}"
+    );
     sync_inbox_later(&t).await;
-    assert_eq!((t.api.asked("/media").len(), t.error().await), (1, said), "not in vain");
+    assert_eq!((t.api.requests_to("/media").len(), t.error().await), (1, reported), "no request that must fail");
     t.api.with(|server| server.lacks = &["messages"]);
     t.look_after(3_600).await;
     assert!(t.error().await.contains("instagram_business_manage_messages"));
-    assert_eq!((t.api.asked("/media").len(), t.status().await), (2, AccountStatus::Active));
+    assert_eq!((t.api.requests_to("/media").len(), t.status().await), (2, AccountStatus::Active));
 }
 
 async fn an_expired_token_expires_the_account(t: Test) {
     t.reconnect(json!({ "access_token": "old", "client_id": "app", "client_secret": "secret" })).await;
     t.look().await;
-    assert_eq!((t.status().await, t.api.asked("/conversations").len()), (AccountStatus::Expired, 0));
+    assert_eq!((t.status().await, t.api.requests_to("/conversations").len()), (AccountStatus::Expired, 0));
 }
 
 async fn a_rate_limit_is_obeyed(t: Test) {

@@ -137,7 +137,7 @@ async fn a_slow_page_is_abandoned() {
         assert_eq!(reader.page(&url).await, None);
         assert_eq!(reader.image(&url).await.err(), Some(ReadError::Failed));
     };
-    tokio::time::timeout(Duration::from_secs(60), abandoned).await.expect("the page never ends by itself");
+    tokio::time::timeout(Duration::from_secs(60), abandoned).await.expect("the page never ends");
 }
 
 #[tokio::test]

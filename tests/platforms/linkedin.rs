@@ -192,7 +192,7 @@ async fn reconcile_finds_a_pages_post() {
 }
 
 #[tokio::test]
-async fn an_expired_token_asks_for_a_person() {
+async fn an_expired_token_requires_a_person() {
     let (fake, _server, connector, account) = start().await;
     fake.oauth.revoke("access-0");
     let outgoing = post(connector.as_ref(), "Hi");

@@ -111,7 +111,7 @@ async fn a_first_comment_is_published_in_the_name_of_the_account() {
     for (actor, s) in both().await {
         let published = s.publish(&s.comment("Order (here) & <b> #bread a_b")).await.unwrap();
         assert_eq!(published.external_id, "urn:li:comment:(urn:li:activity:101,900)");
-        let body: Value = s.api.asked("/comments")[0].body_json().unwrap();
+        let body: Value = s.api.requests_to("/comments")[0].body_json().unwrap();
         let text = json!({ "text": "Order (here) & <b> #bread a_b" });
         assert_eq!(body, json!({ "actor": actor, "object": POST, "message": text }), "the text is plain");
         s.api.with(|server| server.is_terse = true);
@@ -150,7 +150,7 @@ async fn the_comments_of_a_user_cannot_be_read() {
     s.api.lose_response("/comments", 504);
     assert!(matches!(s.publish(&s.comment("Hi")).await, Err(CallError::Unknown(_))));
     assert_eq!(s.reconcile(&s.comment("Hi")).await, ReconcileResult::Unsupported);
-    assert_eq!(s.api.asked("/").len(), 1);
+    assert_eq!(s.api.requests_to("/").len(), 1);
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn errors_of_a_comment_are_classified() {
             let failed = s.publish(&comment_on(s.connector.as_ref(), "Hi", id)).await;
             assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");
         }
-        assert_eq!(s.api.asked("/").len(), 1, "such ids are not part of a URL");
+        assert_eq!(s.api.requests_to("/").len(), 1, "such ids are not part of a URL");
         let fails_with = async |status, code| {
             s.api.respond_once("/comments", rejected(status, code, "No"));
             s.publish(&s.comment("Hi")).await.unwrap_err()
@@ -207,12 +207,12 @@ async fn a_post_is_deleted_and_a_second_deletion_succeeds() {
         let lost = s.unpublish(&unpublish_post("urn:li:ugcPost:2")).await;
         assert!(matches!(lost, Err(CallError::Transient(_))), "{lost:?}");
         s.unpublish(&unpublish_post("urn:li:ugcPost:2")).await.unwrap();
-        let calls = s.api.asked("/").len();
+        let calls = s.api.requests_to("/").len();
         for id in ["", "urn:li:share:1/../2", PAGE, "urn:li:comment:(urn:li:activity:101,900)"] {
             let failed = s.unpublish(&unpublish_post(id)).await;
             assert!(matches!(failed, Err(CallError::Permanent(_))), "{id}: {failed:?}");
         }
-        assert_eq!(s.api.asked("/").len(), calls, "only posts are deleted");
+        assert_eq!(s.api.requests_to("/").len(), calls, "only posts are deleted");
     }
 }
 

@@ -21,7 +21,7 @@ on_one!(start =>
     a_comment_is_replied_to_below_the_one_that_begins_the_thread,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     what_linkedin_rejects_is_reported,
-    a_missing_permission_is_said_and_asked_for_again,
+    a_missing_permission_is_reported_and_requested_again,
     a_post_that_is_gone_or_hidden_leaves_the_others,
     an_ended_version_pauses_the_account,
     a_limit_of_the_day_is_obeyed,
@@ -234,7 +234,7 @@ async fn comments_and_their_replies_become_threads(t: Test) {
     assert_eq!((found[0].participant_external_id.as_deref(), &found[0].participant_name), (Some(VERA), &None));
     assert_eq!((&found[1].participant_external_id, t.error().await.as_str()), (&None, ""));
     // No replies are requested for comments that have none.
-    assert!(t.api.asked("comment").iter().all(|request| !request.url.path().contains("%2C13")));
+    assert!(t.api.requests_to("comment").iter().all(|request| !request.url.path().contains("%2C13")));
 }
 
 async fn all_pages_are_read_and_each_comment_once(t: Test) {
@@ -248,11 +248,11 @@ async fn all_pages_are_read_and_each_comment_once(t: Test) {
         comment(&t, 3, 2_000 + n, Some(1_002), "below");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/rest/posts").len(), t.error().await.as_str()), (70, 3, ""));
+    assert_eq!((t.count().await, t.api.requests_to("/rest/posts").len(), t.error().await.as_str()), (70, 3, ""));
     assert_eq!(t.w.count_rows("conversations").await, 45);
-    let before = t.api.asked("/rest/").len();
+    let before = t.api.requests_to("/rest/").len();
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/rest/").len() - before), (70, 11), "now the newest posts alone");
+    assert_eq!((t.count().await, t.api.requests_to("/rest/").len() - before), (70, 11), "now the newest posts alone");
     // A server that returns no totals, and fewer entries than requested.
     t.api.with(|server| server.is_terse = true);
     comment(&t, 25, 3_000, None, "new");
@@ -297,9 +297,9 @@ async fn an_older_post_is_read_within_the_hour(t: Test) {
     assert_eq!(t.count().await, 3);
     // Older posts are not read.
     t.w.advance(11 * 86_400);
-    let before = t.api.asked("share%3A1/").len();
+    let before = t.api.requests_to("share%3A1/").len();
     t.look().await;
-    assert_eq!(t.api.asked("share%3A1/").len(), before);
+    assert_eq!(t.api.requests_to("share%3A1/").len(), before);
 }
 
 async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(t: Test) {
@@ -310,7 +310,7 @@ async fn a_comment_is_replied_to_below_the_one_that_begins_the_thread(t: Test) {
     assert_eq!(t.reply_result(t.only().await.id, "At seven (sharp) & <b>").await, "sent");
     let posted: Vec<Value> = t
         .api
-        .asked("/comments")
+        .requests_to("/comments")
         .iter()
         .filter(|request| request.method == "POST")
         .map(|request| request.body_json().unwrap())
@@ -355,16 +355,19 @@ async fn what_linkedin_rejects_is_reported(t: Test) {
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 
-async fn a_missing_permission_is_said_and_asked_for_again(t: Test) {
+async fn a_missing_permission_is_reported_and_requested_again(t: Test) {
     add_post(&t, 1);
     comment(&t, 1, 10, None, "Open?");
     t.api.with(|server| server.lacks = &["read"]);
     t.look().await;
-    let said = t.error().await;
-    assert!(said.contains("r_organization_social_feed") && said.contains("CRIER_LINKEDIN_PAGE_SCOPES"), "{said}");
+    let reported = t.error().await;
+    assert!(
+        reported.contains("r_organization_social_feed") && reported.contains("CRIER_LINKEDIN_PAGE_SCOPES"),
+        "{reported}"
+    );
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     sync_inbox_later(&t).await;
-    assert_eq!((t.api.asked("/rest/").len(), t.error().await), (2, said), "not in vain");
+    assert_eq!((t.api.requests_to("/rest/").len(), t.error().await), (2, reported), "no request that must fail");
     t.api.with(|server| server.lacks = &[]);
     t.reconnect(secrets("access-1")).await;
     t.look().await;
@@ -389,7 +392,7 @@ async fn of_a_person_nothing_is_read(s: TestStore) {
     assert_eq!((t.sync().await.next_sync_at, t.error().await.as_str()), (None, ""));
     t.look_after(10_000).await;
     assert_eq!(t.w.count_rows("jobs WHERE kind = 'sync_inbox'").await, 1);
-    assert!(t.api.asked("/").is_empty());
+    assert!(t.api.requests_to("/").is_empty());
 }
 
 async fn an_ended_version_pauses_the_account(t: Test) {

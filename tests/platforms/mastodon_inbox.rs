@@ -23,7 +23,7 @@ on_one!(start =>
     replies_with_one_text_are_told_apart,
     a_rate_limit_is_obeyed_until_its_time,
     a_failing_stream_leaves_the_other,
-    a_missing_scope_is_said_and_a_revoked_token_expires_the_account,
+    a_missing_scope_is_reported_and_a_revoked_token_expires_the_account,
 );
 
 const OWN: &str = "1";
@@ -181,13 +181,13 @@ async fn pages_are_read_forwards_and_each_message_once(t: InboxTest<Server>) {
         mention(&t, status(&n.to_string(), "2", "again", "public", None));
     }
     t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("notifications").len()), (41, 1 + 3));
+    assert_eq!((t.count().await, t.api.requests_to("notifications").len()), (41, 1 + 3));
     // They are older than the overlap, so they are not read again.
     t.look_after(120).await;
-    let before = t.api.asked("notifications").len();
+    let before = t.api.requests_to("notifications").len();
     t.sync_inbox_later().await;
-    let last = t.api.asked("notifications").pop().unwrap();
-    assert_eq!(t.api.asked("notifications").len() - before, 1);
+    let last = t.api.requests_to("notifications").pop().unwrap();
+    assert_eq!(t.api.requests_to("notifications").len() - before, 1);
     assert_eq!(parameter(&last, "min_id").as_deref(), Some("41"));
     assert_eq!(t.conversations().await.iter().map(|found| found.unread_count).sum::<i32>(), 41);
 }
@@ -223,7 +223,7 @@ async fn a_reply_has_the_visibility_and_the_person_of_what_it_replies_to(t: Inbo
     t.look().await;
     let found = t.only().await;
     assert_eq!(t.reply_result(found.id, "Yes?").await, "sent");
-    let made: Value = t.api.asked("/api/v1/statuses").pop().unwrap().body_json().unwrap();
+    let made: Value = t.api.requests_to("/api/v1/statuses").pop().unwrap().body_json().unwrap();
     assert_eq!(made, json!({ "status": "@vera2@b.example Yes?", "in_reply_to_id": "101", "visibility": "direct" }));
     t.sync_inbox_later().await;
     assert_eq!(t.messages(found.id).await.len(), 2, "it is not there twice");
@@ -297,12 +297,12 @@ async fn a_failing_stream_leaves_the_other(t: InboxTest<Server>) {
     mention(&t, status("101", "2", "Open?", "public", None));
     t.api.respond_once("notifications", ResponseTemplate::new(200).set_body_string("<html>"));
     t.look().await;
-    assert_eq!((t.count().await, t.sync().await.failures, t.api.asked("accounts/1").len()), (0, 1, 1));
+    assert_eq!((t.count().await, t.sync().await.failures, t.api.requests_to("accounts/1").len()), (0, 1, 1));
     t.sync_inbox_later().await;
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
 }
 
-async fn a_missing_scope_is_said_and_a_revoked_token_expires_the_account(t: InboxTest<Server>) {
+async fn a_missing_scope_is_reported_and_a_revoked_token_expires_the_account(t: InboxTest<Server>) {
     t.api.respond_once("notifications", rejected(403, "This action is outside the authorized scopes"));
     t.look().await;
     assert!(t.error().await.contains("Connect it again"), "{}", t.error().await);

@@ -326,7 +326,7 @@ async fn bluesky_reads_many_posts_with_one_call() {
 }
 
 #[tokio::test]
-async fn mastodon_asks_for_each_post() {
+async fn mastodon_requests_each_post() {
     let mastodon = |request: &Request| match request.url.path() {
         "/api/v1/statuses/7" => ok(json!({ "favourites_count": 1, "replies_count": 2, "reblogs_count": 3 })),
         "/api/v1/statuses/8" => ResponseTemplate::new(404).set_body_json(json!({ "error": "Record not found" })),

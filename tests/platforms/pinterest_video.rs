@@ -84,7 +84,7 @@ async fn a_video_is_sent_in_a_form_processed_and_pinned() {
 }
 
 #[tokio::test]
-async fn the_cover_is_a_picture_of_the_video_or_an_image() {
+async fn the_cover_is_a_frame_of_the_video_or_an_image() {
     let (fake, _server, connector) = start().await;
     let mut outgoing = with_video(connector.as_ref());
     outgoing.videos[0].cover_at_ms = Some(1_500);

@@ -125,7 +125,7 @@ async fn a_first_comment_is_written_below_the_post() {
 }
 
 #[tokio::test]
-async fn a_comment_on_a_post_that_is_not_there_yet_is_tried_again() {
+async fn a_comment_on_a_post_that_is_not_there_yet_is_retried() {
     let (fake, _server, connector, account) = start().await;
     // Reddit returns no ID for a post with one image, and 403 for a comment on a post that does not exist.
     for unknown in ["", "t3_p2"] {

@@ -16,7 +16,7 @@ on_one!(start =>
     a_reply_with_a_lost_response_is_searched,
     replies_with_one_text_are_told_apart,
     what_reddit_rejects_is_reported,
-    a_missing_scope_is_said,
+    a_missing_scope_is_reported,
     an_expired_token_is_renewed,
     a_rate_limit_is_obeyed_until_its_time,
     deleted_comments_are_followed,
@@ -144,7 +144,7 @@ async fn pages_are_read_back_to_what_is_known_and_each_message_once(t: InboxTest
         add(&t, comment(&format!("t1_{n}"), "vera", "post_reply", "again"));
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/message/inbox").len()), (230, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/message/inbox").len()), (230, 3));
     t.look_after(900).await;
     add(&t, comment("t1_new", "vera", "post_reply", "more"));
     t.look_after(NEXT_SYNC).await;
@@ -204,7 +204,7 @@ async fn what_reddit_rejects_is_reported(t: InboxTest<Server>) {
     assert_eq!(t.sent(id).await, "sent");
 }
 
-async fn a_missing_scope_is_said(t: InboxTest<Server>) {
+async fn a_missing_scope_is_reported(t: InboxTest<Server>) {
     t.api.respond_once("/message/inbox", json(403, json!({ "message": "Forbidden", "error": 403 })));
     t.look().await;
     assert!(t.error().await.contains("privatemessages"), "{}", t.error().await);
@@ -217,7 +217,10 @@ async fn an_expired_token_is_renewed(t: InboxTest<Server>) {
     t.api.with(|server| server.token = "other".to_owned());
     add(&t, comment("t1_a", "vera", "post_reply", "Open?"));
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("access_token").len(), t.status().await), (1, 1, AccountStatus::Active));
+    assert_eq!(
+        (t.count().await, t.api.requests_to("access_token").len(), t.status().await),
+        (1, 1, AccountStatus::Active)
+    );
 }
 
 async fn a_rate_limit_is_obeyed_until_its_time(t: InboxTest<Server>) {

@@ -136,7 +136,7 @@ async fn private_chats_and_comments_arrive(t: InboxTest<Server>) {
 }
 
 fn offsets(t: &InboxTest<Server>) -> Vec<Value> {
-    let bodies = t.api.asked("getUpdates").into_iter().map(|request| request.body_json::<Value>().unwrap());
+    let bodies = t.api.requests_to("getUpdates").into_iter().map(|request| request.body_json::<Value>().unwrap());
     bodies.map(|body| body["offset"].clone()).collect()
 }
 

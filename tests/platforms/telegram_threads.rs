@@ -154,7 +154,7 @@ async fn parts_with_images_reply_too() {
     let album = telegram.publish(&channel_account(), &part).await.unwrap();
     assert_eq!((album.external_id.as_str(), album.other_ids), ("45", vec!["46".to_owned()]));
     for call in ["sendPhoto", "sendMediaGroup"] {
-        let body = String::from_utf8_lossy(&api.asked(call)[0].body).into_owned();
+        let body = String::from_utf8_lossy(&api.requests_to(call)[0].body).into_owned();
         let (_, quote) = body.split_once("name=\"reply_parameters\"\r\n\r\n").expect("the parameters of the reply");
         let quote: Value = serde_json::from_str(quote.lines().next().unwrap()).unwrap();
         assert_eq!(quote, json!({ "message_id": 43, "allow_sending_without_reply": true }), "{call}");
@@ -178,7 +178,7 @@ async fn a_comment_replies_to_the_forward_that_is_pinned_in_the_group() {
     assert_eq!(published, Published::new(format!("{GROUP}:901"), Some("https://t.me/talk/901".to_owned())));
     let wanted = json!({ "chat_id": GROUP, "text": "First & <b>", "reply_parameters": { "message_id": 50 } });
     assert_eq!(api.with(|server| server.sent.clone()), [wanted]);
-    assert!(api.asked("getUpdates").is_empty());
+    assert!(api.requests_to("getUpdates").is_empty());
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_comment_waits_for_the_forward() {
     api.with(|server| server.updates = [forward(48, CHANNEL, 41), forward(49, -99, 42), by_user].map(update).into());
     let error = comment(&api, "42").await.unwrap_err();
     assert!(matches!(&error, CallError::ParentMissing(f) if f.message.contains("administrator")), "{error:?}");
-    assert!(api.asked("sendMessage").is_empty());
+    assert!(api.requests_to("sendMessage").is_empty());
     // It was found, and deleted before the comment arrived.
     api.with(|server| server.pinned = forward(50, CHANNEL, 42));
     api.respond_once("sendMessage", rejected(400, "Bad Request: message to be replied not found"));
@@ -223,7 +223,7 @@ async fn only_channels_with_a_group_that_the_bot_is_in_have_comments() {
         let error = comment(&api, "42").await.unwrap_err();
         let CallError::Permanent(failure) = &error else { panic!("{chat} {member}: {error:?}") };
         assert_eq!(failure.code, "not_supported", "{chat} {member}");
-        assert!(api.asked("sendMessage").is_empty());
+        assert!(api.requests_to("sendMessage").is_empty());
     }
 }
 

@@ -189,7 +189,7 @@ async fn a_rate_limit_returns_its_retry_time() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_asks_for_a_new_connection() {
+async fn a_revoked_token_requires_a_new_connection() {
     let error = publish_expecting_error(401, rejected(401, "Unauthorized")).await;
     assert!(matches!(error, CallError::Reauth(_)), "{error:?}");
 }

@@ -19,7 +19,7 @@ on_one!(start =>
     a_reply_is_a_container_that_is_published,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     replies_with_one_text_are_told_apart,
-    a_missing_permission_is_said_and_leaves_the_other_stream,
+    a_missing_permission_is_reported_and_leaves_the_other_stream,
     an_expired_token_expires_the_account,
     a_rate_limit_is_obeyed,
 );
@@ -150,7 +150,7 @@ async fn replies_and_mentions_arrive_in_their_threads(t: Test) {
     assert_eq!(found[0].subject_external_id.as_deref(), Some("100"));
     assert_eq!(found[0].participant_external_id.as_deref(), Some("vera"));
     assert_eq!(found[2].subject_url.as_deref(), Some("https://www.threads.net/@bob/20"));
-    assert_eq!((t.api.asked("/101/").len(), t.error().await.as_str()), (0, ""));
+    assert_eq!((t.api.requests_to("/101/").len(), t.error().await.as_str()), (0, ""));
 }
 
 async fn all_pages_are_read_and_each_message_once(t: Test) {
@@ -164,11 +164,11 @@ async fn all_pages_are_read_and_each_message_once(t: Test) {
         mention(&t, &format!("3{n:03}"), "@bakery");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/101/conversation").len()), (180, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/101/conversation").len()), (180, 3));
     mention(&t, "4000", "@bakery again");
     sync_inbox_later(&t).await;
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/5/threads").len(), t.error().await.as_str()), (181, 4, ""));
+    assert_eq!((t.count().await, t.api.requests_to("/5/threads").len(), t.error().await.as_str()), (181, 4, ""));
 }
 
 async fn a_reply_is_a_container_that_is_published(t: Test) {
@@ -223,17 +223,17 @@ async fn replies_with_one_text_are_told_apart(t: Test) {
     assert_eq!(parents, ["11", "10"]);
 }
 
-async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
+async fn a_missing_permission_is_reported_and_leaves_the_other_stream(t: Test) {
     add_post(&t, "100", true);
     reply(&t, "100", "10", "vera", "100", "Open?");
     mention(&t, "20", "@bakery hello");
     t.api.with(|server| server.lacks = &["replies"]);
     t.look().await;
     assert_eq!((t.only().await.kind.as_str(), t.sync().await.failures), ("mention", 0));
-    let said = t.error().await;
-    assert!(said.contains("threads_read_replies") && said.contains("CRIER_THREADS_SCOPES"), "{said}");
+    let reported = t.error().await;
+    assert!(reported.contains("threads_read_replies") && reported.contains("CRIER_THREADS_SCOPES"), "{reported}");
     sync_inbox_later(&t).await;
-    assert_eq!((t.api.asked("/conversation").len(), t.error().await), (1, said), "not in vain");
+    assert_eq!((t.api.requests_to("/conversation").len(), t.error().await), (1, reported), "no request that must fail");
     t.api.with(|server| server.lacks = &["mentions"]);
     t.look_after(3_600).await;
     assert!(t.error().await.contains("threads_manage_mentions"));
@@ -243,7 +243,7 @@ async fn a_missing_permission_is_said_and_leaves_the_other_stream(t: Test) {
 async fn an_expired_token_expires_the_account(t: Test) {
     t.reconnect(json!({ "access_token": "old" })).await;
     t.look().await;
-    assert_eq!((t.status().await, t.api.asked("/mentions").len()), (AccountStatus::Expired, 0));
+    assert_eq!((t.status().await, t.api.requests_to("/mentions").len()), (AccountStatus::Expired, 0));
 }
 
 async fn a_rate_limit_is_obeyed(t: Test) {

@@ -84,7 +84,7 @@ async fn without_a_scope_its_metrics_are_set_aside() {
         }
         let names: Vec<&str> = tiktok.aside.added().collect();
         assert_eq!(names, ["comment_count", "like_count", "share_count", "view_count"]);
-        assert_eq!(tiktok.calls(), 1, "what is set aside is not asked for");
+        assert_eq!(tiktok.calls(), 1, "what is set aside is not requested");
         assert_eq!(tiktok.account().await.unwrap().followers, Some(10));
     }
     let mut tiktok = started(|_: &Request| rejection(401, "scope_not_authorized")).await;

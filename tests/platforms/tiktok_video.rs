@@ -190,7 +190,7 @@ async fn an_upload_without_progress_begins_again() {
 }
 
 #[tokio::test]
-async fn a_video_longer_than_the_account_may_post_is_rejected_with_both_figures() {
+async fn a_video_longer_than_the_account_may_post_is_rejected_with_both_lengths() {
     let (fake, _server, connector) = start().await;
     fake.state().creator["max_video_post_duration_sec"] = json!(60);
     let mut outgoing = with_video(connector.as_ref(), BYTES);

@@ -106,7 +106,7 @@ async fn pages_are_read_and_each_entry_once(t: Test) {
         t.w.advance(if n % 2 == 0 { 0 } else { 1 });
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/notifications").len()), (70, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/notifications").len()), (70, 3));
     reply(&t, "new", "more");
     t.look_after(NEXT_SYNC).await;
     t.look_after(NEXT_SYNC).await;
@@ -127,7 +127,7 @@ async fn an_expired_token_is_renewed(t: Test) {
     reply(&t, "1", "Open?");
     t.api.with(|server| server.token = "other".to_owned());
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
+    assert_eq!((t.count().await, t.api.requests_to("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
 async fn a_rate_limit_is_obeyed(t: Test) {

@@ -17,7 +17,7 @@ on_one!(
     a_mention_is_replied_to_in_its_conversation,
     a_reply_with_a_lost_response_is_searched_and_never_sent_twice,
     a_reply_to_another_post_is_not_mistaken_for_it,
-    what_x_does_not_allow_is_said,
+    what_x_does_not_allow_is_reported,
     used_up_credits_make_the_account_wait,
 );
 on_one!(start =>
@@ -124,7 +124,7 @@ async fn sync_inbox_later(t: &Test) {
 async fn mentions_since_the_connect_arrive(t: Test) {
     mention(&t, "1", "7", "1", "old");
     t.look_after(1_000).await;
-    assert_eq!((t.count().await, t.api.asked("/2/").len()), (0, 0), "history costs money");
+    assert_eq!((t.count().await, t.api.requests_to("/2/").len()), (0, 0), "history costs money");
     t.w.advance(10);
     mention(&t, "2", "7", "2", "@bakery open &amp; warm?");
     mention(&t, "3", "8", "2", "@bakery and now?");
@@ -145,13 +145,13 @@ async fn pages_are_read_and_each_mention_once(t: Test) {
         mention(&t, &format!("1{n:03}"), "7", "5", "again");
     }
     t.look_after(60).await;
-    assert_eq!(t.api.asked("/mentions").len(), 0, "half an hour");
+    assert_eq!(t.api.requests_to("/mentions").len(), 0, "half an hour");
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/mentions").len()), (230, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/mentions").len()), (230, 3));
     mention(&t, "2000", "7", "5", "more");
     sync_inbox_later(&t).await;
-    let asked = t.api.asked("/mentions");
-    assert_eq!((t.count().await, asked.len()), (231, 4), "what is known is not paid again");
+    let requested = t.api.requests_to("/mentions");
+    assert_eq!((t.count().await, requested.len()), (231, 4), "what is known is not paid again");
     sync_inbox_later(&t).await;
     assert_eq!(t.only().await.unread_count, 231);
 }
@@ -212,32 +212,32 @@ fn forbidden() -> ResponseTemplate {
     json(403, json!({ "title": "Forbidden", "type": "about:blank", "status": 403, "detail": detail }))
 }
 
-async fn what_x_does_not_allow_is_said(s: TestStore) {
+async fn what_x_does_not_allow_is_reported(s: TestStore) {
     let (t, found) = with_mention(s).await;
     t.api.respond_once("/2/tweets", forbidden());
     assert_eq!(t.reply_result(found, "Yes.").await, "failed: platform_rejected");
-    let asked = t.api.asked("/mentions").len();
+    let requested = t.api.requests_to("/mentions").len();
     t.api.respond_once("/mentions", forbidden());
     sync_inbox_later(&t).await;
     assert!(t.error().await.contains("tweet.read"), "{}", t.error().await);
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     mention(&t, "9", "7", "2", "@bakery still there?");
     sync_inbox_later(&t).await;
-    assert_eq!(t.api.asked("/mentions").len(), asked + 1, "not in vain");
+    assert_eq!(t.api.requests_to("/mentions").len(), requested + 1, "no request that must fail");
     sync_inbox_later(&t).await;
     assert_eq!((t.error().await.as_str(), t.only().await.unread_count), ("", 2));
 }
 
 async fn used_up_credits_make_the_account_wait(s: TestStore) {
     let (t, _) = with_mention(s).await;
-    let asked = t.api.asked("/mentions").len();
+    let requested = t.api.requests_to("/mentions").len();
     let capped =
         json!({ "title": "CreditsDepleted", "type": "https://api.x.com/2/problems/usage-capped", "detail": "No" });
     t.api.respond_once("/mentions", json(402, capped));
     sync_inbox_later(&t).await;
     assert!(t.error().await.contains("credits"), "{}", t.error().await);
     sync_inbox_later(&t).await;
-    assert_eq!((t.api.asked("/mentions").len(), t.status().await), (asked + 1, AccountStatus::Active));
+    assert_eq!((t.api.requests_to("/mentions").len(), t.status().await), (requested + 1, AccountStatus::Active));
 }
 
 async fn an_expired_token_is_renewed(t: Test) {
@@ -245,7 +245,7 @@ async fn an_expired_token_is_renewed(t: Test) {
     mention(&t, "2", "7", "2", "@bakery open?");
     t.api.with(|server| server.token = "other".to_owned());
     sync_inbox_later(&t).await;
-    assert_eq!((t.count().await, t.api.asked("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
+    assert_eq!((t.count().await, t.api.requests_to("/token").len(), t.status().await), (1, 1, AccountStatus::Active));
 }
 
 async fn a_rate_limit_is_obeyed_until_its_time(t: Test) {

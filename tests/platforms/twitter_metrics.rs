@@ -136,7 +136,7 @@ async fn clicks_that_are_rejected_are_set_aside() {
         assert_eq!(x.posts(&["1"]).await.unwrap(), [without_clicks]);
         assert_eq!(x.aside.added().collect::<Vec<_>>(), [CLICKS]);
         assert_eq!(x.posts(&["1"]).await.unwrap(), [without_clicks]);
-        assert_eq!(x.calls(), 3, "what is set aside is not asked for");
+        assert_eq!(x.calls(), 3, "what is set aside is not requested");
     }
 }
 

@@ -238,7 +238,7 @@ const TESTS: &[VideoTests] = &[
         ]),
         cut_response: ByTests(&[
             "youtube::a_lost_response_to_the_last_chunk_is_recovered_by_the_session",
-            "youtube::a_partly_stored_last_chunk_is_unknown_until_the_session_is_asked",
+            "youtube::a_partly_stored_last_chunk_is_unknown_until_the_session_is_queried",
         ]),
         quota: ByTests(&[
             "youtube::accounts_of_an_application_share_its_uploads_per_day",

@@ -154,7 +154,7 @@ async fn comments_become_threads(t: InboxTest<Site>) {
         (Some("11"), Some("https://b.example/news/"))
     );
     assert_eq!(found[1].participant_name.as_deref(), Some("Vera & Co"));
-    assert!(t.api.asked("users/me").len() == 1 && t.error().await.is_empty());
+    assert!(t.api.requests_to("users/me").len() == 1 && t.error().await.is_empty());
 }
 
 async fn a_comment_that_is_approved_late_arrives(t: InboxTest<Site>) {
@@ -181,9 +181,9 @@ async fn pages_are_read_forwards_and_each_message_once(t: InboxTest<Site>) {
     }
     t.look().await;
     assert_eq!(t.count().await, 130);
-    let before = t.api.asked("comments").len();
+    let before = t.api.requests_to("comments").len();
     t.sync_inbox_later().await;
-    assert_eq!((t.count().await, t.api.asked("comments").len() - before), (130, 3), "ten minutes overlap");
+    assert_eq!((t.count().await, t.api.requests_to("comments").len() - before), (130, 3), "ten minutes overlap");
 }
 
 async fn a_reply_is_a_comment_below(t: InboxTest<Site>) {
@@ -191,7 +191,7 @@ async fn a_reply_is_a_comment_below(t: InboxTest<Site>) {
     t.look().await;
     let found = t.only().await;
     assert_eq!(t.reply_result(found.id, "At <seven> & \"later\"").await, "sent");
-    let posted: Value = t.api.asked("comments").pop().unwrap().body_json().unwrap();
+    let posted: Value = t.api.requests_to("comments").pop().unwrap().body_json().unwrap();
     assert_eq!((&posted["post"], &posted["parent"]), (&json!(11), &json!(3)));
     assert!(!posted["content"].as_str().unwrap().contains('<'), "{posted}");
     t.sync_inbox_later().await;
@@ -281,7 +281,7 @@ async fn reviews_arrive_and_cannot_be_replied_to(s: TestStore) {
         (found.subject_external_id.as_deref(), found.participant_external_id.as_deref()),
         (Some("12"), Some("name:Vera"))
     );
-    assert!(!t.api.asked("reviews")[0].url.query().unwrap().contains("email"));
+    assert!(!t.api.requests_to("reviews")[0].url.query().unwrap().contains("email"));
     let woocommerce = connector(Platform::Woocommerce, "");
     let rejection = woocommerce.inbox().unwrap().rejection(&ReplyThread::from(&found), t.w.now());
     assert!(rejection.unwrap().contains("Reply in the store"));

@@ -270,7 +270,7 @@ async fn a_last_chunk_that_did_not_arrive_is_sent_again_to_the_same_session() {
 }
 
 #[tokio::test]
-async fn a_partly_stored_last_chunk_is_unknown_until_the_session_is_asked() {
+async fn a_partly_stored_last_chunk_is_unknown_until_the_session_is_queried() {
     let (fake, _server, connector) = start().await;
     let mut outgoing = with_video(connector.as_ref(), "bytes of a video");
     upload(connector.as_ref(), &mut outgoing).await;

@@ -21,7 +21,7 @@ on_one!(start =>
     a_reply_goes_to_the_comment_that_begins_the_thread,
     a_reply_with_a_lost_response_is_searched,
     what_youtube_rejects_is_reported,
-    a_missing_permission_is_said,
+    a_missing_permission_is_reported,
     an_expired_token_is_renewed,
     a_used_up_quota_is_obeyed,
 );
@@ -156,7 +156,7 @@ async fn replies_that_do_not_come_with_their_comment_are_read(t: InboxTest<Serve
     }
     t.look().await;
     assert_eq!(t.count().await, 9);
-    assert_eq!(t.api.asked("/comments").len(), 1);
+    assert_eq!(t.api.requests_to("/comments").len(), 1);
     // They are read again, and each is stored once.
     t.look_after(7_200).await;
     assert_eq!(t.count().await, 9);
@@ -167,7 +167,7 @@ async fn all_pages_are_read_and_each_message_is_stored_once(t: InboxTest<Server>
         add_comment(&t, &format!("Ugx{n}"), "again");
     }
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/commentThreads").len()), (250, 3));
+    assert_eq!((t.count().await, t.api.requests_to("/commentThreads").len()), (250, 3));
     t.w.advance(900);
     add_comment(&t, "Ugx250", "more");
     t.look_after(NEXT_SYNC).await;
@@ -180,7 +180,7 @@ async fn a_reply_goes_to_the_comment_that_begins_the_thread(t: InboxTest<Server>
     t.look().await;
     let found = t.only().await;
     assert_eq!(t.reply_result(found.id, "Rye.").await, "sent");
-    let calls = t.api.asked("/comments");
+    let calls = t.api.requests_to("/comments");
     let sent: Value = calls.iter().find(|call| call.method == "POST").unwrap().body_json().unwrap();
     assert_eq!(sent, json!({ "snippet": { "parentId": "Ugx1", "textOriginal": "Rye." } }));
     let youtube = connector(Platform::Youtube, "");
@@ -219,15 +219,15 @@ async fn what_youtube_rejects_is_reported(t: InboxTest<Server>) {
     assert_eq!(t.api.with(|server| server.sent), 0);
 }
 
-async fn a_missing_permission_is_said(t: InboxTest<Server>) {
+async fn a_missing_permission_is_reported(t: InboxTest<Server>) {
     add_comment(&t, "Ugx1", "Which flour?");
     t.api.with(|server| server.lacks_permission = true);
     t.look().await;
-    let said = t.error().await;
-    assert!(said.contains("youtube.force-ssl") && said.contains("Connect the account again"), "{said}");
+    let reported = t.error().await;
+    assert!(reported.contains("youtube.force-ssl") && reported.contains("Connect the account again"), "{reported}");
     assert_eq!((t.sync().await.failures, t.status().await), (0, AccountStatus::Active));
     t.look_after(NEXT_SYNC).await;
-    assert_eq!(t.api.asked("/commentThreads").len(), 1, "not in vain");
+    assert_eq!(t.api.requests_to("/commentThreads").len(), 1, "no request that must fail");
     t.api.with(|server| server.lacks_permission = false);
     t.look_after(3_600).await;
     assert_eq!((t.count().await, t.error().await.as_str()), (1, ""));
@@ -237,7 +237,7 @@ async fn an_expired_token_is_renewed(t: InboxTest<Server>) {
     t.api.with(|server| server.token = "other".to_owned());
     add_comment(&t, "Ugx1", "Which flour?");
     t.look().await;
-    assert_eq!((t.count().await, t.api.asked("/token").len()), (1, 1));
+    assert_eq!((t.count().await, t.api.requests_to("/token").len()), (1, 1));
     assert_eq!(t.status().await, AccountStatus::Active);
 }
 

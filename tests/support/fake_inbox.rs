@@ -113,9 +113,9 @@ impl FakeInbox {
         self.removed.lock().expect("no panic").insert(id.to_owned());
     }
 
-    /// Enables the check for deleted messages, with at most `at_once` messages per call.
-    pub fn enable_deletion_check(&self, at_once: usize) {
-        self.checked.store(at_once, Ordering::SeqCst);
+    /// Enables the check for deleted messages, with at most `max` messages per call.
+    pub fn enable_deletion_check(&self, max: usize) {
+        self.checked.store(max, Ordering::SeqCst);
     }
 
     /// Returns the message ids of each check for deleted messages, in order.

@@ -78,7 +78,7 @@ impl<S: Send + 'static> FakeApi<S> {
     }
 
     /// Returns the requests whose path contains `part`.
-    pub fn asked(&self, part: &str) -> Vec<Request> {
+    pub fn requests_to(&self, part: &str) -> Vec<Request> {
         self.seen.lock().unwrap().iter().filter(|request| request.url.path().contains(part)).cloned().collect()
     }
 }
@@ -178,7 +178,7 @@ impl<S: Send + 'static> InboxTest<S> {
     pub async fn sync_under_rate_limit(&self, path: &str, next_sync: i64, wait: i64) {
         self.look().await;
         self.look_after(next_sync).await;
-        assert_eq!((self.count().await, self.api.asked(path).len()), (0, 1), "nothing is asked before");
+        assert_eq!((self.count().await, self.api.requests_to(path).len()), (0, 1), "there is no request before");
         self.look_after(wait).await;
     }
 

@@ -65,7 +65,7 @@ impl Outcome {
 }
 
 /// The result of a question.
-enum Asked {
+enum Confirmation {
     /// The user agreed, to this version of the post or the conversation.
     Agreed(Option<Timestamp>),
     /// What ends the call before it has an effect.
@@ -99,11 +99,11 @@ impl ToolCall<'_> {
         let arguments = CallArguments::read(tool, &self.listed.input, arguments)?;
         let consented = match tool.asks {
             Some(verb) => self.ask(verb, &arguments).await?,
-            None => Asked::Agreed(None),
+            None => Confirmation::Agreed(None),
         };
         let version = match consented {
-            Asked::Agreed(version) => version,
-            Asked::Stop(outcome) => return Ok(outcome),
+            Confirmation::Agreed(version) => version,
+            Confirmation::Stop(outcome) => return Ok(outcome),
         };
         let mut result = self.call_main(tool, &arguments, version).await?;
         let mut omitted: Vec<&str> = Vec::new();
@@ -128,15 +128,15 @@ impl ToolCall<'_> {
     }
 
     /// Asks the user, unless the user has agreed.
-    async fn ask(&self, verb: &str, arguments: &CallArguments<'_>) -> Result<Asked> {
+    async fn ask(&self, verb: &str, arguments: &CallArguments<'_>) -> Result<Confirmation> {
         if self.consent == Consent::Declined {
             let message = "The user did not agree. Nothing was changed.";
-            return Ok(Asked::Stop(self.failed(json!({ "code": "not_confirmed", "message": message }))));
+            return Ok(Confirmation::Stop(self.failed(json!({ "code": "not_confirmed", "message": message }))));
         }
         if self.is_repeated(arguments).await? {
             // What the user agreed to has happened, and has changed the question. Nothing has this version, so the call
             // can only return the stored response.
-            return Ok(Asked::Agreed(Some(Timestamp::default())));
+            return Ok(Confirmation::Agreed(Some(Timestamp::default())));
         }
         let question = Question::of(self, verb, arguments).await?;
         let agreed = match &self.consent {
@@ -145,10 +145,10 @@ impl ToolCall<'_> {
             Consent::ToAsk | Consent::Declined => None,
         };
         if agreed == Some(&question.code) {
-            return Ok(Asked::Agreed(question.version));
+            return Ok(Confirmation::Agreed(question.version));
         }
         if self.consent != Consent::LeftToModel {
-            return Ok(Asked::Stop(Outcome::Ask(question)));
+            return Ok(Confirmation::Stop(Outcome::Ask(question)));
         }
         let Question { text, code, .. } = question;
         let message = format!(
@@ -156,7 +156,7 @@ impl ToolCall<'_> {
              user agrees, repeat the call with `confirm: \"{code}\"`."
         );
         let error = json!({ "code": "confirmation_required", "message": message, "confirm": code });
-        Ok(Asked::Stop(self.failed(error)))
+        Ok(Confirmation::Stop(self.failed(error)))
     }
 
     /// Returns whether the response to this call is stored under its `Idempotency-Key`.

@@ -73,7 +73,7 @@ impl Service {
 
     async fn measure(mut self, bench: &Bench, measurement: CostMeasurement) -> Figures {
         let operation = Operation::of(measurement, &self.tenants);
-        let times = if operation.is_concurrent { bench.args.at_once } else { bench.args.repeat };
+        let times = if operation.is_concurrent { bench.args.concurrency } else { bench.args.repeat };
         let db = self.environment.api().db();
         // The use of a key is recorded once per minute, in a background task. Until it is committed, each further request
         // would record it too.

@@ -115,13 +115,13 @@ async fn write_backlog(environment: &BenchEnvironment, count: usize) -> Result<(
     Ok(())
 }
 
-async fn enqueue_and_process(bench: &Bench, at_once: usize) -> Result<(usize, Duration), BenchError> {
+async fn enqueue_and_process(bench: &Bench, concurrency: usize) -> Result<(usize, Duration), BenchError> {
     let environment = bench.create_environment().await?;
     let max_jobs = bench.jobs(CAPACITY).min(CAPACITY);
     let starts = Starts::new(0, max_jobs, environment.api().now());
-    let roles = starts::roles(bench, &environment, JobKind::Noop, at_once, &starts)?;
+    let roles = starts::roles(bench, &environment, JobKind::Noop, concurrency, &starts)?;
     let began = Instant::now();
-    let count = enqueue(&environment, at_once, max_jobs).await?;
+    let count = enqueue(&environment, concurrency, max_jobs).await?;
     starts.wait(count).await?;
     roles::wait_until_settled(environment.api(), JobKind::Noop).await?;
     let took = began.elapsed();

@@ -19,7 +19,7 @@ use super::super::service::Service;
 use super::super::{BenchError, fail};
 use super::photo;
 
-const BOUNDARY: &str = "a-boundary-that-stands-in-no-picture";
+const BOUNDARY: &str = "a-boundary-that-no-image-contains";
 
 /// The request to send for each image.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,6 @@ async fn send_image(connection: &mut Connection, head: Builder, body: Vec<Bytes>
     let (status, response) = connection.send(head, body).await?;
     match status {
         StatusCode::CREATED | StatusCode::OK => Ok(()),
-        _ => fail(format!("a picture was answered {status}: {}", String::from_utf8_lossy(&response))),
+        _ => fail(format!("an image upload returned {status}: {}", String::from_utf8_lossy(&response))),
     }
 }

@@ -10,7 +10,7 @@ use super::{Bench, photo};
 const NAME: &str = "memory";
 
 pub async fn run(bench: &Bench) -> Figures {
-    let clients = bench.args.at_once;
+    let clients = bench.args.concurrency;
     let large = photo::jpeg(bench.args.large, 64, 96)?;
     let service = Service::start(bench, bench.args.peer).await?;
     // Warm up, so that one-time allocations are not measured.

@@ -16,12 +16,12 @@ const NAME: &str = "thumbnails";
 pub async fn run(bench: &Bench) -> Figures {
     let photo = photo::jpeg(bench.args.megapixels, 24, 88)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let count = usize::try_from(bench.args.pictures).unwrap_or(usize::MAX);
+    let count = usize::try_from(bench.args.images).unwrap_or(usize::MAX);
     let name = format!("of {}-megapixel JPEGs", bench.args.megapixels);
     if bench.args.peer.is_some() {
         let (service, clients) = (Service::start(bench, bench.args.peer).await?, u32::try_from(cores).unwrap_or(1));
-        let requests = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.pictures, clients).await?;
-        return Ok(vec![Figure::rate(NAME, name, "pictures/s", count, requests.took)]);
+        let requests = client::send(&service, RequestKind::Thumbnail, &photo, 0..bench.args.images, clients).await?;
+        return Ok(vec![Figure::rate(NAME, name, "images/s", count, requests.took)]);
     }
     let limits = *bench.create_environment().await?.library().limits();
     let began = Instant::now();
@@ -35,5 +35,5 @@ pub async fn run(bench: &Bench) -> Figures {
         let done = done.map_err(|error| BenchError::Failed(format!("a thread: {error}")))?;
         done.map_err(|error| BenchError::Failed(error.to_string()))?;
     }
-    Ok(vec![Figure::rate(NAME, name, "pictures/s", count, began.elapsed())])
+    Ok(vec![Figure::rate(NAME, name, "images/s", count, began.elapsed())])
 }

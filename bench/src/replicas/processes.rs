@@ -104,7 +104,7 @@ impl WorkerProcess {
         let mut lines = BufReader::new(output).lines();
         match tokio::time::timeout(TIMEOUT, lines.next_line()).await {
             Ok(Ok(Some(line))) if line == worker::READY => Ok(()),
-            Ok(Ok(Some(line))) => fail(format!("a worker process said {line}")),
+            Ok(Ok(Some(line))) => fail(format!("a worker process printed {line}")),
             Ok(Ok(None)) => fail("a worker process ended before it was ready"),
             Ok(Err(error)) => Err(io("a worker process", error)),
             Err(_) => fail(format!("a worker process was not ready within {} s", TIMEOUT.as_secs())),

@@ -37,7 +37,7 @@ impl UrlCheck for HttpsOnly {
 }
 
 /// Checks and normalizes the URL in `field`: no user info, query, fragment or trailing slash.
-pub(super) async fn check_typed_address(
+pub(super) async fn check_submitted_url(
     check: &dyn UrlCheck,
     field: &'static str,
     text: &str,

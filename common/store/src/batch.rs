@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_batch_begins_at_once() {
+    async fn a_large_batch_begins_immediately() {
         assert_eq!(batches_of(3, &[(0, 1), (10, 20), (11, 6), (13, 11)]).await, [(0, 1), (13, 37)]);
     }
 }

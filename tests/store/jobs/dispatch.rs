@@ -66,7 +66,7 @@ async fn concurrent_dispatchers_notify_each_job_once(s: TestStore) {
                 let mut tx = store.begin().await.unwrap();
                 let promoted = dispatch::promote_due(&mut tx, JobKind::Noop, 7).await.unwrap();
                 tx.commit().await.unwrap();
-                assert!(promoted <= 7, "more than asked for");
+                assert!(promoted <= 7, "more than requested");
                 if promoted == 0 {
                     return notified;
                 }
@@ -122,7 +122,7 @@ async fn stale_ready_jobs_are_renotified(s: TestStore) {
     s.advance(20);
     assert_eq!(s.claim(&[ids[0]], "w").await.len(), 1);
     assert_eq!(oldest_unclaimed().await, [(JobKind::Noop, s.later(-23))]);
-    assert_eq!(renotify_stale(2).await, 2, "no more than asked for");
+    assert_eq!(renotify_stale(2).await, 2, "no more than requested");
     assert_eq!(s.notifier.take(), ids[1..3], "the longest waiting first");
     assert_eq!(renotify_stale(10).await, 1);
     assert_eq!(s.notifier.take(), ids[3..]);

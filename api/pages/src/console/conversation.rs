@@ -83,7 +83,7 @@ impl EditedFields {
     }
 
     /// Replaces the values by those that the form contains.
-    fn typed(self, form: &Form) -> Self {
+    fn with_submitted(self, form: &Form) -> Self {
         let value = |name: &str, stored: String| form.get_or(name, &stored).to_owned();
         Self {
             status: value("status", self.status),
@@ -135,7 +135,7 @@ async fn render(visit: &Visit, code: StatusCode, errors: FieldErrors) -> Result<
     let (shown, has_earlier) = newest(messages, visit.query.get("before"));
     let form = &visit.form;
     let stored = EditedFields::stored(visit, &conversation);
-    let fields = stored.clone().typed(form);
+    let fields = stored.clone().with_submitted(form);
     let view = ConversationPage {
         errors,
         id,

@@ -98,7 +98,7 @@ async fn render(visit: &Visit, status: StatusCode, errors: FieldErrors, seen: Op
     let rows = post_rows::rows(visit, &mut conn, found).await?;
     drop(conn);
     let form = &visit.form;
-    let slots = if form.has("_action") { typed_slots(form) } else { queue.slots.iter().map(value_of).collect() };
+    let slots = if form.has("_action") { submitted_slots(form) } else { queue.slots.iter().map(value_of).collect() };
     let chosen = form.ids("accounts");
     let page = QueuePage {
         can_change: visit.can_publish(),
@@ -142,7 +142,7 @@ fn value_of(slot: &SlotBody) -> String {
     }
 }
 
-fn typed_slots(form: &Form) -> Vec<String> {
+fn submitted_slots(form: &Form) -> Vec<String> {
     form.all("slots").take(MAX_READ).map(str::to_owned).collect()
 }
 
@@ -216,7 +216,7 @@ fn others(slots: &[String], own: &[(i64, String)]) -> Vec<Choice> {
 
 async fn update(visit: &Visit) -> Result<PageReply> {
     let form = &visit.form;
-    let mut slots = typed_slots(form);
+    let mut slots = submitted_slots(form);
     let added = slots.len();
     let time = form.get("time").trim();
     match form.get("_action") {

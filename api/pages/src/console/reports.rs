@@ -221,7 +221,7 @@ fn row(widget: WidgetType) -> WidgetChoice {
 }
 
 /// Returns the submitted rows, in the order of the form.
-fn typed(visit: &Visit) -> Vec<WidgetChoice> {
+fn submitted_rows(visit: &Visit) -> Vec<WidgetChoice> {
     let mut rows: BTreeMap<usize, WidgetChoice> = BTreeMap::new();
     for (path, value) in visit.form.under("widgets.") {
         let Some((index, field)) = path.split_once('.') else { continue };
@@ -248,7 +248,7 @@ fn typed(visit: &Visit) -> Vec<WidgetChoice> {
 }
 
 async fn create(visit: &Visit) -> Result<PageReply> {
-    let rows = typed(visit);
+    let rows = submitted_rows(visit);
     let mut chosen: Vec<&WidgetChoice> = rows.iter().filter(|row| row.is_chosen).collect();
     chosen.sort_by_key(|row| (row.position, row.index));
     let mut body = visit.form.texts(&["name"]);

@@ -88,7 +88,7 @@ impl Bluesky {
         let typed = credentials.get("service").map(|s| s.expose_secret().trim().trim_end_matches('/').to_owned());
         let service = match typed {
             Some(typed) if !typed.is_empty() && typed != self.default_service => {
-                address::check_typed_address(self.addresses.as_ref(), "service", &typed).await?
+                address::check_submitted_url(self.addresses.as_ref(), "service", &typed).await?
             }
             _ => String::new(),
         };

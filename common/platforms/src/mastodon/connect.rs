@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::super::address::check_typed_address;
+use super::super::address::check_submitted_url;
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
     Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
@@ -138,7 +138,7 @@ impl OAuthConnector for Mastodon {
     async fn check_instance(&self, typed: &str) -> Result<String, ConnectError> {
         let typed = typed.trim();
         let whole = if typed.contains("://") { typed.to_owned() } else { format!("https://{typed}") };
-        let checked = check_typed_address(self.addresses.as_ref(), "instance", &whole).await?;
+        let checked = check_submitted_url(self.addresses.as_ref(), "instance", &whole).await?;
         let wrong = || ConnectError::Field {
             field: "instance",
             message: "The URL must contain only the server, such as https://mastodon.social.".to_owned(),

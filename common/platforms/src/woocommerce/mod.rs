@@ -71,7 +71,7 @@ impl Connector for Woocommerce {
     async fn connect(&self, _workspace_id: i64, credentials: &Secrets) -> Result<Connected, ConnectError> {
         let to_connect_error = |error| connect_error(error, Some("store_url"));
         let typed = credentials.require("store_url").map_err(to_connect_error)?;
-        let store = address::check_typed_address(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
+        let store = address::check_submitted_url(self.addresses.as_ref(), "store_url", typed.expose_secret()).await?;
         // The second root is for stores without pretty permalinks.
         for root in [format!("{store}/wp-json/"), format!("{store}/?rest_route=/")] {
             let rest = self.rest(credentials, root).map_err(to_connect_error)?;

@@ -91,7 +91,7 @@ impl Wordpress {
     ) -> Result<(String, Me), ConnectError> {
         for root in roots {
             // The page may link to another host. Credentials are not sent to a URL that a user could not have typed.
-            address::check_typed_address(self.addresses.as_ref(), "site_url", &root).await?;
+            address::check_submitted_url(self.addresses.as_ref(), "site_url", &root).await?;
             let rest = Rest { caller: &self.caller, root, user: user.to_owned(), password: password.clone() };
             match me(&rest).await {
                 Ok(me) => return Ok((rest.root, me)),
@@ -187,7 +187,7 @@ impl Connector for Wordpress {
         let password = credentials.require("application_password").map_err(missing)?;
         let user = user.expose_secret().trim();
 
-        let site = address::check_typed_address(self.addresses.as_ref(), "site_url", typed.expose_secret()).await?;
+        let site = address::check_submitted_url(self.addresses.as_ref(), "site_url", typed.expose_secret()).await?;
         let (root, me) = self.log_in(self.roots(&site).await?, user, &password).await?;
         if !me.may_publish() {
             let message =

@@ -51,7 +51,7 @@ pub fn id_list(ids: &[i64]) -> String {
 /// the statements of the queue force the plan. `value || ''` and `id + 0` have no effect on the result, but make the
 /// planner expect a single id and use the primary key. `LIMIT (SELECT $2)` hides the limit, so that the planner starts
 /// at the head of the right index instead of reading and sorting the whole index. `tests/store/plans.rs` and
-/// `kept_plans.rs` check this.
+/// `cached_plans.rs` check this.
 macro_rules! list_sql {
     ($conn:expr, $before:literal, $after:literal $(, $name:ident)* $(,)?) => {
         $crate::jobs::list_sql!($conn, $before, $after, "" $(, $name)*)

@@ -346,7 +346,7 @@ fn a_chart_with_one_row_with_no_value_and_with_extreme_values_can_be_drawn() {
 }
 
 #[test]
-fn what_no_font_has_is_replaced_and_said() {
+fn characters_without_a_font_are_replaced_and_reported() {
     let text = "Brot 🥕 ist 日本語 gut. \u{e123}\u{e124}!";
     let fonts = Fonts::new(&BUNDLED);
     let texts = Texts::new(&fonts);

@@ -19,7 +19,7 @@ use crate::support::store::{TestStore, new_post};
 
 /// Begins a transaction whose connection keeps its cached plans. The transaction is idle while other connections fill a
 /// table, which may take longer than the idle timeout of transactions.
-async fn kept_transaction(s: &TestStore) -> Tx {
+async fn begin_with_cached_plans(s: &TestStore) -> Tx {
     let mut tx = s.begin().await.unwrap();
     let Engine::Pg(conn) = tx.engine() else { panic!("this is for Postgres") };
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(conn).await.unwrap();
@@ -69,7 +69,7 @@ async fn queries_of_an_endpoint_with_many_deliveries_are_bounded() {
     let s = TestStore::postgres().await;
     let w = s.create_world().await;
     let webhook = s.webhook(w.user, &[EventName::PostPublished]).await.id;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     for _ in 0..RUNS {
         let (job, delivery) = emit_delivery(tx, w.brand).await;
         let held = engine::claim(tx, &[job], "w").await.unwrap().remove(0);
@@ -147,7 +147,7 @@ async fn publish_targets(tx: &mut Tx, post_id: i64, target_ids: &[i64]) -> Resul
 async fn queries_of_a_publish_among_many_posts_are_bounded() {
     let s = TestStore::postgres().await;
     let w = s.create_world().await;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     for _ in 0..RUNS {
         let (post, targets) = s.post(w, &[1, 2]).await;
         publish_targets(tx, post, &targets).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_new_post_reads_few_of_many_accounts() {
     let post = new_post(w, PostStatus::Scheduled);
     let target = NewTarget { account_id: account, position: 0, target_override: TargetOverride::default() };
     let job = NewJob::new(JobKind::PublishTarget, 0, s.later(60)).workspace(w.workspace);
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     let created = async |tx: &mut Tx| {
         let found = accounts::summaries(tx, w.brand, &[account]).await?;
         let targets = &[(&target, found[0].platform)];
@@ -248,7 +248,7 @@ async fn a_request_reads_few_of_many_idempotency_keys() {
         .await;
     };
     fill(1, 250).await;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     let find = async |tx: &mut Tx| keys::authenticate(tx, &key, None, Some("new")).await;
     for _ in 0..RUNS {
         find(tx).await.unwrap().unwrap();
@@ -263,7 +263,7 @@ async fn a_purge_of_responses_reads_few_of_many() {
     let s = TestStore::postgres().await;
     let w = s.create_world().await;
     let key = s.key(w.user).await;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     let purge = async |tx: &mut Tx| idempotency::purge(tx, 100).await;
     for _ in 0..RUNS {
         purge(tx).await.unwrap();
@@ -292,7 +292,7 @@ async fn wake_lane(tx: &mut Tx, subject_id: i64) -> Result<()> {
 #[tokio::test]
 async fn waking_a_lane_reads_few_of_many_holds() {
     let s = TestStore::postgres().await;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     let mut subjects = 1..;
     for subject in subjects.by_ref().take(RUNS) {
         wake_lane(tx, subject).await.unwrap();
@@ -326,7 +326,7 @@ async fn settle_job(tx: &mut Tx, subject_id: i64) -> Result<()> {
 #[tokio::test]
 async fn settling_reads_few_jobs_of_other_lanes() {
     let s = TestStore::postgres().await;
-    let tx = &mut kept_transaction(&s).await;
+    let tx = &mut begin_with_cached_plans(&s).await;
     let mut subjects = 1..;
     for subject in subjects.by_ref().take(RUNS) {
         settle_job(tx, subject).await.unwrap();
@@ -354,7 +354,7 @@ async fn settling_reads_few_jobs_of_other_lanes() {
 async fn a_plan_cached_on_an_empty_table_stays_fast() {
     let s = TestStore::postgres().await;
     s.sql("ALTER TABLE jobs SET (autovacuum_enabled = false)").await;
-    let mut kept = kept_transaction(&s).await;
+    let mut kept = begin_with_cached_plans(&s).await;
     for subject in 0..4 {
         jobs::enqueue(&mut kept, &NewJob::new(JobKind::Noop, subject, s.now())).await.unwrap();
     }
