@@ -1,6 +1,6 @@
 //! Checks the rules of `docs/architecture.md` that the compiler does not check, by reading the manifests and the sources.
 //!
-//! **To add a rule:** write a test that collects its violations with [`violations`] and reports all of them at once.
+//! **To add a rule:** write a test that collects its violations with [`violations`] and reports all of them together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

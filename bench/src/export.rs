@@ -100,7 +100,7 @@ async fn fill(bench: &Bench, store: &Store, service: &Service) -> Result<(), Ben
     Ok(())
 }
 
-/// Keeps Postgres from analyzing the tables by itself.
+/// Keeps Postgres from analyzing the tables automatically.
 async fn disable_autovacuum(db: &Db) -> Result<(), StoreError> {
     if let Db::Pg(pool) = db {
         const SQL: &str = "

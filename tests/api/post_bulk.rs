@@ -1,4 +1,4 @@
-//! Changes of several posts at once.
+//! Bulk changes of posts.
 
 use chrono::TimeDelta;
 use crier_domain::access::Role;

@@ -297,7 +297,7 @@ async fn a_published_target_keeps_its_signature(app: TestApp) {
     assert_eq!(signatures(&t.put(&path, json!({})).await.data(200)), [Some("— Ann"); 2]);
     app.end_post(id, "partially_published", &["published", "failed"]).await;
     sign(&t, accounts[1], Value::Null).await;
-    // The platform may be asked for a post with the text of an earlier call.
+    // The next run may look up a post with the text of an earlier call.
     app.sql("UPDATE post_targets SET call_started_at = created_at WHERE status = 'failed'").await;
     assert_eq!(signatures(&t.put(&path, json!({})).await.data(200)), [Some("— Ann"); 2]);
     app.sql("UPDATE post_targets SET call_started_at = NULL").await;

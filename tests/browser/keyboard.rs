@@ -31,7 +31,7 @@ const NUMBER_STOPS: &str = "
     });
     return stops.length;";
 
-/// The number of times that Tab is pressed at once.
+/// The number of times that Tab is pressed per call of the driver.
 const TABS_PER_CALL: usize = 25;
 
 impl Driver {

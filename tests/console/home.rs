@@ -68,7 +68,7 @@ async fn upcoming_and_failed_posts_are_shown(t: Tenant<'_>, person: ConsoleUser<
     assert!(String::from_utf8_lossy(&page.reply.body).contains("&#60;b&#62;Fresh"), "texts are escaped");
 }
 
-/// The buttons of others would answer 403.
+/// The buttons of others would return 403.
 async fn contributors_see_problems_that_others_can_solve(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let contributor = ConsoleUser::sign_in(&t.colleague(Role::Contributor).await).await;
     person.get(&t.path("")).await.expect(200, "Get started");

@@ -1,5 +1,5 @@
-//! Thousands of jobs that are due at once. Each runs once, the notifier and the worker's memory stay within their
-//! limits, and other kinds of jobs continue meanwhile.
+//! Thousands of jobs that are due at the same time. Each runs once, the notifier and the worker's memory stay within
+//! their limits, and other kinds of jobs continue meanwhile.
 
 use std::time::{Duration, Instant};
 

@@ -145,7 +145,7 @@ impl InCall {
     }
 }
 
-/// All leases seem expired at once, but their holders are alive.
+/// All leases seem expired at the same time, but their holders are alive.
 async fn a_run_during_a_forward_clock_jump_completes_once(w: TestWorker) {
     let running = in_call(w).await;
     running.w.clock.set(HOUR);

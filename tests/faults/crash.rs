@@ -1,5 +1,5 @@
 //! A worker or a scheduler that is killed at each point of its work. Invariant: accepted posts are not lost. The
-//! platform has a post once, or is asked for it before it is sent again, or the user learns that it may exist.
+//! platform has a post once, or is searched for it before it is sent again, or the user learns that it may exist.
 
 use std::panic::AssertUnwindSafe;
 

@@ -13,7 +13,7 @@ use crate::support::source::{SourceResponse, cut_off, ok};
 on_both_forms!(every_import_ends_once);
 
 const BRANDS: usize = 3;
-/// The number of imports per brand for each of the two kills. The lane of a brand runs four at once.
+/// The number of imports per brand for each of the two kills. The lane of a brand runs four concurrently.
 const IMPORTS_PER_BRAND: usize = 4;
 
 /// Returns a different image for each path.

@@ -46,7 +46,7 @@ async fn repeated_kills_publish_every_post_once(mut crier: Installation) {
 async fn a_kill_during_a_hundred_calls_publishes_once(mut crier: Installation) {
     let (sites, receiver) = (Sites::start(), Receiver::start().await);
     let brand = crier.brand().await;
-    // An account runs at most four jobs at once.
+    // An account runs at most four jobs concurrently.
     let accounts = crier.connect(brand, &sites, 26).await;
     crier.listen(&receiver.url()).await;
     sites.set_behavior(|text, _| match ["0 ends", "2 ends", "4 ends", "6 ends", "8 ends"] {

@@ -120,7 +120,7 @@ impl AnyResult for ObservedResult {
     }
 }
 
-/// Runs three targets of a post at once; the code of the middle one panics. Returns the worker, the post and its
+/// Runs three targets of a post concurrently; the code of the middle one panics. Returns the worker, the post and its
 /// targets after all jobs have ended.
 async fn run_three_targets(mut w: TestWorker, at: PanicPoint) -> (TestWorker, i64, Vec<i64>) {
     w.listen_at("http://127.0.0.1:1/").await;
@@ -211,7 +211,7 @@ async fn a_panic_is_retried_and_reported_after_the_last_attempt(w: TestWorker) {
     let milliseconds = (job.run_at - w.clock.now()).num_milliseconds();
     assert!((8_000..=12_000).contains(&milliseconds), "{milliseconds} ms");
 
-    // The run panicked in the middle of the call: the platform is asked before the next call.
+    // The run panicked in the middle of the call: the post is looked up before the next call.
     w.set_attempts(id, 7).await;
     w.advance(70);
     w.run_jobs().await;

@@ -80,8 +80,8 @@ async fn a_resumed_worker_does_not_resend_an_absent_post(w: TestWorker) {
     let (post, target) = publish_to(&w, PublishStep::Hang).await;
     w.advance(MAX_CALL_SECONDS);
     w.scheduler.tick().await.unwrap();
-    // The worker asks the platform, gets "not found", and is frozen before it sends the post again. Another worker asks
-    // as well, and sends it.
+    // The worker looks up the post, gets "not found", and is frozen before it sends the post again. Another worker looks
+    // it up as well, and sends it.
     let gate = Gate::new();
     w.fake.hold_reconcile(gate.clone());
     let (frozen, id) = (w.engine.clone(), w.job_of(target).await.id);

@@ -13,7 +13,7 @@ use crate::support::store::TestStore;
 
 const TEXTS: [&str; 3] = ["Fresh bread", "second part", "third part"];
 
-/// A scenario: whether the platform publishes threads at once, whether it can be reconciled, and the steps.
+/// A scenario: whether the platform publishes a whole thread in one call, whether it can be reconciled, and the steps.
 fn scenario() -> impl Strategy<Value = (bool, bool, Vec<Step>)> {
     (any::<bool>(), prop::bool::weighted(0.8), prop::collection::vec(step(), 1..30))
 }

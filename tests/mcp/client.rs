@@ -78,7 +78,7 @@ pub fn failed(mut result: Value, code: &str) -> Value {
     error
 }
 
-/// Calls a tool that asks for confirmation, and confirms it, as a model does for its user.
+/// Calls a tool that requests confirmation, and confirms it, as a model does for its user.
 pub async fn confirmed(t: &Tenant<'_>, tool: &str, mut arguments: Value) -> Value {
     let error = failed(call(t, tool, arguments.clone()).await, "confirmation_required");
     arguments["confirm"] = error["confirm"].clone();

@@ -189,7 +189,7 @@ async fn a_reply_is_confirmed(t: Tenant<'_>) {
     assert_eq!(jobs_of(&t, "send_reply").await, 1);
 }
 
-/// A model that sends the same confirmation several times at once.
+/// A model that sends the same confirmation several times concurrently.
 async fn a_confirmation_of_a_reply_counts_once(t: Tenant<'_>) {
     inbox(t.app, &t, &["Great bread"]).await;
     let conversation = t.app.newest_id(format!("conversations WHERE brand_id = {}", t.brand)).await;

@@ -65,7 +65,7 @@ async fn clients_find_the_server(app: TestApp) {
     assert!(lacking.ends_with("scope=\"posts:read posts:write\""), "{lacking}");
 }
 
-/// Clients ignore a configured API key once one of these answers.
+/// Clients ignore a configured API key once one of these exists.
 async fn documents_for_keys_do_not_exist(app: TestApp) {
     for path in [
         "/.well-known/oauth-protected-resource",

@@ -118,7 +118,7 @@ struct Allowed<'a> {
     role_limit: Option<Role>,
 }
 
-/// Allows an application what it asks for, and returns its code.
+/// Allows an application what it requests, and returns its code.
 async fn allow(t: &Tenant<'_>, client_id: &str, allowed: Allowed<'_>) -> String {
     let request = check(t.app, &request_of(t.app, client_id)).await.unwrap();
     let scopes = request.scopes.clone();

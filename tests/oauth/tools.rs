@@ -76,7 +76,7 @@ async fn a_tool_beyond_the_scopes_requests_more(app: TestApp) {
     let (_, scopes) = challenge.trim_end_matches('"').rsplit_once('"').unwrap();
     let scopes: BTreeSet<&str> = scopes.split(' ').collect();
     assert_eq!(scopes, SCOPES.split(' ').chain(["inbox:read"]).collect::<BTreeSet<_>>(), "{challenge}");
-    // No application can get the scope of this tool, so it would ask the user in vain, again and again.
+    // No application can get the scope of this tool, so it would ask the user again and again.
     let reply = call(&app, &tokens.access, "reply_to_conversation", json!({ "brand_id": t.brand })).await;
     assert_eq!((reply.status, &reply.json()["error"]["code"]), (200, &json!(-32602)), "{}", reply.text());
     assert_eq!(reply.header("www-authenticate"), None);

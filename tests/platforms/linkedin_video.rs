@@ -118,7 +118,7 @@ async fn the_urls_of_all_parts_of_a_gigabyte_are_stored() {
     assert_eq!(outgoing.videos[0].upload["parts"].as_array().unwrap().len(), 256);
 }
 
-/// A member has 150 calls per day, which checks at a constant pace would use up.
+/// A member has 150 calls per day, which checks at a constant rate would use up.
 #[tokio::test]
 async fn the_state_of_a_video_is_checked_less_often_the_longer_it_takes() {
     let (fake, server, first) = start().await;

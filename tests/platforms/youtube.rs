@@ -260,7 +260,7 @@ async fn a_last_chunk_that_did_not_arrive_is_sent_again_to_the_same_session() {
     let session = outgoing.videos[0].upload["session"].as_str().unwrap();
     let session = format!("{}{}", server.uri(), &session[session.find("/upload").unwrap()..]);
     outgoing.videos[0].upload["session"] = json!(session);
-    // The session is asked first, then the chunk is sent.
+    // The session is queried first, then the chunk is sent.
     faults.fail_call(1, CallFault::Break, false);
     let error = connector.publish(&channel(), &outgoing).await.unwrap_err();
     assert!(matches!(error, CallError::Unknown(_)) && faults.has_failed(), "{error:?}");

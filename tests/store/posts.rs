@@ -284,7 +284,7 @@ async fn a_target_records_its_runs(s: TestStore) {
     let found = find().await;
     assert_eq!((found.marker.as_ref(), found.call_started_at), (Some(&marker), Some(s.now())));
 
-    // The response never arrived: the call stays open, and the next run asks the platform about it.
+    // The response never arrived: the call stays open, and the next run looks it up.
     let error = Failure::of(Category::Network, "No response.").from_platform(504);
     let mut ended = TargetOutcome {
         status: TargetStatus::Pending,
@@ -329,8 +329,8 @@ async fn a_target_records_its_runs(s: TestStore) {
     assert_eq!((found.status, found.next_attempt_at, found.attempts), (TargetStatus::Pending, None, 2));
 }
 
-/// If a platform is asked with the marker of the old content, it returns the old post. While a call has an unknown
-/// outcome, this is the intended question, so the marker is kept.
+/// A look-up with the marker of the old content returns the old post. While a call has an unknown outcome, that is the
+/// post to find, so the marker is kept.
 async fn a_new_override_clears_the_marker(s: TestStore) {
     let w = s.create_world().await;
     let (_, targets_) = s.post(w, &[1]).await;

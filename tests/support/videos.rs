@@ -1,4 +1,4 @@
-//! Generated videos: valid MP4 files whose pictures are arbitrary bytes.
+//! Generated videos: valid MP4 files whose frames are arbitrary bytes.
 
 #![allow(dead_code, reason = "each test uses only a part")]
 
@@ -78,7 +78,7 @@ fn track_header(spec: VideoSpec) -> Vec<u8> {
     full(b"tkhd", 3, &content.concat())
 }
 
-/// Returns the matrix that turns the picture and moves it back to the origin.
+/// Returns the matrix that rotates the frames and moves them back to the origin.
 fn matrix(VideoSpec { width, height, rotation, .. }: VideoSpec) -> Vec<u8> {
     let (width, height) = (i32::from(width) << 16, i32::from(height) << 16);
     let [a, b, c, d, x, y] = match rotation {

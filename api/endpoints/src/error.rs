@@ -379,7 +379,7 @@ impl ApiError {
         matches!(self.cause.as_deref(), Some(Cause::Store(error)) if error.is_serialization())
     }
 
-    /// Returns whether the request was rejected because of what it asks for, and not because something failed.
+    /// Returns whether the request was rejected because of its content, and not because something failed.
     pub fn is_rejection(&self) -> bool {
         self.cause.is_none() && self.code.status().is_client_error()
     }

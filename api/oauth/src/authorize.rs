@@ -33,7 +33,7 @@ pub struct AuthorizationRequest {
     pub is_loopback_only: bool,
     /// Whether `client_id` is the URL of a metadata document, so that its host vouches for the application.
     pub is_metadata_document: bool,
-    /// The scopes that the application asks for.
+    /// The scopes that the application requests.
     pub scopes: Scopes,
     pub state: Option<String>,
     pub code_challenge: String,

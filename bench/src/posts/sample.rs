@@ -123,7 +123,7 @@ async fn insert(
     Ok(())
 }
 
-/// Keeps Postgres from analyzing the tables by itself, which it does within minutes after an import.
+/// Keeps Postgres from analyzing the tables automatically, which it does within minutes after an import.
 pub async fn disable_autovacuum(db: &Db) -> Result<(), StoreError> {
     if let Db::Pg(pool) = db {
         const SQL: &str = "

@@ -37,7 +37,7 @@ pub struct PlatformConfig {
     pub page_scopes: Option<Vec<String>>,
     /// The platform's names of metrics; they replace the built-in ones.
     pub metrics: Vec<(Metric, Vec<String>)>,
-    /// Whether the inbox is disabled: messages are neither read nor answered.
+    /// Whether the inbox is disabled: messages are not read, and replies are not sent.
     pub no_inbox: bool,
     /// Whether metrics are read; `None`: if reading them is free.
     pub analytics: Option<bool>,

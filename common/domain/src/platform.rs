@@ -161,7 +161,7 @@ pub struct VideoRules {
     /// that.
     #[serde(skip)]
     pub downloaded: bool,
-    /// Whether the platform rejects a file whose index comes after its pictures. Crier sends it with its index first.
+    /// Whether the platform rejects a file whose index comes after its frames. Crier sends it with its index first.
     #[serde(skip)]
     pub index_first: bool,
     /// Whether the platform rejects a video without an image that is shown before it plays.
@@ -296,8 +296,8 @@ impl Platform {
         matches!(self, Self::Facebook | Self::Instagram | Self::Twitter | Self::Linkedin)
     }
 
-    /// Returns whether the platform can be asked for the post of a call whose response was lost. Some can only be asked
-    /// for the posts of some accounts.
+    /// Returns whether the post of a call whose response was lost can be looked up on the platform. On some platforms,
+    /// this works only for some accounts.
     pub const fn has_post_lookup(self) -> bool {
         !matches!(self, Self::Telegram)
     }

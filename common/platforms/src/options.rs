@@ -72,7 +72,7 @@ const LINK: PostOption = PostOption { name: "link", kind: OptionKind::Link };
 const COVER_TIME: PostOption = PostOption { name: COVER_AT_MS, kind: OptionKind::Milliseconds };
 const COVER_IMAGE: PostOption = PostOption { name: COVER_MEDIA_ID, kind: OptionKind::Image };
 
-/// The option for the time of the picture that is shown before a video plays.
+/// The option for the time of the frame that is shown before a video plays.
 pub const COVER_AT_MS: &str = "cover_at_ms";
 /// The option for the image that is shown before a video plays.
 pub const COVER_MEDIA_ID: &str = crier_domain::post::COVER_OPTION;

@@ -32,7 +32,7 @@ pub struct VideoFacts<'a> {
     pub mime_type: VideoType,
     /// In bytes.
     pub size: u64,
-    /// Of the picture as it is shown, in pixels.
+    /// Of the frames as they are shown, in pixels.
     pub width: u32,
     pub height: u32,
     pub properties: &'a VideoProperties,

@@ -37,7 +37,7 @@ impl TargetState {
     }
 
     /// Returns whether the signature can no longer change: the first part is published, a call may be in progress, or
-    /// the outcome of a call is unknown. The platform is then asked for a post with the text of that call.
+    /// the outcome of a call is unknown. The next run then looks up a post with the text of that call.
     fn keeps_signature(&self) -> bool {
         let published = self.target.status.was_published() || !self.target.published_parts.is_empty();
         published || self.is_in_flight() || self.target.call_started_at.is_some()

@@ -205,7 +205,7 @@ async fn a_piece_that_cannot_be_deleted_keeps_no_others(t: Tenant<'_>) {
     assert_swept(t.app).await;
 }
 
-/// The client asks for the asset, and gets the reason.
+/// The client requests the asset, and gets the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_rejected_after_the_response_tells_why() {
     let app = TestApp::start_with_asset_wait(TestStore::sqlite().await, Duration::ZERO).await;

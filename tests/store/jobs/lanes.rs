@@ -1,5 +1,5 @@
-//! Lanes: an account or an endpoint runs at most as many jobs at once as its cap; the others wait and are woken one at
-//! a time.
+//! Lanes: an account or an endpoint runs at most as many jobs concurrently as its cap; the others wait and are woken
+//! one at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,5 +1,5 @@
 //! Random job histories, checked against a small model. The steps include workers that die, lost notifications, a clock
-//! that is set back, and paused kinds. In any order of steps, a job never runs twice at once, no job is lost or
+//! that is set back, and paused kinds. In any order of steps, a job never runs twice at the same time, no job is lost or
 //! attempted more often than allowed, a final state is permanent and stored once, no lane exceeds its cap, and no job
 //! waits for a lane forever.
 

@@ -46,7 +46,7 @@ pub enum Source {
 impl Source {
     fn of(heading: &str) -> Option<Self> {
         let letters: String = heading.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect();
-        // Metricool numbers its pictures.
+        // Metricool numbers its images.
         let name = letters.trim_end_matches(|c: char| c.is_ascii_digit());
         Some(match name {
             "content" | "text" | "message" | "caption" | "posttext" => Self::Content,

@@ -106,7 +106,7 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the outcome if the platform cannot be asked about earlier calls.
+    /// Returns the outcome if the platform cannot look up earlier calls.
     pub fn reconcile_unsupported(action: CallAction) -> Self {
         let message = format!(
             "It is unknown whether this was {}, and the platform offers no way to find out. Check the platform, and \
@@ -140,7 +140,7 @@ impl CallOutcome {
         Self::Unknown { failure: Failure { platform_code, ..Failure::of(Category::OutcomeUnknown, message) }, open }
     }
 
-    /// Returns the outcome if an earlier call is open and the platform cannot be asked about it now.
+    /// Returns the outcome if an earlier call is open and cannot be looked up now.
     pub fn with_open_call(self, action: CallAction) -> Self {
         match self {
             Self::Failed(failure) => Self::unknown(action, &failure, true),

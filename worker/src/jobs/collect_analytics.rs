@@ -29,7 +29,7 @@ use crate::engine::Run;
 const MAX_LOOKUPS: usize = 20;
 /// The maximum age of a post whose id is looked up.
 const MAX_LOOKUP_AGE: TimeDelta = TimeDelta::days(7);
-/// The maximum age of a post for which the platform is asked whether it rejected the post later. With the times of
+/// The maximum age of a post for which the worker checks whether the platform rejected it later. With the times of
 /// [`next_collection`], that is four times.
 const MAX_REJECTION_AGE: TimeDelta = TimeDelta::days(4);
 /// The maximum number of posts per run; the rest follows immediately.

@@ -137,7 +137,7 @@ pub const LINKEDIN: VideoRules = VideoRules {
     ..files(&[MP4])
 };
 
-/// Third party: MP4 and MOV, 2 GB, 4 seconds to 15 minutes, 1:2 to 1.91:1. The cover may be a picture of the video.
+/// Third party: MP4 and MOV, 2 GB, 4 seconds to 15 minutes, 1:2 to 1.91:1. The cover may be a frame of the video.
 pub const PINTEREST: VideoRules = VideoRules {
     max_bytes: Some(2 * GB),
     min_duration_ms: Some(4 * SECOND),

@@ -54,7 +54,7 @@ fn rejected(message: &str, code: &str) -> CallError {
     CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform(code))
 }
 
-/// Returns the source of a pin with a video. Pinterest requires a cover: an image, or the time of a picture in the
+/// Returns the source of a pin with a video. Pinterest requires a cover: an image, or the time of a frame in the
 /// video.
 pub(super) fn media_source(video: &Video) -> Result<Value, CallError> {
     let mut source = json!({ "source_type": "video_id", "media_id": video.reference()? });

@@ -1,7 +1,7 @@
 //! Uploads of videos to a resumable session, whose title, description and settings are fixed when it begins.
 //!
-//! Before a chunk is sent, the session is asked how much of the file it has. So an upload resumes after any failure, and
-//! a file that is complete is not sent again.
+//! Before a chunk is sent, the connector requests how much of the file the session has. So an upload resumes after any
+//! failure, and a file that is complete is not sent again.
 //!
 //! Sources: developers.google.com/youtube ("Resumable Uploads": chunks of a multiple of 256 KiB; `Content-Range: bytes
 //! */SIZE`; 308 with `Range`, or 201 with the video; 404 if the session has ended; "Videos: insert", "Thumbnails: set",

@@ -214,7 +214,7 @@ fn a_part_with_an_unknown_outcome_is_immutable() {
     }
 }
 
-/// The platform would be asked for a post with the new text, and that of the call would remain beside it.
+/// The next run would look up a post with the new text, and that of the call would remain beside it.
 #[test]
 fn a_post_with_an_unknown_outcome_is_immutable() {
     let (mut unknown, other) = (target(1, TargetStatus::Failed), target(2, TargetStatus::Failed));

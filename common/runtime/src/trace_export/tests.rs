@@ -47,7 +47,7 @@ async fn a_batch_is_repeated_then_dropped() {
         let (server, made) = failing(failures).await;
         let (queue, sender) = sender(&server);
         end_spans(queue, 3);
-        // The queue is closed: the sender ends by itself.
+        // The queue is closed: the sender ends.
         sender.run(CancellationToken::new()).await;
         assert_eq!(made.load(Ordering::SeqCst), requests, "{failures} failures");
     }

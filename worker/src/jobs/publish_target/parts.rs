@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::super::publisher::images;
 
-/// The options with the cover of a video: an image of the media library, and the time of the picture in the video.
+/// The options with the cover of a video: an image of the media library, and the time of a frame in the video.
 const COVER_OPTION: &str = "cover_media_id";
 pub(super) const COVER_AT_OPTION: &str = "cover_at_ms";
 
