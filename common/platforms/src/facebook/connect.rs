@@ -111,17 +111,11 @@ impl OAuthConnector for Facebook {
         let page: Page = access.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
         let token = page.access_token.filter(|token| !token.is_empty() && page.id == id).ok_or_else(gone)?;
         Ok(Connected {
-            external_id: page.id,
-            name: page.name,
             username: page.username,
             profile_url: page.link,
             avatar_url: page.picture.and_then(|picture| picture.data.url),
-            kind: AccountKind::Page,
-            token_expires_at: None,
             renewal: Some(Renewal::default()),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.clone().with_access_token(&token, None).secrets(),
+            ..grant.clone().with_access_token(&token, None).connected(AccountKind::Page, page.id, page.name)
         })
     }
 }

@@ -201,17 +201,10 @@ impl OAuthConnector for GoogleBusiness {
             return Err(gone());
         }
         Ok(Connected {
-            external_id: location.name,
-            name: location.title,
-            username: None,
             profile_url: location.metadata.and_then(|metadata| metadata.maps_uri),
-            avatar_url: None,
-            kind: AccountKind::Page,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("location", whole)]),
+            ..grant.connected(AccountKind::Page, location.name, location.title)
         })
     }
 }

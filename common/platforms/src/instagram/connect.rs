@@ -75,18 +75,15 @@ struct Page {
 fn connected(profile: Profile, grant: &Grant, secrets: Secrets, renewal: Renewal) -> Result<Connected, ConnectError> {
     let no_account = || ConnectError::Unavailable("Instagram returned no account.".to_owned());
     let id = profile.id().ok_or_else(no_account)?;
+    let name = profile.name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| profile.username.clone());
     Ok(Connected {
-        external_id: id,
-        name: profile.name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| profile.username.clone()),
         profile_url: Some(format!("https://www.instagram.com/{}/", profile.username)),
         username: Some(profile.username),
         avatar_url: profile.profile_picture_url,
-        kind: AccountKind::Profile,
         token_expires_at: if renewal.renewable { grant.token_expires_at } else { None },
         renewal: Some(renewal),
-        limits: None,
-        application: Some(grant.client_id.clone()),
         secrets,
+        ..grant.connected(AccountKind::Profile, id, name)
     })
 }
 

@@ -58,17 +58,10 @@ impl Linkedin {
     /// Returns the account of a page.
     fn page(grant: &Grant, choice: &Choice) -> Connected {
         Connected {
-            external_id: choice.id.clone(),
-            name: choice.name.clone(),
             username: choice.detail.clone(),
             profile_url: choice.detail.as_ref().map(|name| format!("https://www.linkedin.com/company/{name}")),
-            avatar_url: None,
-            kind: AccountKind::Page,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Page, choice.id.clone(), choice.name.clone())
         }
     }
 }
@@ -139,17 +132,9 @@ impl OAuthConnector for Linkedin {
             return Err(ConnectError::Unavailable("LinkedIn returned no user.".to_owned()));
         }
         Ok(Connected {
-            external_id: info.sub,
-            name: info.name,
-            username: None,
-            profile_url: None,
             avatar_url: info.picture,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, info.sub, info.name)
         })
     }
 }

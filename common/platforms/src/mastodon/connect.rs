@@ -208,18 +208,15 @@ impl OAuthConnector for Mastodon {
         // Without limits, the defaults apply until they are read again.
         let limits = limits::read(&instance).await.ok();
         let handle = format!("{}@{}", own.username, host_and_port(&grant.instance));
+        let name = if own.display_name.trim().is_empty() { own.username } else { own.display_name };
         Ok(Connected {
-            external_id: handle.clone(),
-            name: if own.display_name.trim().is_empty() { own.username } else { own.display_name },
-            username: Some(handle),
+            username: Some(handle.clone()),
             profile_url: own.url,
             avatar_url: own.avatar,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: grant.token_expires_at.map(|_| Renewal::default()),
             limits,
-            application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("account_id", &own.id)]),
+            ..grant.connected(AccountKind::Profile, handle, name)
         })
     }
 }

@@ -20,7 +20,7 @@ use chrono::{DateTime, Utc};
 use crier_config::PlatformsConfig;
 use crier_domain::account::Renewal;
 use crier_domain::application::Application;
-use crier_domain::platform::{ConnectTarget, Platform};
+use crier_domain::platform::{AccountKind, ConnectTarget, Platform};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -225,6 +225,23 @@ impl Grant {
         let requested = server.scopes.iter().chain(&server.further_scopes);
         let is_granted = |scope: &&String| self.scopes.as_ref().is_none_or(|granted| granted.contains(scope));
         requested.filter(is_granted).cloned().collect()
+    }
+
+    /// Returns an account that is connected with these tokens, which are not renewed.
+    pub(super) fn connected(&self, kind: AccountKind, external_id: String, name: String) -> Connected {
+        Connected {
+            external_id,
+            name,
+            username: None,
+            profile_url: None,
+            avatar_url: None,
+            kind,
+            token_expires_at: self.token_expires_at,
+            limits: None,
+            renewal: None,
+            application: Some(self.client_id.clone()),
+            secrets: self.secrets(),
+        }
     }
 
     /// Returns the account's secrets: the tokens, and the application that they were issued to.

@@ -323,18 +323,15 @@ impl OAuthConnector for Pinterest {
         let request = self.request(Method::GET, "/user_account", grant.access_token());
         let own: Account = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
         let username = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
+        let profile_url = format!("https://www.pinterest.com/{username}/");
+        let id = own.id.unwrap_or_else(|| own.username.clone());
+        let name = own.business_name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| own.username.clone());
         Ok(Connected {
-            profile_url: Some(format!("https://www.pinterest.com/{username}/")),
-            external_id: own.id.unwrap_or_else(|| own.username.clone()),
-            name: own.business_name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| own.username.clone()),
+            profile_url: Some(profile_url),
             username: Some(own.username),
             avatar_url: own.profile_image,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, id, name)
         })
     }
 }

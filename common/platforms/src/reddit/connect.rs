@@ -78,17 +78,11 @@ impl OAuthConnector for Reddit {
             return Err(ConnectError::Unavailable("Reddit returned no user.".to_owned()));
         }
         Ok(Connected {
-            external_id: me.id,
+            username: Some(me.name.clone()),
             profile_url: Some(format!("https://www.reddit.com/user/{}", me.name)),
-            name: me.name.clone(),
-            username: Some(me.name),
             avatar_url: me.icon_img,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, me.id, me.name)
         })
     }
 }

@@ -209,18 +209,13 @@ impl OAuthConnector for Shopify {
         let (shop, blog) = (chosen.shop, chosen.blog.filter(|blog| blog.id == id).ok_or_else(gone)?);
         let site = shop.primary_domain.url.trim_end_matches('/').to_owned();
         let title = if blog.title.trim().is_empty() { &blog.handle } else { &blog.title };
+        let name = format!("{}: {title}", shop.name);
         Ok(Connected {
-            external_id: blog.id,
-            name: format!("{}: {title}", shop.name),
             username: Some(domain(&grant.instance).to_owned()),
             profile_url: Some(format!("{site}/blogs/{}", blog.handle)),
-            avatar_url: None,
-            kind: AccountKind::Store,
-            token_expires_at: grant.token_expires_at,
             renewal: grant.has_refresh_token().then(|| renewal(grant, true)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("site", &site), ("author", &shop.name)]),
+            ..grant.connected(AccountKind::Store, blog.id, name)
         })
     }
 }

@@ -71,19 +71,14 @@ impl OAuthConnector for Threads {
         if !is_id(&profile.id) {
             return Err(ConnectError::Unavailable("Threads returned no account.".to_owned()));
         }
+        let name = profile.name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| profile.username.clone());
         Ok(Connected {
-            external_id: profile.id,
-            name: profile.name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| profile.username.clone()),
             profile_url: Some(format!("https://www.threads.net/@{}", profile.username)),
             username: Some(profile.username),
             avatar_url: profile.threads_profile_picture_url,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             // The token is its own refresh token until it expires.
             renewal: Some(Renewal { renewable: true, rotates: true, refresh_expires_at: None }),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, profile.id, name)
         })
     }
 }

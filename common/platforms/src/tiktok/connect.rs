@@ -70,17 +70,11 @@ impl OAuthConnector for Tiktok {
             .map_err(|error| connect_error(error, None))?;
         let user = info.user;
         Ok(Connected {
-            external_id: user.open_id,
-            name: user.display_name,
             profile_url: user.username.as_deref().map(|name| format!("https://www.tiktok.com/@{name}")),
             username: user.username,
             avatar_url: user.avatar_url,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, user.open_id, user.display_name)
         })
     }
 }

@@ -111,18 +111,12 @@ impl OAuthConnector for Tumblr {
         let blogs = self.blogs(grant.access_token()).await.map_err(|error| connect_error(error, None))?;
         let blog = blogs.into_iter().find(|blog| blog.uuid == chosen);
         let blog = blog.ok_or_else(|| ConnectError::Rejected(NOT_YOURS.to_owned()))?;
+        let name = if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title };
         Ok(Connected {
-            external_id: blog.uuid,
-            name: if blog.title.trim().is_empty() { blog.name.clone() } else { blog.title },
             username: Some(blog.name),
             profile_url: blog.url,
-            avatar_url: None,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, blog.uuid, name)
         })
     }
 }

@@ -392,19 +392,15 @@ impl OAuthConnector for Twitter {
             .request(Method::GET, "/users/me", grant.access_token())
             .query(&[("user.fields", "username,name,profile_image_url")]);
         let own: User = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
-        let name = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
+        let path = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
+        let profile_url = format!("https://x.com/{}", path.to_string().replace("%5F", "_"));
+        let name = if own.name.trim().is_empty() { own.username.clone() } else { own.name };
         Ok(Connected {
-            profile_url: Some(format!("https://x.com/{}", name.to_string().replace("%5F", "_"))),
-            external_id: own.id,
-            name: if own.name.trim().is_empty() { own.username.clone() } else { own.name },
+            profile_url: Some(profile_url),
             username: Some(own.username),
             avatar_url: own.profile_image_url,
-            kind: AccountKind::Profile,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, true)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
-            secrets: grant.secrets(),
+            ..grant.connected(AccountKind::Profile, own.id, name)
         })
     }
 }

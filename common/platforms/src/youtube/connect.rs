@@ -127,16 +127,11 @@ impl OAuthConnector for Youtube {
         let handle = channel.snippet.custom_url.map(|handle| handle.trim_start_matches('@').to_owned());
         Ok(Connected {
             profile_url: Some(format!("https://www.youtube.com/channel/{}", channel.id)),
-            external_id: channel.id,
-            name: channel.snippet.title,
             username: handle.filter(|handle| !handle.is_empty()),
             avatar_url: thumbnails.medium.or(thumbnails.default).map(|thumbnail| thumbnail.url),
-            kind: AccountKind::Channel,
-            token_expires_at: grant.token_expires_at,
             renewal: Some(renewal(grant, false)),
-            limits: None,
-            application: Some(grant.client_id.clone()),
             secrets: grant.secrets().with(&[("uploads", channel.content_details.related_playlists.uploads.as_str())]),
+            ..grant.connected(AccountKind::Channel, channel.id, channel.snippet.title)
         })
     }
 }
