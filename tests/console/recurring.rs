@@ -22,6 +22,14 @@ async fn create_rule(t: &Tenant<'_>, account: i64) -> i64 {
     t.post(&t.path("/recurring-posts"), body).await.data(201)["id"].as_i64().expect("an id")
 }
 
+/// The form of a rule that publishes this text every day.
+fn daily<'a>(name: &'a str, text: &'a str, account: &'a str, is_active: bool) -> Vec<(&'a str, &'a str)> {
+    let mut form = vec![("name", name), ("text", text), ("images", ""), ("accounts", account)];
+    form.extend([("frequency", "daily"), ("time", "10:00"), ("starts_on", "2026-06-09"), ("destination", "calendar")]);
+    form.extend(is_active.then_some(("is_active", "true")));
+    form
+}
+
 async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await.to_string();
@@ -62,17 +70,7 @@ async fn a_rule_is_added_changed_and_deleted(app: TestApp) {
     for words in ["12 Jun, 08:30", "Bread", "15 Jun, 08:30", "Rolls", "19 Jun, 08:30", "Bread"] {
         (_, next) = next.split_once(words).unwrap_or_else(|| panic!("{words} in {next}"));
     }
-    let form = [
-        ("name", "Menu"),
-        ("text", "Bread"),
-        ("images", ""),
-        ("accounts", &*account),
-        ("frequency", "daily"),
-        ("time", "10:00"),
-        ("starts_on", "2026-06-09"),
-        ("destination", "calendar"),
-    ];
-    let shown = person.submit(&path, &path, &form).await;
+    let shown = person.submit(&path, &path, &daily("Menu", "Bread", &account, false)).await;
     shown.expect(200, "Recurring post saved.").expect(200, "Every day at 10:00").expect(200, "Paused");
     person.submit(&path, &format!("{path}/delete"), &[]).await.expect(200, "No recurring posts yet");
     assert_eq!(person.get(&path).await.status, 404);
@@ -116,18 +114,8 @@ async fn errors_in_a_rule_are_shown(app: TestApp) {
     }
     // An override that the form does not show stays.
     let path = t.path(&format!("/recurring/{id}"));
-    let form = [
-        ("name", "New"),
-        ("text", "Bread"),
-        ("images", ""),
-        ("accounts", &*account),
-        ("frequency", "daily"),
-        ("time", "09:00"),
-        ("starts_on", "2026-06-09"),
-        ("destination", "calendar"),
-        ("is_active", "true"),
-    ];
-    person.submit(&path, &path, &form).await.expect(200, "Recurring post saved.");
+    let saved = person.submit(&path, &path, &daily("New", "Bread", &account, true)).await;
+    saved.expect(200, "Recurring post saved.");
     let stored = t.get(&t.path(&format!("/recurring-posts/{id}"))).await.data(200);
     assert_eq!((&stored["name"], &stored["overrides"][0]["content"]), (&json!("New"), &json!("Here only")));
 }
@@ -141,17 +129,7 @@ async fn a_form_of_a_rule_that_was_deleted_meanwhile_keeps_its_texts(app: TestAp
     let page = person.get(&path).await;
     t.delete(&t.path(&format!("/recurring-posts/{id}"))).await.expect(204);
     let account = account.to_string();
-    let form = [
-        ("name", "Menu"),
-        ("text", "Poppy seed rolls"),
-        ("images", ""),
-        ("accounts", &*account),
-        ("frequency", "daily"),
-        ("time", "10:00"),
-        ("starts_on", "2026-06-09"),
-        ("destination", "calendar"),
-        ("is_active", "true"),
-    ];
+    let form = daily("Menu", "Poppy seed rolls", &account, true);
     let shown = person.submit_from(&page, &path, &form).await;
     shown.expect(404, "was deleted after you opened this form").expect(404, "Poppy seed rolls</textarea>");
     person.submit_from(&shown, &t.path("/recurring/new"), &form).await.expect(200, "Recurring post created.");

@@ -366,13 +366,19 @@ async fn the_member_must_still_be_in_the_brand(w: TestWorker) {
     assert_eq!(posted(&w).await[0].author_id, Some(colleague));
 }
 
-async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off(w: TestWorker) {
+/// Creates a feed that publishes, and fetches a new article from it. The job that posts the article waits.
+async fn fetched_feed(w: &TestWorker, article: Item) -> (Server, i64) {
     let server = Server::start().await;
-    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
-    server.set_response("/feed", document(&[article("a")]));
-    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
+    let id = publishing_feed(w, &server, &settings(w), &[]).await;
+    server.set_response("/feed", document(&[article]));
+    w.clock.advance(feed(w, id).await.next_fetch_at - w.clock.now());
     tasks::feeds::run(&w.scheduler).await.unwrap();
     assert!(w.engine.run(w.notified_job()).await);
+    (server, id)
+}
+
+async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off(w: TestWorker) {
+    let (_server, id) = fetched_feed(&w, article("a")).await;
     w.write(async |tx| feeds::set_auto_post(tx, id, None, w.world.user).await).await;
     // It appeared before publishing is turned on again.
     set(&w, id, &settings(&w), w.world.user).await;
@@ -384,13 +390,8 @@ async fn an_article_is_skipped_without_a_problem_after_publishing_was_turned_off
 }
 
 async fn a_waiting_article_of_the_old_url_is_not_posted(w: TestWorker) {
-    let server = Server::start().await;
-    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
-    server.set_response("/feed", document(&[item("1", "Old", "https://blog.example/old")]));
+    let (server, id) = fetched_feed(&w, item("1", "Old", "https://blog.example/old")).await;
     server.set_response("/moved", document(&[item("1", "New", "https://other.example/new")]));
-    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
-    tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert!(w.engine.run(w.notified_job()).await);
     let post_job = w.notified_job();
     let url = server.url("/moved");
     w.write(async |tx| feeds::move_to(tx, id, &url, "Blog", None).await).await;
@@ -404,12 +405,7 @@ async fn a_waiting_article_of_the_old_url_is_not_posted(w: TestWorker) {
 }
 
 async fn a_worker_that_dies_posts_once(w: TestWorker) {
-    let server = Server::start().await;
-    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
-    server.set_response("/feed", document(&[article("a")]));
-    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
-    tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert!(w.engine.run(w.notified_job()).await);
+    let (_server, _) = fetched_feed(&w, article("a")).await;
     let claimed = w.claim(&[w.notified_job()], "w").await.remove(0);
     assert_eq!(claimed.kind, JobKind::PostArticle);
     let report = w.run_claimed(&claimed).await;
@@ -427,12 +423,7 @@ async fn a_worker_that_dies_posts_once(w: TestWorker) {
 
 async fn a_dead_job_skips_its_article(w: TestWorker) {
     w.leaves_jobs();
-    let server = Server::start().await;
-    let id = publishing_feed(&w, &server, &settings(&w), &[]).await;
-    server.set_response("/feed", document(&[article("a")]));
-    w.clock.advance(feed(&w, id).await.next_fetch_at - w.clock.now());
-    tasks::feeds::run(&w.scheduler).await.unwrap();
-    assert!(w.engine.run(w.notified_job()).await);
+    let (_server, id) = fetched_feed(&w, article("a")).await;
     let waiting = listed(&w, id).await.remove(0);
     assert_eq!(waiting.status, FeedPostStatus::Waiting);
     w.write(async |tx| crier_jobs::on_dead(tx, JobKind::PostArticle, waiting.id, None).await).await;

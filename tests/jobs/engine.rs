@@ -1,7 +1,10 @@
 //! The engine: draining, releasing jobs, settling batches, and failures beside successes.
 
+use std::sync::Arc;
+
 use crier_domain::job::{JobKind, JobState, LEASE, Outcome};
 use crier_domain::post::TargetStatus;
+use crier_worker::engine::Engine;
 use crier_worker::heartbeat;
 
 use crate::support::fake_platform::{Gate, PublishStep};
@@ -58,31 +61,29 @@ async fn a_claim_in_progress_at_drain_start_is_released(w: TestWorker) {
     assert_eq!(w.s.notifier.take(), [id]);
 }
 
-async fn waiting_jobs_are_released_after_the_grace_period(w: TestWorker) {
+/// Stops an engine during a job that behaves like this, and ends the grace period. Returns the engine and the job's id.
+async fn stop_during(w: &TestWorker, behavior: fn(Arc<Gate>) -> JobBehavior) -> (Engine, i64) {
     let gate = Gate::new();
-    let engine = scripted_engine(&w, [(1, JobBehavior::Wait(gate.clone()))]);
-    let id = enqueue_noop(&w, 1).await;
+    let engine = scripted_engine(w, [(1, behavior(gate.clone()))]);
+    let id = enqueue_noop(w, 1).await;
     let run = start(&engine, id);
     gate.wait_until_entered().await;
     engine.drain();
     engine.abort();
     engine.idle().await;
     run.await.unwrap();
+    (engine, id)
+}
+
+async fn waiting_jobs_are_released_after_the_grace_period(w: TestWorker) {
+    let (engine, id) = stop_during(&w, JobBehavior::Wait).await;
     let job = w.show(id).await;
     assert_eq!((job.state, job.attempt, job.crashes, job.lease_until), (JobState::Ready, 0, 0, None));
     assert!(engine.held().is_empty());
 }
 
 async fn an_open_call_after_the_grace_period_keeps_its_lease(w: TestWorker) {
-    let gate = Gate::new();
-    let engine = scripted_engine(&w, [(1, JobBehavior::WaitInCall(gate.clone()))]);
-    let id = enqueue_noop(&w, 1).await;
-    let run = start(&engine, id);
-    gate.wait_until_entered().await;
-    engine.drain();
-    engine.abort();
-    engine.idle().await;
-    run.await.unwrap();
+    let (_, id) = stop_during(&w, JobBehavior::WaitInCall).await;
     let job = w.show(id).await;
     assert_eq!((job.state, job.attempt), (JobState::Running, 1));
     assert_eq!(job.lease_until, Some(w.clock.now() + LEASE));

@@ -16,7 +16,7 @@ use crier_domain::platform::{ConnectTarget, Platform};
 use crier_domain::post::PublishedPart;
 use crier_http::HttpClient;
 use crier_platforms::address::UrlCheck;
-use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, protocol};
+use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, Grant, protocol};
 use crier_platforms::video::{ByteStream, FileBytes, Video, VideoStep, VideoTransfer, VideoUpload};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
@@ -358,6 +358,25 @@ pub async fn unused_address() -> String {
     format!("http://{}", listener.local_addr().unwrap())
 }
 
+/// Begins to connect as the pages do: the user agrees at the server, and the code is exchanged. The application is `id`
+/// with `secret`.
+async fn authorize(
+    connector: &dyn Connector,
+    server: &OAuthServer,
+    request: ConnectRequest<'_>,
+) -> Result<(Attempt, Grant), ConnectError> {
+    let oauth = connector.oauth().unwrap();
+    let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
+    let application = Application::new("id", "secret");
+    let redirect = "https://crier.example/connect/callback/x".to_owned();
+    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
+    let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
+    let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
+    let grant = oauth.exchange(&attempt, &code).await?;
+    assert!(grant.missing(&attempt.server).is_empty(), "{grant:?}");
+    Ok((attempt, grant))
+}
+
 /// Connects as the pages do, with a choice. Returns the choices and the account.
 pub async fn connect_choosing(
     connector: &dyn Connector,
@@ -365,37 +384,22 @@ pub async fn connect_choosing(
     request: ConnectRequest<'_>,
     choice: &str,
 ) -> Result<(Attempt, Vec<Choice>, Connected), ConnectError> {
+    let (attempt, grant) = authorize(connector, server, request).await?;
     let oauth = connector.oauth().unwrap();
-    let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
-    let application = Application::new("id", "secret");
-    let redirect = "https://crier.example/connect/callback/x".to_owned();
-    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
-    let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
-    let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
-    let grant = oauth.exchange(&attempt, &code).await?;
-    assert!(grant.missing(&attempt.server).is_empty(), "{grant:?}");
     let Choices::Of(choices) = oauth.choices(&grant).await? else { panic!("there is a choice") };
     let chosen = choices.iter().find(|one| one.id == choice).cloned();
     let connected = oauth.finish(&grant, chosen.as_ref()).await?;
     Ok((attempt, choices, connected))
 }
 
-/// Connects as the pages do: the user agrees at the server, and the code is exchanged. The application is `id` with
-/// `secret`.
+/// Connects as the pages do, without a choice.
 pub async fn connect_in_browser(
     connector: &dyn Connector,
     server: &OAuthServer,
 ) -> Result<(Attempt, Connected), ConnectError> {
-    let oauth = connector.oauth().unwrap();
     let request = ConnectRequest { target: ConnectTarget::Default, instance: "" };
-    let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
-    let application = Application::new("id", "secret");
-    let redirect = "https://crier.example/connect/callback/x".to_owned();
-    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
-    let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
-    let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
-    let grant = oauth.exchange(&attempt, &code).await?;
-    assert!(grant.missing(&attempt.server).is_empty(), "{grant:?}");
+    let (attempt, grant) = authorize(connector, server, request).await?;
+    let oauth = connector.oauth().unwrap();
     assert_eq!(oauth.choices(&grant).await?, Choices::NotNeeded);
     Ok((attempt, oauth.finish(&grant, None).await?))
 }
