@@ -284,7 +284,7 @@ async fn the_sandbox_shows_images_with_alt_texts(t: Tenant<'_>) {
     let page = t.app.page("/sandbox/shows").await;
     assert_eq!(page.status, 200);
     let html = String::from_utf8(page.body.clone()).unwrap();
-    assert!(html.contains("class=\"pictures of-2\""), "{html}");
+    assert!(html.contains("class=\"images of-2\""), "{html}");
     assert!(html.contains("<img src=\"/media/1.png\" alt=\"A &#34;red&#34; &#60;door&#62;\""), "{html}");
     assert!(
         html.contains("<a href=\"/media/2.png\" aria-label=\"Image 2\"><img src=\"/media/2.png\" alt=\"\"")

@@ -302,7 +302,7 @@ async fn videos_are_played(app: TestApp) {
     let text = String::from_utf8(reply.body).unwrap();
     let place = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in {text}"));
     let places = [
-        place("<div class=\"pictures of-3\">"),
+        place("<div class=\"images of-3\">"),
         place(
             "<video src=\"/media/a.mp4\" poster=\"/media/cover.jpg\" controls preload=\"metadata\" aria-label=\"A \
              &#34;loaf&#34;\"></video>",

@@ -262,7 +262,7 @@ async fn an_account_can_have_its_own_images(t: Tenant<'_>, person: ConsoleUser<'
     let fields_as_typed: Vec<(&str, &str)> =
         vec![("content", "Bread"), ("accounts", &first), ("accounts", &second), ("media", &wide)];
     let with = |name: &'static str, value: &'static str| [&fields_as_typed[..], &[(name, value)]].concat();
-    let (choose_images, use_post_images) = (format!("pictures:{second}"), format!("same-pictures:{second}"));
+    let (choose_images, use_post_images) = (format!("images:{second}"), format!("same-images:{second}"));
     let page = person.get(&new_post_path(&t)).await;
     let index = page.text.split_once(&format!(".account_id\" value=\"{second}\"")).expect("its part").0;
     let index = index.rsplit_once("overrides.").expect("its index").1.to_owned();

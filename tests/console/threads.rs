@@ -124,7 +124,7 @@ async fn a_part_has_its_own_images(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let (account, new) = (t.account("demo").await.to_string(), new_path(&t));
     let image = t.upload("bread.png", &images::png(20, 20), &[]).await.data(201)["id"].to_string();
     let common = [("content", "One"), ("accounts", account.as_str()), ("thread.0.content", "Two")];
-    let page = person.submit(&new, &new, &[&common[..], &[("_action", "part-pictures:1")]].concat()).await;
+    let page = person.submit(&new, &new, &[&common[..], &[("_action", "part-images:1")]].concat()).await;
     page.expect(200, &format!("name=\"thread.0.media\" value=\"{image}\" aria-label"));
     let chosen = [("thread.0.media", image.as_str()), ("schedule_type", "draft")];
     person.submit_from(&page, &new, &[&common[..], &chosen].concat()).await.expect(200, "Draft saved.");

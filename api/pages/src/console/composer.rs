@@ -4,8 +4,8 @@
 //! The buttons of the form set one of two fields. `schedule_type` is `draft`, `scheduled`, `queue` or `now`. `_action` is `save`
 //! (keep the status), `submit` (save the draft, then submit it for approval), or an action that shows the form again
 //! without saving: `attach:ID` (add an image), `first:ID` (move an image to the front), `library:PAGE` (show a page of
-//! the library), `pictures:ACCOUNT` (choose other images for an account), `same-pictures:ACCOUNT` (use the images of
-//! the post for an account), `add-part`, `remove-part:POSITION` and `part-pictures:POSITION` (change the thread), `split`
+//! the library), `images:ACCOUNT` (choose other images for an account), `same-images:ACCOUNT` (use the images of
+//! the post for an account), `add-part`, `remove-part:POSITION` and `part-images:POSITION` (change the thread), `split`
 //! (divide the text into parts), `insert` (append a snippet to the text; the script inserts it at the cursor instead).
 //! "Preview" posts to `posts/check`. Uploads have a form of their own. After an upload, the script sends `attach:ID`, and
 //! shows only the new file of the response, so that unsaved input is kept.
@@ -86,12 +86,12 @@ impl Button {
             ("add-part", None) => Self::AddPart,
             ("split", None) => Self::Split,
             ("remove-part", Some(position)) => Self::RemovePart(position),
-            ("part-pictures", Some(position)) => Self::PartImages(position),
+            ("part-images", Some(position)) => Self::PartImages(position),
             ("attach", Some(id)) => Self::Attach(id),
             ("first", Some(id)) => Self::First(id),
             ("library", Some(page)) => Self::Library(page),
-            ("pictures", Some(account)) => Self::Images(account),
-            ("same-pictures", Some(account)) => Self::SameImages(account),
+            ("images", Some(account)) => Self::Images(account),
+            ("same-images", Some(account)) => Self::SameImages(account),
             ("", None) => match form.get("schedule_type") {
                 "draft" => Self::Save(SaveMode::Draft),
                 "scheduled" => Self::Save(SaveMode::Schedule),
@@ -394,7 +394,7 @@ mod tests {
             ("_action=attach:7", Button::Attach(7)),
             ("_action=library:2&schedule_type=now", Button::Library(2)),
             ("_action=insert&_snippet=3", Button::Insert),
-            ("_action=same-pictures:3", Button::SameImages(3)),
+            ("_action=same-images:3", Button::SameImages(3)),
             ("_action=add-part", Button::AddPart),
             ("_action=remove-part:2", Button::RemovePart(2)),
             ("_action=remove-part", Button::Unknown),
