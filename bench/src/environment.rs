@@ -307,7 +307,7 @@ async fn wait_for_redis(notifier: &BufferedNotifier) -> Result {
 }
 
 fn library_in(files: &Path) -> std::result::Result<Library, BenchError> {
-    let storage = Storage::open(&config::Storage::Directory(files.to_owned()));
+    let storage = Storage::open(&config::StorageConfig::Directory(files.to_owned()));
     let storage = storage.map_err(|error| BenchError::Failed(error.to_string()))?;
     // All videos of a measurement are uploads of one workspace, which may use half of the space. The disk is the limit.
     let config = MediaConfig { video_spool_bytes: 1 << 40, ..MediaConfig::default() };

@@ -24,7 +24,7 @@ struct TestStorage {
 impl TestStorage {
     fn directory() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let storage = Storage::open(&config::Storage::Directory(dir.path().join("made"))).unwrap();
+        let storage = Storage::open(&config::StorageConfig::Directory(dir.path().join("made"))).unwrap();
         Self { storage, bucket: None, dir }
     }
 
@@ -208,7 +208,7 @@ async fn wrong_credentials_are_reported_by_variable_name() {
     let backend = TestStorage::s3().await;
     let mut config = backend.bucket.as_ref().unwrap().config();
     config.secret_access_key = "another-secret".to_owned().into();
-    let storage = Storage::open(&config::Storage::S3(config)).unwrap();
+    let storage = Storage::open(&config::StorageConfig::S3(config)).unwrap();
     for error in [
         storage.put(KEY, bytes(10)).await.unwrap_err().to_string(),
         storage.get(KEY, &ByteRange::Whole).await.err().unwrap().to_string(),
@@ -236,6 +236,6 @@ async fn an_unreachable_bucket_does_not_prevent_startup() {
 #[tokio::test]
 async fn an_unwritable_directory_is_rejected_at_startup() {
     // No user can create files there, whatever their permissions.
-    let error = Storage::open(&config::Storage::Directory("/proc/self".into())).unwrap_err().to_string();
+    let error = Storage::open(&config::StorageConfig::Directory("/proc/self".into())).unwrap_err().to_string();
     assert!(error.contains("cannot store files in /proc/self"), "{error}");
 }

@@ -16,7 +16,7 @@ use crier_domain::platform::{ConnectTarget, Platform};
 use crier_domain::post::PublishedPart;
 use crier_http::HttpClient;
 use crier_platforms::address::UrlCheck;
-use crier_platforms::oauth::{Attempt, Choice, Choices, ConnectRequest, Grant, protocol};
+use crier_platforms::oauth::{Choice, Choices, ConnectAttempt, ConnectRequest, Grant, protocol};
 use crier_platforms::video::{ByteStream, FileBytes, Video, VideoStep, VideoTransfer, VideoUpload};
 use crier_platforms::{
     CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ConnectorRegistry, Image, ImageTransfer,
@@ -364,12 +364,12 @@ async fn authorize(
     connector: &dyn Connector,
     server: &OAuthServer,
     request: ConnectRequest<'_>,
-) -> Result<(Attempt, Grant), ConnectError> {
+) -> Result<(ConnectAttempt, Grant), ConnectError> {
     let oauth = connector.oauth().unwrap();
     let (state, verifier) = (SecretString::from("s".repeat(43)), SecretString::from("v".repeat(43)));
     let application = Application::new("id", "secret");
     let redirect = "https://crier.example/connect/callback/x".to_owned();
-    let attempt = Attempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
+    let attempt = ConnectAttempt::new(request, oauth.server(request).await?, &application, redirect, &verifier);
     let back = server.agree(&protocol::authorize_url(&attempt, &state)?);
     let code = back.query_pairs().find(|(name, _)| name == "code").unwrap().1.into_owned();
     let grant = oauth.exchange(&attempt, &code).await?;
@@ -383,7 +383,7 @@ pub async fn connect_choosing(
     server: &OAuthServer,
     request: ConnectRequest<'_>,
     choice: &str,
-) -> Result<(Attempt, Vec<Choice>, Connected), ConnectError> {
+) -> Result<(ConnectAttempt, Vec<Choice>, Connected), ConnectError> {
     let (attempt, grant) = authorize(connector, server, request).await?;
     let oauth = connector.oauth().unwrap();
     let Choices::Of(choices) = oauth.choices(&grant).await? else { panic!("there is a choice") };
@@ -396,7 +396,7 @@ pub async fn connect_choosing(
 pub async fn connect_in_browser(
     connector: &dyn Connector,
     server: &OAuthServer,
-) -> Result<(Attempt, Connected), ConnectError> {
+) -> Result<(ConnectAttempt, Connected), ConnectError> {
     let request = ConnectRequest { target: ConnectTarget::Default, instance: "" };
     let (attempt, grant) = authorize(connector, server, request).await?;
     let oauth = connector.oauth().unwrap();

@@ -71,8 +71,8 @@ impl S3Server {
         }
     }
 
-    pub fn storage(&self) -> config::Storage {
-        config::Storage::S3(self.config())
+    pub fn storage(&self) -> config::StorageConfig {
+        config::StorageConfig::S3(self.config())
     }
 
     /// Closes all connections, also new ones, or stops doing so.

@@ -58,7 +58,7 @@ pub use platform_settings::{BadSetting, PlatformConfig, PlatformsConfig, applica
 pub use secrets::{SecretKeys, key_file};
 pub use smtp::{MailConfig, Mailbox, Smtp, SmtpTls};
 pub use source::{ConfigSource, Invocation};
-pub use storage::{S3Config, Storage};
+pub use storage::{S3Config, StorageConfig};
 pub use traces::TracesConfig;
 pub use values::duration;
 pub use worker::{Concurrency, WorkerConfig};
@@ -96,7 +96,7 @@ pub struct Config {
     pub redis_url: Option<SecretString>,
     /// `None`: `crier` uses its own key file ([`key_file`]).
     pub secret_keys: Option<SecretKeys>,
-    pub storage: Storage,
+    pub storage: StorageConfig,
     /// The free disk space below which uploads and new records are rejected, in bytes. 0 means no limit.
     pub disk_reserve: u64,
     pub media: MediaConfig,
@@ -165,11 +165,11 @@ impl Config {
     /// Returns the settings that choose the storage, for messages.
     pub fn storage_settings(&self) -> &'static str {
         match &self.storage {
-            Storage::Directory(dir) if *dir == storage::default_dir(&self.data_dir) => {
+            StorageConfig::Directory(dir) if *dir == storage::default_dir(&self.data_dir) => {
                 "CRIER_DATA_DIR or CRIER_STORAGE_URL"
             }
-            Storage::Directory(_) => "CRIER_STORAGE_URL",
-            Storage::S3(_) => "CRIER_STORAGE_URL and the AWS_ variables",
+            StorageConfig::Directory(_) => "CRIER_STORAGE_URL",
+            StorageConfig::S3(_) => "CRIER_STORAGE_URL and the AWS_ variables",
         }
     }
 
@@ -177,10 +177,10 @@ impl Config {
     pub fn storage_remedy(&self) -> String {
         let settings = self.storage_settings();
         match self.storage {
-            Storage::Directory(_) => {
+            StorageConfig::Directory(_) => {
                 format!("make the directory writable for this user, or choose another with {settings}")
             }
-            Storage::S3(_) => format!("correct {settings}"),
+            StorageConfig::S3(_) => format!("correct {settings}"),
         }
     }
 

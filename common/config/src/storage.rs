@@ -27,7 +27,7 @@ pub(super) const KEYS: &[Key] = &[URL, DISK_RESERVE];
 
 /// The configured storage.
 #[derive(Clone, Debug)]
-pub enum Storage {
+pub enum StorageConfig {
     Directory(PathBuf),
     S3(S3Config),
 }
@@ -51,11 +51,11 @@ enum Address {
     Bucket { bucket: String, prefix: String },
 }
 
-pub(super) fn read(reader: &mut Reader, data_dir: &Path) -> Storage {
+pub(super) fn read(reader: &mut Reader, data_dir: &Path) -> StorageConfig {
     match reader.optional(&URL, parse) {
-        None => Storage::Directory(default_dir(data_dir)),
-        Some(Address::Directory(path)) => Storage::Directory(path),
-        Some(Address::Bucket { bucket, prefix }) => Storage::S3(s3(reader, bucket, prefix)),
+        None => StorageConfig::Directory(default_dir(data_dir)),
+        Some(Address::Directory(path)) => StorageConfig::Directory(path),
+        Some(Address::Bucket { bucket, prefix }) => StorageConfig::S3(s3(reader, bucket, prefix)),
     }
 }
 

@@ -36,7 +36,7 @@ fn defaults_work_in_embedded_mode() {
     assert_eq!(config.http.ops_addr.to_string(), "127.0.0.1:9090");
     assert_eq!(config.absolute("/docs"), "http://127.0.0.1:8080/docs");
     assert!(matches!(&config.database, Database::Sqlite(path) if path.ends_with("crier-data/crier.db")));
-    assert!(matches!(&config.storage, Storage::Directory(path) if path.ends_with("crier-data/files")));
+    assert!(matches!(&config.storage, StorageConfig::Directory(path) if path.ends_with("crier-data/files")));
     assert!(config.redis_url.is_none() && config.secret_keys.is_none() && config.mail.smtp.is_none());
     assert!(config.sandbox && config.http.drain_delay.is_zero());
     assert_eq!(config.mail.from, Mailbox { name: Some("Crier".to_owned()), address: "crier@localhost".to_owned() });
@@ -419,7 +419,7 @@ fn debug_output_redacts_secrets() {
     let (user, password) = smtp.login.unwrap();
     assert_eq!((smtp.host.as_str(), smtp.port, smtp.tls), ("mail", 25, SmtpTls::Required));
     assert_eq!((user.as_str(), password.expose_secret()), ("user", "hush/smtp"));
-    let Storage::S3(s3) = config.storage else { panic!("s3:// is S3") };
+    let StorageConfig::S3(s3) = config.storage else { panic!("s3:// is S3") };
     assert_eq!((s3.bucket.as_str(), s3.prefix.as_str(), s3.region.as_str()), ("bucket", "a/b", "us-east-1"));
     assert_eq!(s3.endpoint.as_deref(), Some("http://127.0.0.1:9000"));
 }

@@ -1,8 +1,9 @@
 //! Recurring posts: a rule, and the posts that Crier makes of it.
 //!
 //! An *occurrence* is a row of its own. It is planned when its time comes within [`HORIZON_DAYS`], and then made: its
-//! post is created. [`Plan::new`] compares the occurrences that are stored with the times of the rule. It depends on
-//! nothing else, so it may be repeated at any time, and after any change of the rule, of its posts or of the time zone.
+//! post is created. [`OccurrencePlan::new`] compares the occurrences that are stored with the times of the rule. It
+//! depends on nothing else, so it may be repeated at any time, and after any change of the rule, of its posts or of the
+//! time zone.
 //!
 //! The *slot* identifies an occurrence: its local day or, for a cron expression, its local day and time. So an occurrence
 //! stays the same if the time of day or the time zone changes: its post moves, and a deleted one is not made again.
@@ -162,7 +163,8 @@ impl RecurringPost {
     }
 
     /// Returns the places of the next times among the occurrences of the rule, which determine their variations
-    /// ([`Self::variation`]), as the next run plans them. `stored` has the rule's occurrences after [`Plan::since`].
+    /// ([`Self::variation`]), as the next run plans them. `stored` has the rule's occurrences after
+    /// [`OccurrencePlan::since`].
     pub fn numbers(
         &self,
         zone: Tz,
@@ -170,7 +172,7 @@ impl RecurringPost {
         now: DateTime<Utc>,
         times: &[DateTime<Utc>],
     ) -> Vec<i64> {
-        let plan = Plan::new(self, zone, stored, now);
+        let plan = OccurrencePlan::new(self, zone, stored, now);
         let mut numbers: HashMap<DateTime<Utc>, i64> = stored.iter().map(|one| (one.occurs_at, one.number)).collect();
         numbers.extend(plan.moved.iter().map(|one| (one.occurrence.occurs_at, one.number)));
         numbers.extend(plan.add.iter().map(|(one, number)| (one.occurs_at, *number)));
@@ -255,7 +257,7 @@ pub struct PlannedMove {
 
 /// The changes to the occurrences of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct OccurrencePlan {
     pub add: Vec<(Occurrence, i64)>,
     pub moved: Vec<PlannedMove>,
     /// The occurrences to remove with their posts.
@@ -266,14 +268,14 @@ pub struct Plan {
     pub planned: i64,
 }
 
-impl Plan {
+impl OccurrencePlan {
     /// Returns the earliest time of the occurrences that a plan needs.
     pub fn since(now: DateTime<Utc>) -> DateTime<Utc> {
         now - MAX_MOVE
     }
 
     /// Plans the occurrences after `now`, within the horizon. `stored` has the rule's occurrences after
-    /// [`Plan::since`].
+    /// [`OccurrencePlan::since`].
     pub fn new(rule: &RecurringPost, zone: Tz, stored: &[StoredOccurrence], now: DateTime<Utc>) -> Self {
         let horizon = now + TimeDelta::days(HORIZON_DAYS);
         let mut wanted = if rule.is_running() { rule.occurrences(zone, now, horizon) } else { Vec::new() };

@@ -72,12 +72,12 @@ pub struct Storage {
 impl Storage {
     /// Opens the configured storage. A directory is created if it is missing, and must be writable. A bucket is not
     /// contacted yet, so it need not be available.
-    pub fn open(config: &config::Storage) -> Result<Self, StorageError> {
+    pub fn open(config: &config::StorageConfig) -> Result<Self, StorageError> {
         match config {
-            config::Storage::Directory(dir) => {
+            config::StorageConfig::Directory(dir) => {
                 Ok(Self { files: Arc::new(directory::open(dir)?), root: Some(dir.as_path().into()) })
             }
-            config::Storage::S3(s3) => Ok(Self { files: bucket::open(s3)?, root: None }),
+            config::StorageConfig::S3(s3) => Ok(Self { files: bucket::open(s3)?, root: None }),
         }
     }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::analytics::{AnalyticsConnector, MetricsSetAside, PublishedPost};
 use super::inbox::InboxConnector;
 use super::oauth::{
-    Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
+    AuthServer, Choice, Choices, ConnectAttempt, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
 };
 use super::window::with_platform_clock;
 use super::{
@@ -263,11 +263,11 @@ impl OAuthConnector for SanitizingConnector {
         }
     }
 
-    fn is_authentic(&self, attempt: &Attempt, query: &str) -> bool {
+    fn is_authentic(&self, attempt: &ConnectAttempt, query: &str) -> bool {
         self.0.oauth().is_some_and(|oauth| oauth.is_authentic(attempt, query))
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         let mut grant = oauth_of(self)?.exchange(attempt, code).await.map_err(ConnectError::checked)?;
         if !grant.secrets().is_storable() {
             return Err(ConnectError::Unavailable("The platform returned tokens that are too large.".to_owned()));

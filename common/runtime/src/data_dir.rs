@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crier_base::permissions;
 use crier_base::secrets::SecretKey;
-use crier_config::{Config, Database, SecretKeys, Storage, key_file};
+use crier_config::{Config, Database, SecretKeys, StorageConfig, key_file};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use super::StartError;
@@ -229,7 +229,7 @@ pub fn prepare_database_file(path: &Path) -> Result<(), StartError> {
 
 /// Makes the storage directory inaccessible to other users if it is inside the data directory.
 pub fn restrict_files_dir(config: &Config) {
-    if let Storage::Directory(dir) = &config.storage
+    if let StorageConfig::Directory(dir) = &config.storage
         && dir.starts_with(&config.data_dir)
         && *dir != config.data_dir
     {

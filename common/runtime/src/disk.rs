@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crier_base::disk_reserve::DiskReserve;
-use crier_config::{Config, Database, Storage};
+use crier_config::{Config, Database, StorageConfig};
 use crier_media::Library;
 use crier_telemetry::metrics;
 use crier_telemetry::ops::Readiness;
@@ -41,7 +41,7 @@ pub fn directories(config: &Config) -> Vec<(&'static str, PathBuf)> {
     {
         all.push(("database", dir.to_owned()));
     }
-    if let Storage::Directory(dir) = &config.storage
+    if let StorageConfig::Directory(dir) = &config.storage
         && is_elsewhere(dir)
     {
         all.push(("files", dir.clone()));
@@ -82,7 +82,7 @@ pub fn directories_with_reserve(config: &Config) -> Vec<PathBuf> {
     if let Database::Sqlite(path) = &config.database {
         all.extend(path.parent().map(Path::to_owned));
     }
-    if let Storage::Directory(dir) = &config.storage {
+    if let StorageConfig::Directory(dir) = &config.storage {
         all.push(dir.clone());
     }
     all

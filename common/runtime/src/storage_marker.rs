@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crier_config::{Config, Storage};
+use crier_config::{Config, StorageConfig};
 use crier_media::storage::marker;
 use crier_store::{Store, files, storage_marker};
 
@@ -12,7 +12,7 @@ use super::StartError;
 
 /// Compares the marker of the configured directory with the database. Creates nothing. The schema must be current.
 pub async fn check(config: &Config, store: &Store) -> Result<(), StartError> {
-    let Storage::Directory(dir) = &config.storage else { return Ok(()) };
+    let StorageConfig::Directory(dir) = &config.storage else { return Ok(()) };
     let Some(known) = storage_marker::find(&mut store.read().await?).await? else {
         return check_unmarked(config, dir, store).await;
     };
@@ -42,7 +42,7 @@ async fn check_unmarked(config: &Config, dir: &Path, store: &Store) -> Result<()
 
 /// Marks the directory of an installation that has no marker yet. Call it after [`check`]; the directory must exist.
 pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
-    let Storage::Directory(dir) = &config.storage else { return Ok(()) };
+    let StorageConfig::Directory(dir) = &config.storage else { return Ok(()) };
     if storage_marker::find(&mut store.read().await?).await?.is_some() {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub async fn record(config: &Config, store: &Store) -> Result<(), StartError> {
 
 /// Makes the configured directory, which must exist, the storage of the installation. Returns it; `None` for a bucket.
 pub async fn adopt(config: &Config, store: &Store) -> Result<Option<PathBuf>, StartError> {
-    let Storage::Directory(dir) = &config.storage else { return Ok(None) };
+    let StorageConfig::Directory(dir) = &config.storage else { return Ok(None) };
     let id = marker::create(dir).map_err(io_error(config, dir))?;
     let mut tx = store.begin().await?;
     storage_marker::replace(&mut tx, &id).await?;

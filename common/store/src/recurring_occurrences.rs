@@ -1,7 +1,7 @@
 //! The occurrences of recurring posts. The caller has locked the row of the rule.
 
 use chrono::{DateTime, Utc};
-use crier_domain::recurring_post::{Plan, RecurringPost, StoredOccurrence};
+use crier_domain::recurring_post::{OccurrencePlan, RecurringPost, StoredOccurrence};
 
 use super::db::{execute, run, time_text};
 use super::jobs::{id_list, list_sql};
@@ -22,7 +22,7 @@ pub async fn since(conn: &mut Conn, recurring_id: i64, after: DateTime<Utc>) -> 
 }
 
 /// Writes a plan of the current version of the rule.
-pub async fn write_plan(tx: &mut Tx, rule: &RecurringPost, plan: &Plan) -> Result<()> {
+pub async fn write_plan(tx: &mut Tx, rule: &RecurringPost, plan: &OccurrencePlan) -> Result<()> {
     if !plan.delete.is_empty() {
         let sql = list_sql!(tx, "DELETE FROM recurring_occurrences WHERE id", "");
         execute!(tx, sql, id_list(&plan.delete))?;

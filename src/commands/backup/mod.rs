@@ -17,7 +17,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use crier_base::permissions;
-use crier_config::{Config, Database, Storage, key_file};
+use crier_config::{Config, Database, StorageConfig, key_file};
 use crier_domain::job::JobKind;
 use crier_runtime::{StartError, storage_marker};
 use indicatif::ProgressBar;
@@ -211,7 +211,7 @@ fn write(
     }
     archive.add_file(DATABASE, &mut File::open(database).map_err(io_error())?).map_err(io_error())?;
     let mut count = 0;
-    if let Storage::Directory(root) = &config.storage {
+    if let StorageConfig::Directory(root) = &config.storage {
         for path in files_below(&root.join(MEDIA)).map_err(io_error())?.into_iter().filter(|path| is_complete(path)) {
             let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) else { continue };
             let mut file = match File::open(&path) {
@@ -224,7 +224,7 @@ fn write(
     }
     archive.finish().and_then(|mut out| out.flush()).map_err(io_error())?;
     progress.finish_and_clear();
-    Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, Storage::Directory(_)) })
+    Ok(BackupContents { files: count, has_key, has_files: matches!(config.storage, StorageConfig::Directory(_)) })
 }
 
 /// Returns whether a file is neither a piece of an upload nor being written. The name of one that is being written ends

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crier_base::clock::Clock;
 use crier_base::secrets::Cipher;
-use crier_config::{Config, Storage, key_file};
+use crier_config::{Config, StorageConfig, key_file};
 use crier_domain::job::NoopNotifier;
 use crier_runtime::data_dir::{self, DataDirLock};
 use crier_runtime::{StartError, check_keys, check_plans};
@@ -63,8 +63,8 @@ struct RestorePaths {
 impl RestorePaths {
     fn of(config: &Config) -> std::result::Result<Self, CommandError> {
         let files = match &config.storage {
-            Storage::Directory(dir) => Some(dir.clone()),
-            Storage::S3(_) => None,
+            StorageConfig::Directory(dir) => Some(dir.clone()),
+            StorageConfig::S3(_) => None,
         };
         Ok(Self { database: sqlite_file(config)?.to_owned(), key: key_file(&config.data_dir), files })
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta};
 use crier_base::random;
-use crier_config::{Config, Storage as StorageConfig};
+use crier_config::{Config, StorageConfig};
 use crier_http::HttpClient;
 use crier_mail::Mailer;
 use crier_media::Storage;

@@ -278,7 +278,7 @@ impl TestStore {
 
     /// Returns the media library, served under this URL.
     pub fn library(&self, public_url: &str) -> Library {
-        let directory = || config::Storage::Directory(self.files.path().to_owned());
+        let directory = || config::StorageConfig::Directory(self.files.path().to_owned());
         let storage =
             Storage::open(&self.bucket.as_ref().map_or_else(directory, S3Server::storage)).expect("a storage");
         Library::new(storage, &MediaConfig::default(), public_url)

@@ -1,9 +1,9 @@
 //! `make_occurrences`: plans the occurrences of a recurring post for the next 30 days, and makes their posts.
 //!
-//! The plan is one transaction ([`crier_domain::recurring_post::Plan`]). It stores a row per occurrence, whose unique key
-//! makes each occurrence once. Each post is created, written again or deleted in a transaction of its own, together with
-//! its row, under the lock of the rule. So a run may end at any point, and another one continues; several runs of one
-//! rule at the same time take turns.
+//! The plan is one transaction ([`crier_domain::recurring_post::OccurrencePlan`]). It stores a row per occurrence,
+//! whose unique key makes each occurrence once. Each post is created, written again or deleted in a transaction of its
+//! own, together with its row, under the lock of the rule. So a run may end at any point, and another one continues;
+//! several runs of one rule at the same time take turns.
 //!
 //! If a post is rejected (the plan is full, its text is too long now), the rule has the reason, and the run continues
 //! with the other occurrences. The rule is retried after some hours.
@@ -19,7 +19,7 @@ use crier_domain::content_plan::Destination;
 use crier_domain::job::{ClaimedJob, Outcome};
 use crier_domain::plan::{Feature, Plans};
 use crier_domain::post::{Post, PostStatus, ScheduleType};
-use crier_domain::recurring_post::{Plan, RETRY_PAUSE, RecurringPost, StoredOccurrence};
+use crier_domain::recurring_post::{OccurrencePlan, RETRY_PAUSE, RecurringPost, StoredOccurrence};
 use crier_jobs::publishing;
 use crier_media::Library;
 use crier_platforms::ConnectorRegistry;
@@ -143,8 +143,8 @@ impl MakeOccurrences {
         let brand = brands::find(&mut tx, rule.brand_id).await?;
         let zone = zone(brand.as_ref().map(|brand| brand.timezone.as_str()));
         let now = tx.now;
-        let stored = recurring_occurrences::since(&mut tx, recurring_id, Plan::since(now)).await?;
-        let plan = Plan::new(&rule, zone, &stored, now);
+        let stored = recurring_occurrences::since(&mut tx, recurring_id, OccurrencePlan::since(now)).await?;
+        let plan = OccurrencePlan::new(&rule, zone, &stored, now);
         recurring_occurrences::write_plan(&mut tx, &rule, &plan).await?;
         recurring_posts::set_planned(&mut tx, &rule, plan.planned).await?;
         tx.commit().await?;

@@ -6,7 +6,7 @@ use crier_domain::authorization::{Authorization, Stage};
 use crier_domain::platform::Platform;
 use crier_endpoints::app::App;
 use crier_platforms::OAuthConnector;
-use crier_platforms::oauth::{Attempt, Choices, Grant};
+use crier_platforms::oauth::{Choices, ConnectAttempt, Grant};
 use crier_store::authorizations;
 use http::HeaderMap;
 use salvo::{Depot, Request, Response, handler};
@@ -68,7 +68,7 @@ async fn process(app: &Arc<App>, headers: &HeaderMap, callback: CallbackQuery) -
     let authorization = open_authorization(app, Some(found))?;
     let data = authorizations::data(&mut conn, app.store.cipher(), authorization.id).await?;
     drop(conn);
-    let attempt: Option<Attempt> = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
+    let attempt: Option<ConnectAttempt> = data.and_then(|data| serde_json::from_str(data.expose_secret()).ok());
     let attempt = attempt.filter(|_| authorization.stage == Stage::AtPlatform).ok_or(StepError::WrongState)?;
     let name = platform_name(app, &authorization);
     let connector = connector_of(app, &authorization)?;
@@ -113,7 +113,7 @@ async fn exchange(
     app: &Arc<App>,
     authorization: &Authorization,
     oauth: &dyn OAuthConnector,
-    attempt: &Attempt,
+    attempt: &ConnectAttempt,
     code: &str,
     state: &str,
 ) -> StepResult {
@@ -148,7 +148,7 @@ async fn exchange(
 
 /// Returns the purposes whose permissions the grant lacks, each with its scope. The consent page lists the same
 /// purposes.
-fn missing_purposes(oauth: &dyn OAuthConnector, attempt: &Attempt, grant: &Grant) -> Vec<String> {
+fn missing_purposes(oauth: &dyn OAuthConnector, attempt: &ConnectAttempt, grant: &Grant) -> Vec<String> {
     let permissions = oauth.permissions(attempt.target);
     let purpose = |scope: &String| {
         let found = permissions.iter().find(|permission| permission.scopes.contains(&scope.as_str()));

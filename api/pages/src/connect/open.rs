@@ -9,7 +9,7 @@ use crier_domain::authorization::Authorization;
 use crier_domain::platform::ConnectTarget;
 use crier_endpoints::app::App;
 use crier_platforms::OAuthConnector;
-use crier_platforms::oauth::{Attempt, AuthServer, ConnectRequest, protocol};
+use crier_platforms::oauth::{AuthServer, ConnectAttempt, ConnectRequest, protocol};
 use crier_store::applications::{self, NewApplication};
 use crier_store::authorizations;
 use salvo::{Depot, Request, Response, handler};
@@ -120,7 +120,7 @@ async fn redirect_to_platform(app: &Arc<App>, token: &str, cookie: &SecretString
     };
 
     let (state, verifier) = (authorizations::new_secret()?, authorizations::new_secret()?);
-    let attempt = Attempt::new(request, server, &application, redirect_uri, &verifier);
+    let attempt = ConnectAttempt::new(request, server, &application, redirect_uri, &verifier);
     let url = protocol::authorize_url(&attempt, &state).map_err(|error| StepError::of(platform, error))?;
     let data = serde_json::to_string(&attempt).map_err(|_| StepError::Unavailable)?;
     let mut tx = app.store.begin().await?;

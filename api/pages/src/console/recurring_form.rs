@@ -6,7 +6,7 @@ use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::content_plan::Destination;
 use crier_domain::plan::Feature;
 use crier_domain::recurrence::Frequency;
-use crier_domain::recurring_post::{MAX_VARIATIONS, Plan};
+use crier_domain::recurring_post::{MAX_VARIATIONS, OccurrencePlan};
 use crier_domain::report_schedule::local_day;
 use crier_endpoints::admission;
 use crier_endpoints::error::{ErrorCode, Result};
@@ -155,7 +155,7 @@ async fn render(
 async fn next_posts(visit: &Visit, conn: &mut Conn, rule: &RecurringPost) -> Result<Vec<NextPost>> {
     let times: Vec<DateTime<Utc>> = rule.next_occurrences.iter().map(|at| at.0).collect();
     let Some(stored) = rules::find(conn, visit.brand()?.0.id, rule.id).await? else { return Ok(Vec::new()) };
-    let occurrences = recurring_occurrences::since(conn, rule.id, Plan::since(visit.now)).await?;
+    let occurrences = recurring_occurrences::since(conn, rule.id, OccurrencePlan::since(visit.now)).await?;
     let numbers = stored.numbers(visit.zone(), &occurrences, visit.now, &times);
     let next = |(at, number): (DateTime<Utc>, i64)| {
         let text = stored.variation(number).map(|variation| beginning(&variation.content, MAX_TEXT_SHOWN));

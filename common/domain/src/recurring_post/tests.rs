@@ -66,7 +66,7 @@ impl Model {
     }
 
     fn stored(&self) -> Vec<StoredOccurrence> {
-        self.rows.iter().filter(|row| row.occurs_at > Plan::since(self.now)).cloned().collect()
+        self.rows.iter().filter(|row| row.occurs_at > OccurrencePlan::since(self.now)).cloned().collect()
     }
 
     fn row(&mut self, id: i64) -> &mut StoredOccurrence {
@@ -75,7 +75,7 @@ impl Model {
 
     /// Writes a plan, as the job does.
     fn plan(&mut self) {
-        let plan = Plan::new(&self.rule, self.zone, &self.stored(), self.now);
+        let plan = OccurrencePlan::new(&self.rule, self.zone, &self.stored(), self.now);
         for id in &plan.delete {
             assert!(!self.row(*id).is_made());
         }
@@ -211,8 +211,8 @@ proptest! {
         }
         model.plan();
         model.make(usize::MAX);
-        let again = Plan::new(&model.rule, model.zone, &model.stored(), model.now);
-        let unchanged = Plan { planned: model.rule.planned, ..Plan::default() };
+        let again = OccurrencePlan::new(&model.rule, model.zone, &model.stored(), model.now);
+        let unchanged = OccurrencePlan { planned: model.rule.planned, ..OccurrencePlan::default() };
         prop_assert_eq!(again, unchanged, "a plan that is repeated changes nothing");
         prop_assert!(model.rows.iter().all(|row| !row.is_removed || row.occurs_at <= model.now));
         let until = model.now + TimeDelta::days(HORIZON_DAYS);

@@ -30,7 +30,7 @@ fn a_missing_bucket_is_not_reported_as_a_missing_file() {
 #[test]
 fn an_unwritable_directory_is_rejected_with_a_clear_error() {
     let file = tempfile::NamedTempFile::new().expect("a file");
-    let inside = config::Storage::Directory(file.path().join("files"));
+    let inside = config::StorageConfig::Directory(file.path().join("files"));
     let text = Storage::open(&inside).expect_err("a file is no directory").to_string();
     assert!(text.contains("cannot store files in") && text.contains(&file.path().display().to_string()), "{text}");
 }

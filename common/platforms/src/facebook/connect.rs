@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use super::super::call::{Effect, connect_error};
 use super::super::meta::login::FacebookLogin;
-use super::super::oauth::{Attempt, AuthServer, Choice, Choices, ConnectRequest, Grant, OAuthConnector, Permission};
+use super::super::oauth::{
+    AuthServer, Choice, Choices, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission,
+};
 use super::super::{ConnectError, Connected};
 use super::Facebook;
 
@@ -92,7 +94,7 @@ impl OAuthConnector for Facebook {
         Ok(self.login().server(&SCOPES))
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         self.login().exchange(attempt, code).await
     }
 

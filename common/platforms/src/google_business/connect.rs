@@ -13,8 +13,8 @@ use serde::Deserialize;
 
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
-    protocol, renewal,
+    AuthServer, Choice, Choices, ClientAuth, ConnectAttempt, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector,
+    Permission, protocol, renewal,
 };
 use super::super::{CallError, ConnectError, Connected};
 use super::GoogleBusiness;
@@ -173,7 +173,7 @@ impl OAuthConnector for GoogleBusiness {
         Ok(self.auth_server())
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

@@ -14,7 +14,7 @@ use super::super::meta::containers::is_id;
 use super::super::meta::login::FacebookLogin;
 use super::super::meta::tokens::LongLivedTokens;
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission,
+    AuthServer, Choice, Choices, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission,
 };
 use super::super::{ConnectError, Connected, Secrets};
 use super::{BY_FACEBOOK, Instagram, LOGIN};
@@ -163,7 +163,7 @@ impl OAuthConnector for Instagram {
         })
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         match attempt.target {
             ConnectTarget::Default => self.long_lived().exchange(attempt, code).await,
             ConnectTarget::Page => self.login().exchange(attempt, code).await,

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
-    renewal,
+    AuthServer, Choice, Choices, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission,
+    protocol, renewal,
 };
 use super::super::{ConnectError, Connected};
 use super::Linkedin;
@@ -111,7 +111,7 @@ impl OAuthConnector for Linkedin {
         }
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

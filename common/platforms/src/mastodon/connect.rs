@@ -17,7 +17,7 @@ use url::Url;
 use super::super::address::check_submitted_url;
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
+    AuthServer, Choice, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
 };
 use super::super::{ConnectError, Connected};
 use super::APP_NAME;
@@ -197,7 +197,7 @@ impl OAuthConnector for Mastodon {
         Ok(Some(Application::new(created.client_id, created.client_secret)))
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::graph::{Access, List};
 use crate::call::{Effect, PlatformClient, connect_error};
-use crate::oauth::{Attempt, AuthServer, ClientAuth, Grant, MAX_CHOICES, protocol};
+use crate::oauth::{AuthServer, ClientAuth, ConnectAttempt, Grant, MAX_CHOICES, protocol};
 use crate::{CallError, ConnectError};
 
 const PAGES_PER_CALL: &str = "100";
@@ -45,7 +45,7 @@ impl<'a> FacebookLogin<'a> {
     }
 
     /// Exchanges the code for the user's token, with the permissions that the user left enabled.
-    pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    pub(crate) async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         let grant = protocol::exchange(self.client, attempt, code).await.map_err(|failure| {
             // Facebook rejects a code with an error in its own format.
             match (failure.status, failure.code.is_none()) {
@@ -89,7 +89,7 @@ impl<'a> FacebookLogin<'a> {
     /// Exchanges the user's token for a long-lived one.
     async fn long_lived(
         &self,
-        attempt: &Attempt,
+        attempt: &ConnectAttempt,
         grant: &Grant,
     ) -> Result<(String, Option<DateTime<Utc>>), ConnectError> {
         let application = attempt.application();

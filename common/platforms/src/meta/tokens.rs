@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::graph::Access;
 use crate::call::{Effect, PlatformClient, connect_error};
 use crate::oauth::protocol::Tokens;
-use crate::oauth::{Attempt, Grant};
+use crate::oauth::{ConnectAttempt, Grant};
 use crate::{CallError, ConnectError, ConnectorAccount, RefreshedTokens};
 
 /// The token endpoints of one of these platforms.
@@ -22,7 +22,7 @@ pub(crate) struct LongLivedTokens<'a> {
 
 impl LongLivedTokens<'_> {
     /// Exchanges the code for a token that lasts 60 days.
-    pub(crate) async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    pub(crate) async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         let application = attempt.application();
         let secret = application.client_secret.expose_secret();
         // A multipart form, as documented. The platforms append `#_` to the code.

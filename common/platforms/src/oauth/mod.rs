@@ -1,7 +1,7 @@
 //! Connecting accounts in a browser: what the pages under `/connect` need to know about a platform.
 //!
-//! A connect has these steps, each of which may run in another process. The state between them is an [`Attempt`], a
-//! [`Grant`] and a list of [`Choice`]s, which the database stores encrypted:
+//! A connect has these steps, each of which may run in another process. The state between them is a [`ConnectAttempt`],
+//! a [`Grant`] and a list of [`Choice`]s, which the database stores encrypted:
 //!
 //! 1. [`OAuthConnector::server`] returns the URL to which the user is sent, and the requested scopes.
 //! 2. [`OAuthConnector::application`] returns the application, if Crier registers itself (Mastodon).
@@ -106,7 +106,7 @@ pub struct Permission {
 
 /// One attempt to connect an account in a browser. `Debug` prints no secret.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct ConnectAttempt {
     pub target: ConnectTarget,
     pub instance: String,
     pub server: AuthServer,
@@ -117,16 +117,16 @@ pub struct Attempt {
     pub(super) verifier: String,
 }
 
-impl std::fmt::Debug for Attempt {
+impl std::fmt::Debug for ConnectAttempt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attempt")
+        f.debug_struct("ConnectAttempt")
             .field("server", &self.server)
             .field("instance", &self.instance)
             .finish_non_exhaustive()
     }
 }
 
-impl Attempt {
+impl ConnectAttempt {
     /// Creates an attempt. `verifier` is a random text of 43 to 128 characters.
     pub fn new(
         request: ConnectRequest<'_>,
@@ -183,7 +183,7 @@ impl std::fmt::Debug for Grant {
 
 impl Grant {
     /// Creates a grant from the tokens of an attempt.
-    pub fn new(attempt: &Attempt, tokens: &protocol::Tokens, now: DateTime<Utc>) -> Self {
+    pub fn new(attempt: &ConnectAttempt, tokens: &protocol::Tokens, now: DateTime<Utc>) -> Self {
         Self {
             target: attempt.target,
             instance: attempt.instance.clone(),
@@ -322,12 +322,12 @@ pub trait OAuthConnector: Send + Sync {
 
     /// Returns whether the platform itself sent the user back. `query` is the unchanged query of the callback.
     /// Platforms that do not sign it are identified by `state` only.
-    fn is_authentic(&self, _attempt: &Attempt, _query: &str) -> bool {
+    fn is_authentic(&self, _attempt: &ConnectAttempt, _query: &str) -> bool {
         true
     }
 
     /// Exchanges the code for tokens.
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError>;
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError>;
 
     /// Lists the choices, at most [`MAX_CHOICES`].
     async fn choices(&self, _grant: &Grant) -> Result<Choices, ConnectError> {

@@ -27,7 +27,7 @@ use url::Url;
 
 use super::super::call::{Effect, PlatformClient};
 use super::super::{CallError, ConnectError};
-use super::{Attempt, AuthServer, ClientAuth, Grant};
+use super::{AuthServer, ClientAuth, ConnectAttempt, Grant};
 
 /// The maximum lifetime of a token. Longer ones are reduced to it.
 const MAX_TOKEN_LIFETIME_SECONDS: u64 = 10 * 365 * 86_400;
@@ -179,7 +179,7 @@ fn protocol(server: &AuthServer, application: &Application) -> Protocol {
 }
 
 /// Returns the URL of the platform's authorization page.
-pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, ConnectError> {
+pub fn authorize_url(attempt: &ConnectAttempt, state: &SecretString) -> Result<Url, ConnectError> {
     let unusable = |_| ConnectError::Unavailable("The platform's URL is not valid.".to_owned());
     let server = &attempt.server;
     let auth_url = AuthUrl::new(server.authorize_url.clone()).map_err(unusable)?;
@@ -206,7 +206,7 @@ pub fn authorize_url(attempt: &Attempt, state: &SecretString) -> Result<Url, Con
 }
 
 /// Exchanges an authorization code for tokens, as a grant.
-pub async fn exchange(client: &PlatformClient, attempt: &Attempt, code: &str) -> Result<Grant, TokenFailure> {
+pub async fn exchange(client: &PlatformClient, attempt: &ConnectAttempt, code: &str) -> Result<Grant, TokenFailure> {
     let unusable = |_| invalid_url(client);
     let token_url = TokenUrl::new(attempt.server.token_url.clone()).map_err(unusable)?;
     let redirect_url = RedirectUrl::new(attempt.redirect_uri.clone()).map_err(unusable)?;

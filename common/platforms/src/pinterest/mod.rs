@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::call::{Effect, PlatformClient, connect_error, sanitize_message};
 use super::metrics::Metrics;
 use super::oauth::{
-    self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+    self, AuthServer, Choice, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
 use super::{
     AnalyticsConnector, CallError, Clients, ConnectError, Connected, Connector, ConnectorAccount, ImageTransfer,
@@ -308,7 +308,7 @@ impl OAuthConnector for Pinterest {
         Ok(self.auth_server())
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

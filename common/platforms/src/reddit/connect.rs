@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+    AuthServer, Choice, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
 use super::super::{ConnectError, Connected};
 use super::Reddit;
@@ -56,7 +56,7 @@ impl OAuthConnector for Reddit {
         Ok(self.auth_server())
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         let client = self.client_of(&attempt.client_id, None);
         Ok(protocol::exchange(&client, attempt, code).await?)
     }

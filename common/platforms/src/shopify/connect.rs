@@ -17,8 +17,8 @@ use url::form_urlencoded;
 
 use super::super::call::{Effect, connect_error};
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, Choices, ClientAuth, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector, Permission,
-    protocol, renewal,
+    AuthServer, Choice, Choices, ClientAuth, ConnectAttempt, ConnectRequest, Grant, MAX_CHOICES, OAuthConnector,
+    Permission, protocol, renewal,
 };
 use super::super::{CallError, ConnectError, Connected};
 use super::Shopify;
@@ -171,11 +171,11 @@ impl OAuthConnector for Shopify {
         Ok(self.auth_server(request.instance))
     }
 
-    fn is_authentic(&self, attempt: &Attempt, query: &str) -> bool {
+    fn is_authentic(&self, attempt: &ConnectAttempt, query: &str) -> bool {
         is_signed(query, domain(&attempt.instance), &attempt.application().client_secret)
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

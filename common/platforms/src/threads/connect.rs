@@ -10,7 +10,9 @@ use serde::Deserialize;
 use super::super::call::{Effect, connect_error};
 use super::super::meta::containers::is_id;
 use super::super::meta::tokens::LongLivedTokens;
-use super::super::oauth::{Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission};
+use super::super::oauth::{
+    AuthServer, Choice, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission,
+};
 use super::super::{ConnectError, Connected};
 use super::Threads;
 
@@ -58,7 +60,7 @@ impl OAuthConnector for Threads {
         Ok(server)
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         self.long_lived().exchange(attempt, code).await
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::super::call::connect_error;
 use super::super::oauth::{
-    Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, renewal,
+    AuthServer, Choice, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, renewal,
 };
 use super::super::{ConnectError, Connected};
 use super::Tiktok;
@@ -55,7 +55,7 @@ impl OAuthConnector for Tiktok {
         Ok(server)
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         let form =
             [("grant_type", "authorization_code"), ("code", code), ("redirect_uri", attempt.redirect_uri.as_str())];
         let tokens = self.tokens(&attempt.application(), &form).await.map_err(|error| connect_error(error, None))?;

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 use super::call::{Effect, PlatformClient, connect_error, image_part, sanitize_message};
 use super::metrics::Metrics;
 use super::oauth::{
-    self, Attempt, AuthServer, Choice, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+    self, AuthServer, Choice, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
 };
 use super::window::{CallWindow, Listed, find};
 use super::{
@@ -375,7 +375,7 @@ impl OAuthConnector for Twitter {
         Ok(self.auth_server())
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 

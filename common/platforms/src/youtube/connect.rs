@@ -12,7 +12,8 @@ use super::rest::{List, NO_CHANNEL};
 use super::{Youtube, is_id};
 use crate::call::{Effect, connect_error};
 use crate::oauth::{
-    Attempt, AuthServer, Choice, ClientAuth, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
+    AuthServer, Choice, ClientAuth, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol,
+    renewal,
 };
 use crate::{ConnectError, Connected};
 
@@ -110,7 +111,7 @@ impl OAuthConnector for Youtube {
         Ok(self.auth_server())
     }
 
-    async fn exchange(&self, attempt: &Attempt, code: &str) -> Result<Grant, ConnectError> {
+    async fn exchange(&self, attempt: &ConnectAttempt, code: &str) -> Result<Grant, ConnectError> {
         Ok(protocol::exchange(&self.client, attempt, code).await?)
     }
 
