@@ -141,10 +141,10 @@ async fn an_already_counted_post_is_not_counted_again(app: TestApp) {
     app.set_used_posts(t.workspace, 20_000 - 2).await;
     let draft = json!({ "content": "x", "accounts": [account] });
     let path = t.path(&format!("/posts/{}", t.post(&t.path("/posts"), draft.clone()).await.data(201)["id"]));
-    let ask = async |what: &str| t.request("POST", &format!("{path}/{what}")).send().await;
+    let change = async |what: &str| t.request("POST", &format!("{path}/{what}")).send().await;
     // Submitted, rejected, submitted again, approved: one post.
     for what in ["submit", "reject", "submit", "approve"] {
-        ask(what).await.expect(200);
+        change(what).await.expect(200);
     }
     assert_eq!(app.used_posts(t.workspace).await, 19_999);
     // Retrying a failed post costs nothing, even when the month's cap is reached.

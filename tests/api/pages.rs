@@ -84,8 +84,8 @@ async fn head_matches_get(app: TestApp) {
     paths.push(format!("{base}/openapi.json"));
     for path in paths {
         app.clock.advance(TimeDelta::minutes(1));
-        let ask = async |method: &str| app.request_at_root(method, &app.url, &path).key(&t.key).send().await;
-        let (get, head) = (ask("GET").await, ask("HEAD").await);
+        let send = async |method: &str| app.request_at_root(method, &app.url, &path).key(&t.key).send().await;
+        let (get, head) = (send("GET").await, send("HEAD").await);
         assert_eq!((get.status, head.body.len()), (head.status, 0), "{path}: {head:?}");
         for name in ["content-type", "content-length", "cache-control", "location"] {
             assert_eq!(get.header(name), head.header(name), "{path}: {name}");

@@ -242,26 +242,27 @@ async fn platform_image_limits_are_enforced(t: Tenant<'_>) {
     for n in 0..11 {
         many.push(upload(&t, 20 + n, 20).await);
     }
-    let ask = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
+    let validate = async |body: Value| t.post(&t.path("/posts/validate"), body).await.data(200);
     let codes = |response: &Value, i: usize| -> Vec<(String, String)> {
         let problems = response["targets"][i]["problems"].as_array().unwrap();
         let word = |p: &Value, name: &str| p[name].as_str().unwrap().to_owned();
         problems.iter().map(|p| (word(p, "field"), word(p, "code"))).collect()
     };
     let only = |field: &str, code: &str| vec![(field.to_owned(), code.to_owned())];
-    let response = ask(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
+    let response =
+        validate(json!({ "content": "x", "media": [square, long], "accounts": [telegram, instagram] })).await;
     // Instagram cannot download them from this app either, because its address is private.
     let both = vec![only("media", "image_ratio").remove(0), only("media", "pictures_unreachable").remove(0)];
     assert_eq!((codes(&response, 0), codes(&response, 1)), (only("media", "image_ratio"), both));
-    let response = ask(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
+    let response = validate(json!({ "content": "x", "media": many, "accounts": [telegram] })).await;
     assert_eq!(codes(&response, 0), only("media", "too_many_images"));
     let own = json!([{ "account_id": telegram, "media": [long] }]);
-    let response = ask(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
+    let response = validate(json!({ "content": "x", "accounts": [telegram, instagram], "overrides": own })).await;
     assert_eq!(
         (codes(&response, 0), codes(&response, 1)),
         (only("overrides.0.media", "image_ratio"), only("media", "image_required"))
     );
-    assert_eq!(ask(json!({ "media": [square], "accounts": [telegram] })).await["valid"], true);
+    assert_eq!(validate(json!({ "media": [square], "accounts": [telegram] })).await["valid"], true);
 
     let now = json!({ "schedule_type": "now", "media": [square, long], "accounts": [telegram] });
     let error = create(&t, now).await.expect_error(422, "validation_failed");

@@ -374,13 +374,13 @@ async fn validating_writes_nothing(app: TestApp) {
     let t = app.tenant("unlimited").await;
     let account = t.account("demo").await;
     let test = app.key_of(t.user, crier_domain::access::KeyMode::Test, "posts:read").await;
-    let ask = async |content: String| {
+    let validate = async |content: String| {
         let body = json!({ "content": content, "schedule_type": "now", "accounts": [account] });
         app.request("POST", &t.path("/posts/validate")).key(&test).json(&body).send().await.data(200)
     };
-    let good = ask("hello".into()).await;
+    let good = validate("hello".into()).await;
     assert_eq!((&good["valid"], &good["targets"][0]["length"]), (&json!(true), &json!(5)));
-    let bad = ask("x".repeat(60_000)).await;
+    let bad = validate("x".repeat(60_000)).await;
     assert_eq!((&bad["valid"], &bad["targets"][0]["problems"][0]["code"]), (&json!(false), &json!("text_too_long")));
     assert_eq!(app.count_rows("posts").await, 0);
 }

@@ -268,9 +268,9 @@ async fn a_redis_that_accepts_no_writes_is_found() {
     let url = redis.url();
     let queue = || finding(&findings(&s.try_command(&["doctor", "--json"], &[("CRIER_REDIS_URL", &url)])), "queue");
     assert_eq!(queue()["status"], "ok");
-    let () = redis.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let () = redis.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     assert_fails(&s, &[("CRIER_REDIS_URL", &url)], "queue", "Redis does not accept writes");
-    let () = redis.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let () = redis.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(queue()["status"], "ok");
 }
 

@@ -28,15 +28,15 @@ async fn a_flushed_redis_loses_no_jobs() {
         last = Clock::system().now() + TimeDelta::seconds(5);
         posts.push(crier.schedule(brand, *account, text, last).await);
     }
-    let notified = async || redis.ask::<u64>(&["ZCARD", "crier:queue:publish_target:scheduled"]).await;
+    let notified = async || redis.command::<u64>(&["ZCARD", "crier:queue:publish_target:scheduled"]).await;
     until("a notification for each ready job", || async { (notified().await >= 30).then_some(()) }).await;
-    let () = redis.ask(&["FLUSHALL"]).await;
+    let () = redis.command(&["FLUSHALL"]).await;
     // The jobs that become due are notified, and these notifications are lost as well.
     until("the others are notified", || async {
         (Clock::system().now() > last && notified().await >= 20).then_some(())
     })
     .await;
-    let () = redis.ask(&["FLUSHALL"]).await;
+    let () = redis.command(&["FLUSHALL"]).await;
     assert_eq!(sites.posts().len(), 0);
     crier.start_all().await;
     for target in crier.all_published(brand, &posts).await {

@@ -187,7 +187,7 @@ async fn an_application_can_name_itself_with_an_empty_password(app: TestApp) {
 async fn a_refreshed_token_can_have_fewer_scopes(app: TestApp) {
     let t = app.tenant("pro").await;
     let (client, tokens) = connect(&t, Allowed::default()).await;
-    let ask = async |token: &str, scope: &str| {
+    let narrow = async |token: &str, scope: &str| {
         let fields = [
             ("grant_type", "refresh_token".to_owned()),
             ("refresh_token", token.to_owned()),
@@ -197,9 +197,9 @@ async fn a_refreshed_token_can_have_fewer_scopes(app: TestApp) {
         send(&app, TOKEN, &fields.into()).await
     };
     for scope in ["posts:read inbox:read", "webhooks:read", "posts"] {
-        assert_error(&ask(&tokens.refresh, scope).await, "invalid_scope");
+        assert_error(&narrow(&tokens.refresh, scope).await, "invalid_scope");
     }
-    let fewer = Tokens::of(&ask(&tokens.refresh, "posts:read").await);
+    let fewer = Tokens::of(&narrow(&tokens.refresh, "posts:read").await);
     assert_eq!(fewer.scope, "posts:read");
     assert_eq!(caller(&app, &fewer.access, None).await.unwrap().caller.scopes, scopes("posts:read"));
     // The grant still has all of them.

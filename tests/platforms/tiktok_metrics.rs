@@ -20,7 +20,7 @@ fn data(data: Value) -> ResponseTemplate {
 }
 
 /// An object with the requested fields.
-fn asked(request: &Request, all: &Value) -> Value {
+fn requested_fields(request: &Request, all: &Value) -> Value {
     let fields = query(request)["fields"].clone();
     fields.split(',').filter_map(|name| Some((name.to_owned(), all.get(name)?.clone()))).collect()
 }
@@ -47,7 +47,7 @@ async fn many_posts_are_read_with_one_call() {
         assert_eq!(query(request)["fields"], "id,view_count,like_count,comment_count,share_count");
         let body: Value = request.body_json().unwrap();
         assert_eq!(body, json!({ "filters": { "video_ids": ["7077642457847991554", "7080217258529737986"] } }));
-        data(json!({ "videos": [asked(request, &video("7080217258529737986")), { "id": "1", "like_count": 5 }] }))
+        data(json!({ "videos": [requested_fields(request, &video("7080217258529737986")), { "id": "1", "like_count": 5 }] }))
     })
     .await;
     let unknown = Some(PostMetrics::default());
@@ -99,8 +99,10 @@ async fn a_name_that_is_rejected_is_set_aside() {
             return rejection(400, "invalid_params");
         }
         match request.url.path() {
-            "/v2/video/query/" => data(json!({ "videos": [asked(request, &video("1"))] })),
-            _ => data(json!({ "user": asked(request, &json!({ "follower_count": 1, "following_count": 2 })) })),
+            "/v2/video/query/" => data(json!({ "videos": [requested_fields(request, &video("1"))] })),
+            _ => data(
+                json!({ "user": requested_fields(request, &json!({ "follower_count": 1, "following_count": 2 })) }),
+            ),
         }
     })
     .await;
@@ -164,13 +166,13 @@ async fn the_id_of_a_post_is_found_later() {
         }
     })
     .await;
-    let ask = async |publish_id: &str| {
+    let find_id = async |publish_id: &str| {
         let Value::Object(marker) = json!({ "publish_id": publish_id }) else { panic!("an object") };
         let analytics = tiktok.connector.analytics().unwrap();
         assert!(analytics.assigns_ids_later());
         analytics.find_id(&tiktok.account, &marker).await.map(|found| found.map(|post| post.external_id))
     };
-    assert_eq!(ask("p_pub_url~1").await.unwrap().as_deref(), Some("7"));
-    assert_eq!(ask("p_pub_url~2").await.unwrap(), None);
-    assert!(matches!(ask("p_pub_url~3").await, Err(CallError::Permanent(_))));
+    assert_eq!(find_id("p_pub_url~1").await.unwrap().as_deref(), Some("7"));
+    assert_eq!(find_id("p_pub_url~2").await.unwrap(), None);
+    assert!(matches!(find_id("p_pub_url~3").await, Err(CallError::Permanent(_))));
 }

@@ -223,11 +223,11 @@ async fn a_redis_that_accepts_no_writes_is_not_up() {
     let (notifier, _stop) = redis(server.url(), "t");
     let mut ids = test_listener(&*notifier, JobKind::Noop);
     wait_until_up(&notifier).await;
-    let () = server.ask(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let () = server.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
     until("the full memory is not detected", async || !notifier.is_up()).await;
     // It stays down, although the server accepts connections: the check for writes fails again and again.
     let failed_checks = async || {
-        let commands: String = server.ask(&["INFO", "commandstats"]).await;
+        let commands: String = server.command(&["INFO", "commandstats"]).await;
         let checks = commands.lines().find(|line| line.starts_with("cmdstat_lpushx:")).unwrap_or_default().to_owned();
         let rejected = checks.split(',').find_map(|field| field.strip_prefix("rejected_calls="));
         rejected.map_or(0, |number| number.trim().parse::<u64>().unwrap())
@@ -238,7 +238,7 @@ async fn a_redis_that_accepts_no_writes_is_not_up() {
         failed_checks().await >= before + 3
     })
     .await;
-    let () = server.ask(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let () = server.command(&["CONFIG", "SET", "maxmemory", "0"]).await;
     wait_until_up(&notifier).await;
     wait_for_delivery(&*notifier, &mut ids, 0).await;
 }

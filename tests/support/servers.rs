@@ -105,7 +105,7 @@ impl RedisServer {
     }
 
     /// Runs one command.
-    pub async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    pub async fn command<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         let mut connection = connect_redis(&self.url()).await;
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await.expect("a response")
     }
