@@ -209,7 +209,7 @@ async fn two_hundred_new_articles_stop_at_the_maximum(w: TestWorker) {
     let notices = async || w.count_rows("notices WHERE kind = 'feed_not_posted'").await;
     assert_eq!(notices().await, 1);
     w.sql("DELETE FROM notices").await;
-    // Another one on the same day, of which no second email tells.
+    // Another one on the same day, for which no second email is sent.
     let with = |name: &str| std::iter::once(article(name)).chain((0..50).map(|n| article(&format!("n{n:03}"))));
     fetch(&w, &server, id, &with("late").collect::<Vec<_>>()).await;
     assert_eq!((posted(&w).await.len(), notices().await), (5, 0));

@@ -1,5 +1,5 @@
 //! A thread of three parts, with platform responses and worker crashes in any order: each part exists at most once and
-//! in order, and a retry goes on where the thread stopped.
+//! in order, and a retry continues where the thread stopped.
 
 use crier_domain::failure::Category;
 use crier_domain::post::{PostStatus, TargetStatus};

@@ -66,7 +66,7 @@ impl RunEnd {
 }
 
 impl NoResult {
-    /// Writes what follows for the subject; returns what becomes of the job.
+    /// Writes what follows for the subject; returns the outcome of the job.
     pub async fn write(&self, handler: &dyn AnyJob, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome> {
         let (outcome, notifies_subject) = match self {
             Self::Ended(outcome) => return Ok(outcome.clone()),

@@ -5,7 +5,7 @@
 //! - [`Job::run`] does the work. It holds no transaction while it waits for external services. It returns a
 //!   [`Job::Result`], which says what happened to the subject, or a [`RunError`] if there is nothing to write.
 //! - [`Job::settle`] writes results, in the transaction that settles the jobs, and returns one [`Outcome`] per result,
-//!   which says what becomes of the job. The engine stores the outcomes in the same transaction, and rolls it back if a
+//!   which has the outcome of the job. The engine stores the outcomes in the same transaction, and rolls it back if a
 //!   lease was lost. So a result is written once, with its job.
 //!
 //! These two types are all that describes the end of a run. The result also says how it shares a transaction
@@ -158,7 +158,7 @@ async fn settle_each<R>(
 /// A job kind whose run does nothing: all of its work is in the transaction that settles the job, so it is done once.
 #[async_trait]
 pub trait TransactionJob: Send + Sync + 'static {
-    /// Does the work. Returns what becomes of the job.
+    /// Does the work. Returns the outcome of the job.
     async fn write(&self, tx: &mut Tx, job: &ClaimedJob) -> Result<Outcome>;
 }
 

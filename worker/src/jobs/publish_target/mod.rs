@@ -9,7 +9,7 @@
 //!
 //! A run publishes one part of a thread: the next one. When it is stored, the job runs again for the part after it, as
 //! if it were a post of its own: with its own marker, attempts and images. So whatever happens to a run, each part is
-//! published at most once, and a retry goes on at the part that failed. If the platform publishes whole threads in one
+//! published at most once, and a retry continues at the part that failed. If the platform publishes whole threads in one
 //! call, one run publishes all parts.
 
 use async_trait::async_trait;
