@@ -1,6 +1,9 @@
 //! `publish_target` with videos: each step of handing a video over is stored before the next one, so no crash sends a
 //! part again whose step was stored. `video_waits` has the tests of waiting and of failures.
 
+use std::time::Duration;
+
+use crier_config::MediaConfig;
 use crier_domain::failure::Category;
 use crier_domain::job::{JobKind, JobState};
 use crier_domain::platform::Platform;
@@ -28,6 +31,7 @@ worker_on_both!(
     each_part_of_a_thread_sends_its_own_video,
     a_video_in_two_parts_of_one_call_is_sent_once,
     missing_uploads_begin_again,
+    missing_uploads_do_not_wait_for_the_memory_of_their_own_cover,
     a_retry_does_not_send_a_video_again,
     a_long_progress_is_stored,
     a_video_that_is_fetched_is_not_read,
@@ -232,6 +236,26 @@ async fn missing_uploads_begin_again(w: TestWorker) {
     assert_eq!((waiting.status, waiting.call_started_at, waiting.attempts), (TargetStatus::Publishing, None, 0));
     w.run_until_idle().await;
     assert_eq!((w.post_status(post).await, w.fake.posts().len()), (PostStatus::Published, 2));
+}
+
+/// The cover stays in memory until the run ends, and the image needs memory again.
+async fn missing_uploads_do_not_wait_for_the_memory_of_their_own_cover(w: TestWorker) {
+    w.fake.set_image_transfer(ImageTransfer::Uploaded);
+    let video = video_to_upload(&w).await;
+    let image = w.image("one.png", images::png(40, 30), None).await;
+    let cover = w.image("cover.png", images::png(40, 30), None).await;
+    w.fake.script_publishes([PublishStep::Reject(CallError::UploadsMissing(transient().failure().clone()))]);
+    let (post, target) = w.publish_images(w.account.id, &[video, image]).await;
+    set_options(&w, target, json!({ "cover_media_id": cover })).await;
+    // Of the workspace's quarter, there is room for one file.
+    let others = MediaConfig::default().memory_bytes / 4 - (1 << 20);
+    let _others = w.media().budget().share_of_workspace(w.world.workspace, others, others).await;
+    let run = tokio::time::timeout(Duration::from_secs(120), w.run_jobs()).await;
+    assert!(run.is_ok(), "the run waits for memory forever");
+    assert_eq!(w.post_status(post).await, PostStatus::Published);
+    assert_eq!((w.fake.count("upload"), w.fake.count("publish")), (2, 2));
+    let sent = w.fake.videos.published().pop().unwrap().remove(0);
+    assert_eq!((sent.uploaded, sent.cover.unwrap().bytes.is_empty()), (Some(json!("video-2")), false));
 }
 
 async fn a_retry_does_not_send_a_video_again(w: TestWorker) {

@@ -105,6 +105,7 @@ impl Publisher {
                 video.upload.clear();
             }
         }
+        release_memory(p);
         p.videos_began_at = None;
         p.has_uploaded_again = true;
         let mut tx = self.begin_held(run).await?;
@@ -266,6 +267,16 @@ impl Publisher {
         };
         Err(self.fail(p, failure))
     }
+}
+
+/// Drops the images and covers that are in memory, which are loaded again, and their permit. A run that holds a part of
+/// its workspace's memory and waits for another one could wait for itself.
+fn release_memory(p: &mut PublishCall) {
+    for part in &mut p.parts {
+        let covers = part.post.videos.iter_mut().filter_map(|video| video.cover.as_mut());
+        part.post.images.iter_mut().chain(covers).for_each(|image| image.bytes.clear());
+    }
+    p.memory = None;
 }
 
 /// The place of an image: the index of its part, and its index there.
