@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crier_base::backoff::{self, ExponentialBuilder, Pauses};
 use crier_store::jobs::engine as rows;
-use crier_store::{Result, Store};
+use crier_store::{Db, Result, Store};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -15,8 +15,11 @@ use crate::engine::Engine;
 
 /// Three heartbeats fit into a lease, with room for a slow one.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(8);
-/// How long a heartbeat may take. The next one uses another connection, and is still in time for the lease.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a heartbeat may take on Postgres. The next one uses another connection, and is still in time for the lease.
+const POSTGRES_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a heartbeat may take on SQLite, whose writers take turns: as long as the lease permits, because a heartbeat
+/// that began again would wait behind the writers that have come since.
+const SQLITE_TIMEOUT: Duration = Duration::from_secs(21);
 /// The pauses after failed heartbeats: several retries fit between two heartbeats.
 const RETRIES: ExponentialBuilder = backoff::exponential(Duration::from_millis(250), Duration::from_secs(1));
 
@@ -52,7 +55,7 @@ where
     let mut pause = HEARTBEAT_INTERVAL;
     loop {
         tokio::time::sleep(pause).await;
-        pause = match timeout(HEARTBEAT_TIMEOUT, renew_leases(engine, &store)).await {
+        pause = match timeout(timeout_on(store.db()), renew_leases(engine, &store)).await {
             Ok(Ok(_)) => {
                 retries.reset();
                 HEARTBEAT_INTERVAL
@@ -72,6 +75,13 @@ where
     }
 }
 
+fn timeout_on(db: &Db) -> Duration {
+    match db {
+        Db::Pg(_) => POSTGRES_TIMEOUT,
+        Db::Sqlite { .. } => SQLITE_TIMEOUT,
+    }
+}
+
 /// Renews the lease of each running job. Returns the number of renewed leases.
 pub async fn renew_leases(engine: &Engine, store: &Store) -> Result<u64> {
     let held = engine.held();
@@ -82,4 +92,20 @@ pub async fn renew_leases(engine: &Engine, store: &Store) -> Result<u64> {
     let renewed = rows::heartbeat(&mut tx, &held, engine.worker()).await?;
     tx.commit().await?;
     Ok(renewed)
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_domain::job::LEASE;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_heartbeat_ends_before_the_lease() {
+        let lease = LEASE.to_std().unwrap();
+        assert!(HEARTBEAT_INTERVAL + POSTGRES_TIMEOUT * 2 < lease, "the second one is in time");
+        assert!(HEARTBEAT_INTERVAL + SQLITE_TIMEOUT < lease);
+        // Longer than the store waits for the turn of a writer.
+        assert!(SQLITE_TIMEOUT > Duration::from_secs(20));
+    }
 }
