@@ -14,6 +14,7 @@ on_both!(
     an_email_arrives_unchanged,
     an_unreachable_server_is_retried_for_a_day,
     a_crash_after_acceptance_resends_with_the_same_id,
+    emails_with_files_do_not_delay_others,
     an_operator_can_retry_a_dead_email,
 );
 on_one!(
@@ -123,6 +124,22 @@ async fn an_email_arrives_unchanged(s: TestStore) {
         lines,
         ["EHLO example.com", "MAIL FROM:<crier@example.com>", "RCPT TO:<ann@example.com>", "DATA", "QUIT"]
     );
+}
+
+/// An email with a file may wait for memory, and the others would wait in the same lane.
+async fn emails_with_files_do_not_delay_others(s: TestStore) {
+    let server = MailServer::start().await;
+    let w = TestWorker::with_mailer(s, server.mailer()).await;
+    w.leaves_jobs();
+    for number in 0..JobKind::SendMail.limits().lane_cap.unwrap() {
+        let message_id = &format!("<file-{number}@example.com>");
+        enqueue(&w, &NewMail { recipient: RECIPIENT, message_id, has_file: true, ..NewMail::default() }).await;
+    }
+    let all = w.s.notifier.take();
+    assert_eq!(w.claim(&all, "other").await.len(), all.len(), "another worker sends them");
+    let id = enqueue_one(&w).await;
+    w.run_jobs().await;
+    assert_eq!(find_mail(&w, id).await.status, MailStatus::Sent);
 }
 
 async fn email_content_never_becomes_a_header_or_command(s: TestStore) {

@@ -101,6 +101,8 @@ pub enum Lane {
     /// The exports of a brand's reports.
     Reports(i64),
     MailServer,
+    /// Emails with a file, which may wait for memory: a person who waits for a link to sign in does not wait for them.
+    MailFiles,
     /// The posts of a feed that publishes.
     Feed(i64),
 }
@@ -116,6 +118,7 @@ impl std::fmt::Display for Lane {
             Self::Recurring(id) => write!(f, "recurring:{id}"),
             Self::Reports(id) => write!(f, "reports:{id}"),
             Self::MailServer => f.write_str("mail_server"),
+            Self::MailFiles => f.write_str("mail_server:files"),
             Self::Feed(id) => write!(f, "feed:{id}"),
         }
     }

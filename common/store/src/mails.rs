@@ -38,7 +38,8 @@ pub async fn enqueue_mail(tx: &mut Tx, user_id: i64, new: &NewMail<'_>, trace: O
     let id: i64 = run!(tx, c => sqlx::query_scalar(SQL).bind(user_id).bind(new.recipient).bind(new.subject)
         .bind(new.body_text).bind(new.message_id).bind(now).bind(new.body_html).bind(new.unsubscribe_url)
         .bind(new.delivery_id).bind(new.has_file).fetch_one(c))?;
-    let job = NewJob::new(JobKind::SendMail, id, now).lane(Lane::MailServer).trace(trace.map(str::to_owned));
+    let lane = if new.has_file { Lane::MailFiles } else { Lane::MailServer };
+    let job = NewJob::new(JobKind::SendMail, id, now).lane(lane).trace(trace.map(str::to_owned));
     super::jobs::enqueue(tx, &job).await?;
     Ok(id)
 }

@@ -67,7 +67,8 @@ impl Job for SendMail {
         let _memory = match &attached {
             Some(Some(file)) => {
                 let size = file.size_bytes * COPIES;
-                Some(self.library.budget().share_of_workspace(file.workspace_id, size, size).await)
+                let memory = self.library.budget().share_of_workspace(file.workspace_id, size, size);
+                Some(run.wait_without_slot(memory).await)
             }
             _ => None,
         };
