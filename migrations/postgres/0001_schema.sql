@@ -714,9 +714,9 @@ create table posts (
     listed_at     timestamptz not null
         generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::list, posts::search, nearby_posts::find; trigger delete_posts.
+-- posts::search, nearby_posts::find; trigger delete_posts.
 create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
--- posts::list, posts::search with a status, sandbox::failed.
+-- posts::search with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
 -- posts::purge.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;

@@ -7,9 +7,10 @@ use crier_domain::feed::{Feed, FeedType};
 use crier_domain::job::JobKind;
 use crier_domain::post::{Post, PostStatus};
 use crier_scheduler::tasks;
+use crier_store::PageRequest;
 use crier_store::feed_posts::{self, FeedPost, NewFeedPost};
 use crier_store::feeds::{self, NewFeed};
-use crier_store::{PageRequest, posts};
+use crier_store::posts::{self, PostFilter};
 
 use super::server::{FeedResponse, Server};
 use crate::support::jobs::{LEASE_EXPIRY_SECONDS, TestWorker, worker_on_both};
@@ -101,7 +102,7 @@ async fn fetch(w: &TestWorker, server: &Server, id: i64, items: &[Item]) {
 /// Returns all posts, newest first.
 async fn posted(w: &TestWorker) -> Vec<Post> {
     let page = PageRequest { page: 1, per_page: 100 };
-    posts::list(&mut w.conn().await, w.world.brand, None, page).await.unwrap().rows
+    posts::list(&mut w.conn().await, w.world.brand, &PostFilter::default(), page).await.unwrap().rows
 }
 
 async fn texts(w: &TestWorker) -> Vec<String> {

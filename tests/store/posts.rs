@@ -7,7 +7,7 @@ use crier_domain::post::{
     AttemptOutcome, FirstComment, FirstCommentOverride, Post, PostStatus, StoredScheduleType, TargetOverride,
     TargetStatus, ThreadPart,
 };
-use crier_store::posts::{LockedPost, NewPost};
+use crier_store::posts::{LockedPost, NewPost, PostFilter};
 use crier_store::targets::{self, NewAttempt, NewTarget, TargetOutcome};
 use crier_store::{PageRequest, jobs, posts};
 use serde_json::{Map, Value, json};
@@ -107,7 +107,8 @@ async fn lists_are_paged_and_filtered_by_status(s: TestStore) {
     let deleted = insert(&s, &new_post(w, PostStatus::Draft)).await;
     s.write(async |tx| posts::delete(tx, deleted).await).await;
     let list = async |status, page, per_page| {
-        let found = posts::list(&mut s.conn().await, w.brand, status, PageRequest { page, per_page }).await.unwrap();
+        let filter = PostFilter { status, ..PostFilter::default() };
+        let found = posts::list(&mut s.conn().await, w.brand, &filter, PageRequest { page, per_page }).await.unwrap();
         (found.rows.iter().map(|p| p.id).collect::<Vec<_>>(), found.total)
     };
     assert_eq!(list(None, 1, 2).await, (vec![ids[4], ids[3]], 5));

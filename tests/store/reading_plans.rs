@@ -437,7 +437,7 @@ async fn searches_of_posts_read_few_of_100_000_rows(s: TestStore) {
     let page = PageRequest { page: 1, per_page: 50 };
     let (ids, _) = posts::search(&mut measurement.tx, brand, &all, page).await.unwrap();
     measurement.check("posts", async |tx| posts::find_each(tx, brand, &ids).await).await;
-    measurement.check("sizes", async |tx| posts::count_fitting_among(tx, brand, &ids, 1 << 20).await).await;
+    measurement.check("sizes", async |tx| posts::count_fitting(tx, brand, &ids, 1 << 20).await).await;
     measurement.check("labels", async |tx| posts::labels(tx, brand).await).await;
     measurement.finish();
 }
@@ -474,7 +474,7 @@ async fn exports_read_few_of_100_000_own_posts(s: TestStore) {
     assert_eq!(ids.len(), 200);
     measurement.check("posts", async |tx| posts::find_each(tx, brand, &ids).await).await;
     measurement.check("posts to change", async |tx| posts::find_each_for_update(tx, brand, &ids).await).await;
-    measurement.check("sizes", async |tx| posts::count_fitting_among(tx, brand, &ids, 1 << 20).await).await;
+    measurement.check("sizes", async |tx| posts::count_fitting(tx, brand, &ids, 1 << 20).await).await;
     measurement.check("accounts", async |tx| targets::target_summaries(tx, &ids).await).await;
     measurement.finish();
 }

@@ -46,16 +46,10 @@ impl Case {
             List::Page(filter, _) => filter,
             List::Calendar(query) => return calendar::between(conn, query, CALENDAR_LIMIT).await.map(|_| 0),
         };
-        let (rows, total) = if filter.has_only_status() {
-            let page = posts::list(conn, brand_id, filter.status, page).await?;
-            (page.rows, page.total)
-        } else {
-            let (ids, total) = posts::search(conn, brand_id, filter, page).await?;
-            (posts::find_each(conn, brand_id, &ids).await?, total)
-        };
-        let ids: Vec<i64> = rows.iter().map(|post| post.id).collect();
+        let found = posts::list(conn, brand_id, filter, page).await?;
+        let ids: Vec<i64> = found.rows.iter().map(|post| post.id).collect();
         targets::target_summaries(conn, &ids).await?;
-        Ok(total)
+        Ok(found.total)
     }
 }
 

@@ -7,23 +7,18 @@ use sqlx::types::Json;
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
 use super::sql::{locking_sql, sql};
-use super::{Conn, Page, PageRequest, Result, StoreError, Tx, post_words, queues};
+use super::{Conn, Result, StoreError, Tx, post_words, queues};
 
 mod create;
 mod search;
 
 pub use create::{NewPost, create};
-pub use search::{PostFilter, count_fitting_among, find_each, ids_before, search};
+pub use search::{PostFilter, count_fitting, find_each, ids_before, list, search};
 
 const COLUMNS: &str = "
     p.id, p.brand_id, p.author_id, u.name AS author_name, p.status, p.content, p.schedule_type, p.scheduled_at,
     p.published_at, p.queued, p.recurring_id, p.external_ref, p.media, p.labels, p.thread, p.first_comment, p.counted,
     p.reject_reason, p.created_at, p.updated_at";
-
-/// The size of a post's texts.
-const TEXT_BYTES: &str = "
-    CAST(octet_length(p.content) + octet_length(CAST(p.thread AS text))
-        + coalesce(octet_length(CAST(p.first_comment AS text)), 0) AS bigint)";
 
 const FROM: &str = "FROM posts p LEFT JOIN users u ON u.id = p.author_id";
 
@@ -35,20 +30,6 @@ const SELECT: &str = sql!(
     COLUMNS,
     FROM
 );
-
-/// Returns a statement on posts with a status, or on all posts, in place of `{FILTER}`. `$2` is the status, or empty.
-/// Two texts, so that each can use its own index (see [`super::sql`]).
-macro_rules! filtered_sql {
-    ($status:expr, $template:literal $(, $name:ident)* $(,)?) => {
-        if $status.is_some() {
-            const FILTER: &str = "p.status = $2";
-            sql!($template, FILTER $(, $name)*)
-        } else {
-            const FILTER: &str = "$2 = ''";
-            sql!($template, FILTER $(, $name)*)
-        }
-    };
-}
 
 /// Stores a new post with the words of its text and returns its id. Ignores `post.id`.
 pub async fn insert(tx: &mut Tx, post: &Post) -> Result<i64> {
@@ -258,82 +239,6 @@ pub async fn lock_each(tx: &mut Tx, post_ids: &[i64]) -> Result<Vec<LockedPost>>
 async fn lock_all(tx: &mut Tx, sql: &'static str, ids: &[i64]) -> Result<Vec<LockedPost>> {
     let ids = id_list(ids);
     Ok(run!(tx, c => sqlx::query_as(sql).bind(&ids).fetch_all(c))?)
-}
-
-pub async fn list(conn: &mut Conn, brand_id: i64, status: Option<PostStatus>, page: PageRequest) -> Result<Page<Post>> {
-    #[derive(sqlx_macros::FromRow)]
-    struct CountedPost {
-        #[sqlx(flatten)]
-        post: Post,
-        total: i64,
-    }
-    let sql = filtered_sql!(
-        status,
-        "
-        SELECT {COLUMNS},
-            (SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}) AS total
-        {FROM}
-        WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}
-        ORDER BY p.id DESC
-        LIMIT $3
-        OFFSET $4",
-        COLUMNS,
-        FROM
-    );
-    let total = filtered_sql!(
-        status,
-        "SELECT count(*) FROM posts p WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}"
-    );
-    let word = status.map_or("", PostStatus::as_str);
-    let rows: Vec<CountedPost> = run!(conn, c => sqlx::query_as(sql).bind(brand_id).bind(word)
-        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let total = match rows.first() {
-        Some(row) => row.total,
-        None if page.page == 1 => 0,
-        // A page past the last one.
-        None => run!(conn, c => sqlx::query_scalar(total).bind(brand_id).bind(word).fetch_one(c))?,
-    };
-    Ok(Page { rows: rows.into_iter().map(|row| row.post).collect(), total })
-}
-
-/// Returns how many posts of a page, from its first one on, have contents of at most `max_bytes` in total. Returns
-/// `per_page` if that applies to all of them.
-pub async fn count_fitting(
-    conn: &mut Conn,
-    brand_id: i64,
-    status: Option<PostStatus>,
-    page: PageRequest,
-    max_bytes: usize,
-) -> Result<usize> {
-    let sql = filtered_sql!(
-        status,
-        "
-        SELECT {TEXT_BYTES}
-        FROM posts p
-        WHERE p.brand_id = $1 AND p.deleted_at IS NULL AND {FILTER}
-        ORDER BY p.id DESC
-        LIMIT $3
-        OFFSET $4",
-        TEXT_BYTES
-    );
-    let word = status.map_or("", PostStatus::as_str);
-    let sizes: Vec<i64> = run!(conn, c => sqlx::query_scalar(sql).bind(brand_id).bind(word)
-        .bind(page.per_page).bind(page.offset()).fetch_all(c))?;
-    let fitting = count_until(sizes.iter().copied(), max_bytes);
-    Ok(if fitting == sizes.len() { usize::try_from(page.per_page).unwrap_or(fitting) } else { fitting })
-}
-
-/// Returns how many sizes, from the first one on, are at most `max_bytes` in total.
-fn count_until(sizes: impl Iterator<Item = i64>, max_bytes: usize) -> usize {
-    let mut left = max_bytes;
-    let fits = |size: &i64| match left.checked_sub(usize::try_from(*size).unwrap_or(0)) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => false,
-    };
-    sizes.take_while(fits).count()
 }
 
 /// The maximum number of labels that [`labels`] returns.

@@ -6,7 +6,8 @@ use crier_domain::brand::Brand;
 use crier_domain::post::PostStatus;
 use crier_endpoints::error::Result;
 use crier_endpoints::routes::recurring_posts;
-use crier_store::{Conn, PageRequest, accounts, calendar, feeds, keys, posts, webhooks};
+use crier_store::posts::{self, PostFilter};
+use crier_store::{Conn, PageRequest, accounts, calendar, feeds, keys, webhooks};
 
 use super::brand_new::zones;
 use super::post_rows::{chip, rows};
@@ -144,7 +145,8 @@ async fn home(visit: &Visit) -> Result<PageReply> {
 }
 
 async fn with_status(conn: &mut Conn, brand_id: i64, status: PostStatus) -> Result<Vec<crier_domain::post::Post>> {
-    Ok(posts::list(conn, brand_id, Some(status), PageRequest { page: 1, per_page: SHOWN }).await?.rows)
+    let filter = PostFilter { status: Some(status), ..PostFilter::default() };
+    Ok(posts::list(conn, brand_id, &filter, PageRequest { page: 1, per_page: SHOWN }).await?.rows)
 }
 
 /// Returns whether a user chose the time zone. The first brand of an installation has UTC.

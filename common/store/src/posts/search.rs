@@ -7,8 +7,13 @@ use crier_domain::words::SearchTerm;
 use super::super::db::run;
 use super::super::jobs::{id_list, list_sql};
 use super::super::search::{Bind, Condition, Membership, Order, Search, SearchedTable};
-use super::super::{Conn, PageRequest, Result};
-use super::{COLUMNS, FROM, TEXT_BYTES, count_until};
+use super::super::{Conn, Page, PageRequest, Result};
+use super::{COLUMNS, FROM};
+
+/// The size of a post's texts.
+const TEXT_BYTES: &str = "
+    CAST(octet_length(p.content) + octet_length(CAST(p.thread AS text))
+        + coalesce(octet_length(CAST(p.first_comment AS text)), 0) AS bigint)";
 
 static POSTS: SearchedTable =
     SearchedTable { name: "posts", condition: "r.deleted_at IS NULL", id_column: "post_id", words: "post_words" };
@@ -52,17 +57,6 @@ pub struct PostFilter {
 }
 
 impl PostFilter {
-    /// Returns whether [`super::list`] can list the posts, which takes fewer statements than a search.
-    pub fn has_only_status(&self) -> bool {
-        let Self { status: _, account_id, label, words, from, to, sort } = self;
-        account_id.is_none()
-            && label.is_none()
-            && words.is_empty()
-            && from.is_none()
-            && to.is_none()
-            && matches!(sort, None | Some(PostSort::Newest))
-    }
-
     /// `listed_at` is [`LISTED_AT`] or [`LISTED_AT_OF_EACH`].
     fn search(&self, brand_id: i64, listed_at: &'static str) -> Search<'_> {
         let condition = |column, operator, value| Condition { column, operator, value };
@@ -104,6 +98,12 @@ pub async fn search(conn: &mut Conn, brand_id: i64, filter: &PostFilter, page: P
     filter.search(brand_id, LISTED_AT).page(conn, page).await
 }
 
+/// Returns a page of the list, and the number of posts in the list.
+pub async fn list(conn: &mut Conn, brand_id: i64, filter: &PostFilter, page: PageRequest) -> Result<Page<Post>> {
+    let (ids, total) = search(conn, brand_id, filter, page).await?;
+    Ok(Page { rows: find_each(conn, brand_id, &ids).await?, total })
+}
+
 /// Returns the ids of at most `limit` posts of the list, newest first, that are older than `before`. Each call reads only
 /// its part of the list, so an export of all posts takes a time in proportion to their number.
 pub async fn ids_before(
@@ -120,12 +120,25 @@ pub async fn ids_before(
 }
 
 /// Returns how many of the posts, from the first one on, have contents of at most `max_bytes` in total.
-pub async fn count_fitting_among(conn: &mut Conn, brand_id: i64, post_ids: &[i64], max_bytes: usize) -> Result<usize> {
+pub async fn count_fitting(conn: &mut Conn, brand_id: i64, post_ids: &[i64], max_bytes: usize) -> Result<usize> {
     let sql = list_sql!(conn, "SELECT p.id, {TEXT_BYTES} FROM posts p WHERE p.id", "AND p.brand_id = $2", TEXT_BYTES);
     let list = id_list(post_ids);
     let sizes: Vec<(i64, i64)> = run!(conn, c => sqlx::query_as(sql).bind(&list).bind(brand_id).fetch_all(c))?;
     let size = |id: &i64| sizes.iter().find(|(of, _)| of == id).map_or(0, |(_, size)| *size);
     Ok(count_until(post_ids.iter().map(size), max_bytes))
+}
+
+/// Returns how many sizes, from the first one on, are at most `max_bytes` in total.
+fn count_until(sizes: impl Iterator<Item = i64>, max_bytes: usize) -> usize {
+    let mut left = max_bytes;
+    let fits = |size: &i64| match left.checked_sub(usize::try_from(*size).unwrap_or(0)) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    sizes.take_while(fits).count()
 }
 
 /// Returns posts in the order of their ids in the list. Leaves out those that do not belong to the brand or are deleted.

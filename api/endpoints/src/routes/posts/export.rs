@@ -207,7 +207,7 @@ impl Export {
             if ids.is_empty() {
                 return Ok(None);
             }
-            let fit = posts::count_fitting_among(&mut conn, self.brand_id, &ids, PAGE_BYTES).await?.max(1);
+            let fit = posts::count_fitting(&mut conn, self.brand_id, &ids, PAGE_BYTES).await?.max(1);
             let ids = ids.get(..fit).unwrap_or(&ids);
             self.before = ids.last().copied();
             let found = posts::find_each(&mut conn, self.brand_id, ids).await?;

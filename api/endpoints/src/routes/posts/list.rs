@@ -94,7 +94,6 @@ async fn list(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<ListPosts>>) -> 
     let request = parsed.valid()?;
     let (page, brand) = (request.pages.request(), cx.brand()?.id);
     let (page, found) = match request.filter() {
-        Some(filter) if filter.has_only_status() => with_status(conn, brand, filter.status, page).await?,
         Some(filter) => search(conn, brand, &filter, page).await?,
         None => (page, Page { rows: Vec::new(), total: 0 }),
     };
@@ -107,22 +106,7 @@ async fn list(cx: &Context, conn: &mut Conn, parsed: Arc<Parsed<ListPosts>>) -> 
     Ok(Listed { page, rows: rows.collect(), total: found.total }.into())
 }
 
-/// Returns a page of the posts with a status, or of all posts, and the page that it became because of its size.
-async fn with_status(
-    conn: &mut Conn,
-    brand_id: i64,
-    status: Option<PostStatus>,
-    mut page: PageRequest,
-) -> Result<(PageRequest, Page<post::Post>)> {
-    // More posts could exceed the memory of one request before they are serialized.
-    if page.per_page > ALWAYS_FITTING_POSTS {
-        let fit = posts::count_fitting(conn, brand_id, status, page, pagination::MAX_BYTES).await?;
-        page = pagination::shorten_page(page, fit);
-    }
-    Ok((page, posts::list(conn, brand_id, status, page).await?))
-}
-
-/// Like [`with_status`], with all filters.
+/// Returns a page of the list, and the page that it became because of its size.
 async fn search(
     conn: &mut Conn,
     brand_id: i64,
@@ -130,8 +114,9 @@ async fn search(
     mut page: PageRequest,
 ) -> Result<(PageRequest, Page<post::Post>)> {
     let (mut ids, total) = posts::search(conn, brand_id, filter, page).await?;
+    // More posts could exceed the memory of one request before they are serialized.
     if page.per_page > ALWAYS_FITTING_POSTS {
-        let fit = posts::count_fitting_among(conn, brand_id, &ids, pagination::MAX_BYTES).await?;
+        let fit = posts::count_fitting(conn, brand_id, &ids, pagination::MAX_BYTES).await?;
         if fit < ids.len() {
             page = pagination::shorten_page(page, fit);
             ids.truncate(usize::try_from(page.per_page).unwrap_or(fit));
