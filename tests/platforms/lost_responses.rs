@@ -18,6 +18,7 @@ on_both!(start =>
     a_rendered_text_is_recognized_where_there_are_no_sources,
     a_status_of_another_target_is_never_adopted,
     two_lost_responses_get_a_status_each,
+    the_status_of_a_later_call_is_not_adopted,
     a_status_of_another_application_or_from_before_the_call_is_not_adopted,
     the_window_follows_the_clock_of_the_server,
     one_of_several_equal_statuses_is_never_guessed,
@@ -138,6 +139,19 @@ async fn two_lost_responses_get_a_status_each(t: Lost) {
     let mut ids = vec![t.ended(first).await.1.unwrap(), t.ended(second).await.1.unwrap()];
     ids.sort();
     assert_eq!(ids, ["1000", "1001"]);
+    assert_eq!(t.count(), 2);
+}
+
+/// The two posts may differ in what is not compared, such as their images.
+async fn the_status_of_a_later_call_is_not_adopted(t: Lost) {
+    let first = t.publish("Good morning!", LOST_POST).await;
+    t.advance(10).await;
+    let second = t.publish("Good morning!", LOST_RESPONSE).await;
+    t.finish().await;
+    // The first call may have been looked up before the second one.
+    t.finish().await;
+    t.is_out(second, "1000").await;
+    t.is_out(first, "1001").await;
     assert_eq!(t.count(), 2);
 }
 

@@ -115,6 +115,34 @@ pub async fn is_taken(conn: &mut Conn, accounts: &[i64], adopter: Adopter, exter
     Ok(false)
 }
 
+/// Returns whether a call that began after a target's, for another post with the same text on one of these accounts, has
+/// an unknown outcome or is being made. Reads all posts of the accounts.
+pub async fn has_later_call(conn: &mut Conn, accounts: &[i64], target_id: i64) -> Result<bool> {
+    // `CROSS JOIN` fixes the order of the join on SQLite.
+    const SQL: &str = "
+        SELECT EXISTS (
+            SELECT 1
+            FROM post_targets own
+            CROSS JOIN posts own_post
+            CROSS JOIN post_targets later
+            CROSS JOIN posts later_post
+            WHERE own.id = $1
+                AND own_post.id = own.post_id
+                AND later.account_id = $2
+                AND later.status = 'publishing'
+                AND later.call_started_at > own.call_started_at
+                AND later_post.id = later.post_id
+                AND coalesce(later.content, later_post.content) = coalesce(own.content, own_post.content)
+        )";
+    for account in accounts {
+        let has_later: bool = run!(conn, c => sqlx::query_scalar(SQL).bind(target_id).bind(account).fetch_one(c))?;
+        if has_later {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Stores the id of a post or reply that is unfinished. If a sync has already read the reply, deletes that copy.
 pub async fn claim(tx: &mut Tx, adopter: Adopter, external_id: &str) -> Result<()> {
     const TARGET: &str = "UPDATE post_targets SET external_id = $2 WHERE id = $1";

@@ -2,13 +2,13 @@
 
 use crier_domain::failure::{Category, Failure};
 use crier_platforms::{CallError, Published, ReconcileResult, VideoTransfer, video};
-use crier_store::accounts;
+use crier_store::{accounts, adoptions};
 
 use super::super::account_session::disconnected;
 use super::super::adopt::{self, Adoption};
 use super::super::call_outcome::CallOutcome;
 use super::daily_cap::check_daily_cap;
-use super::{Ending, PublishCall, Publisher, Step, Stop, deleted, published, stop};
+use super::{Ending, PublishCall, Publisher, Step, Stop, SubjectKind, deleted, published, stop};
 use crate::engine::Run;
 
 /// What the platform has of an earlier call.
@@ -36,11 +36,14 @@ impl Publisher {
             Ok(Found::Post(ReconcileResult::Unsupported)) => {
                 return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
             }
-            Ok(Found::Post(ReconcileResult::Matches(found))) => match self.adopt(run, p, found).await? {
-                Adoption::One(post) => return Err(published(*post)),
-                Adoption::Several => return Err(stop(CallOutcome::ambiguous(p.action))),
-                Adoption::None => {}
-            },
+            Ok(Found::Post(ReconcileResult::Matches(found))) => {
+                self.await_later_calls(p).await?;
+                match self.adopt(run, p, found).await? {
+                    Adoption::One(post) => return Err(published(*post)),
+                    Adoption::Several => return Err(stop(CallOutcome::ambiguous(p.action))),
+                    Adoption::None => {}
+                }
+            }
             Ok(Found::Post(ReconcileResult::PublishedAmong(found))) => {
                 return Err(published(self.adopt_published(run, p, found).await?));
             }
@@ -68,6 +71,22 @@ impl Publisher {
             Some(failure) => Err(stop(CallOutcome::Failed(failure))),
             None => Ok(()),
         }
+    }
+
+    /// Stops if the outcome of a later call for the same text is unknown: what the platform has may be the post of that
+    /// call. The later call is looked up first, because what was published before it cannot be its post.
+    async fn await_later_calls(&self, p: &PublishCall) -> Step<()> {
+        if p.subject.kind != SubjectKind::Post {
+            return Ok(());
+        }
+        let (mut conn, account) = (self.store.read().await?, &p.session.account);
+        let accounts = adoptions::rows_of(&mut conn, (account.platform, account.external_id.as_str())).await?;
+        if !adoptions::has_later_call(&mut conn, &accounts, p.subject.target_id).await? {
+            return Ok(());
+        }
+        let message = "Waiting for the outcome of a newer post with the same text on this account.";
+        let failure = Failure::of(Category::PlatformError, message);
+        Err(stop(CallOutcome::Retry { at: None, failure, open: true }))
     }
 
     /// Queries the platform once.
