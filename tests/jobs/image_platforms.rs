@@ -21,6 +21,7 @@ on_one!(
     wordpress_images_are_uploaded_once,
     an_image_deleted_in_wordpress_is_uploaded_again,
     a_gif_uploaded_again_to_x_is_processed_first_and_only_once_per_attempt,
+    a_gif_that_x_could_not_process_is_uploaded_again_if_the_post_is_retried,
     unsupported_bluesky_images_are_converted_and_shrunk,
 );
 
@@ -237,7 +238,8 @@ async fn a_gif_uploaded_again_to_x_is_processed_first_and_only_once_per_attempt(
     let rejected = [problem(429, "Too Many Requests"), expired(), expired()];
     x.state().rejected.extend(rejected.map(|response| ("/tweets", response)));
     let processed = || json!({ "state": "succeeded" });
-    x.state().states.extend([processed(), processed(), json!({ "state": "in_progress", "check_after_secs": 2 })]);
+    let in_progress = || json!({ "state": "in_progress", "check_after_secs": 2 });
+    x.state().states.extend([processed(), processed(), in_progress(), in_progress()]);
     let (post, target) = w.publish_images(account, &[gif]).await;
     w.run_until_idle().await;
     assert_eq!(w.post_status(post).await, PostStatus::Published);
@@ -245,6 +247,20 @@ async fn a_gif_uploaded_again_to_x_is_processed_first_and_only_once_per_attempt(
     assert_eq!((x.state().uploads.len(), attempts), (2, 3));
     assert!(x.state().states.is_empty(), "Crier waits until X has processed the second upload");
     assert_eq!(x.state().tweets.len(), 1);
+}
+
+async fn a_gif_that_x_could_not_process_is_uploaded_again_if_the_post_is_retried(s: TestStore) {
+    let (x, server) = TwitterVideos::start().await;
+    let w = TestWorker::with_base_url(s, Platform::Twitter, &server.uri()).await;
+    let account = connect_account(&w, Platform::Twitter, json!({ "access_token": "access-0" })).await;
+    let gif = w.image("moving.gif", images::animated_gif(40, 30), None).await;
+    x.state().states.push_back(json!({ "state": "failed" }));
+    let (post, _) = w.publish_images(account, &[gif]).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, x.state().uploads.len()), (PostStatus::Failed, 1));
+    w.publish_again(post).await;
+    w.run_until_idle().await;
+    assert_eq!((w.post_status(post).await, x.state().uploads.len()), (PostStatus::Published, 2));
 }
 
 async fn unsupported_bluesky_images_are_converted_and_shrunk(s: TestStore) {

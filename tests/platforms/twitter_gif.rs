@@ -8,7 +8,7 @@ use crier_platforms::{CallError, Connector, ConnectorAccount, Image, OutgoingPos
 use serde_json::{Value, json};
 use wiremock::{MockServer, ResponseTemplate};
 
-use super::support::{account, connector, image, is_invalid, post};
+use super::support::{account, connector, image, is_invalid, now, post};
 use crate::support::twitter_videos::{TwitterVideos, problem};
 
 const MIB: usize = 1024 * 1024;
@@ -36,9 +36,16 @@ impl Started {
         Ok(outgoing)
     }
 
-    async fn stage(&self, outgoing: &OutgoingPost) -> Result<StageResult, CallError> {
-        assert!(self.connector.has_stages());
-        self.connector.stage(&self.account, outgoing).await
+    /// Checks the upload, twice if its first check is stored.
+    async fn stage(&self, outgoing: &mut OutgoingPost) -> Result<StageResult, CallError> {
+        assert!(self.connector.has_stages(outgoing));
+        match self.connector.stage(&self.account, outgoing).await? {
+            StageResult::Created(marker) => {
+                outgoing.marker = marker;
+                self.connector.stage(&self.account, outgoing).await
+            }
+            staged => Ok(staged),
+        }
     }
 }
 
@@ -49,11 +56,16 @@ fn gif(bytes: Vec<u8>) -> Image {
 #[tokio::test]
 async fn a_gif_is_uploaded_in_segments_and_posted_when_x_has_processed_it() {
     let s = Started::new().await;
-    s.fake.state().states.push_back(json!({ "state": "in_progress", "check_after_secs": 2 }));
+    let in_progress = || json!({ "state": "in_progress", "check_after_secs": 2 });
+    s.fake.state().states.extend([in_progress(), in_progress()]);
     let bytes: Vec<u8> = (0..5 * MIB - 1).map(|position| u8::try_from(position / MIB).unwrap()).collect();
-    let outgoing = s.upload(gif(bytes.clone())).await.unwrap();
-    assert_eq!(s.stage(&outgoing).await.unwrap(), StageResult::Pending(TimeDelta::seconds(2)), "as long as X asks for");
-    assert_eq!(s.stage(&outgoing).await.unwrap(), StageResult::Ready);
+    let mut outgoing = s.upload(gif(bytes.clone())).await.unwrap();
+    assert_eq!(
+        s.stage(&mut outgoing).await.unwrap(),
+        StageResult::Pending(TimeDelta::seconds(2)),
+        "as long as X asks for"
+    );
+    assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
     s.connector.publish(&s.account, &outgoing).await.unwrap();
 
     let state = s.fake.state();
@@ -71,9 +83,24 @@ async fn a_gif_is_uploaded_in_segments_and_posted_when_x_has_processed_it() {
 async fn a_gif_that_x_cannot_process_fails_the_post() {
     let s = Started::new().await;
     s.fake.state().states.push_back(json!({ "state": "failed" }));
-    let outgoing = s.upload(gif(vec![7])).await.unwrap();
-    let error = s.stage(&outgoing).await.unwrap_err();
+    let mut outgoing = s.upload(gif(vec![7])).await.unwrap();
+    let error = s.stage(&mut outgoing).await.unwrap_err();
     assert!(is_invalid(&error) && error.failure().message.contains("GIF"), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_gif_that_x_never_processes_is_uploaded_again() {
+    let s = Started::new().await;
+    s.fake.state().states.extend((0..5).map(|_| json!({ "state": "in_progress" })));
+    let mut outgoing = s.upload(gif(vec![7])).await.unwrap();
+    assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Pending(TimeDelta::seconds(5)));
+    outgoing.marker["processing"]["since"] = json!((now() - TimeDelta::minutes(31)).to_rfc3339());
+    let error = s.stage(&mut outgoing).await.unwrap_err();
+    assert!(matches!(error, CallError::UploadsMissing(_)), "{error:?}");
+    // Another upload has a time of its own.
+    let name = s.connector.upload(&s.account, &outgoing, &outgoing.images[0]).await.unwrap();
+    outgoing.images[0].uploaded = Some(UploadedImage { name, uploaded_in_this_run: true });
+    assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Pending(TimeDelta::seconds(5)));
 }
 
 #[tokio::test]
@@ -90,17 +117,16 @@ async fn a_failed_step_of_an_upload_is_an_error() {
 async fn posts_without_a_gif_that_x_knows_are_not_waited_for() {
     let s = Started::new().await;
     let plain = post(s.connector.as_ref(), "Hi");
-    assert_eq!(s.stage(&plain).await.unwrap(), StageResult::Ready);
-    assert!(s.fake.state().calls.is_empty());
+    assert!(!s.connector.has_stages(&plain));
     // X deleted the upload, or it was sent as another type.
-    let outgoing = s.upload(gif(vec![7])).await.unwrap();
+    let mut outgoing = s.upload(gif(vec![7])).await.unwrap();
     s.fake.state().uploads[0].is_deleted = true;
-    assert_eq!(s.stage(&outgoing).await.unwrap(), StageResult::Ready);
+    assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
     let other = json!({ "id": "1900000000000000001" });
     s.fake.state().rejected.push_back(("/media/upload", respond(other)));
-    assert_eq!(s.stage(&outgoing).await.unwrap(), StageResult::Ready);
+    assert_eq!(s.stage(&mut outgoing).await.unwrap(), StageResult::Ready);
     s.fake.oauth.revoke("access-0");
-    assert!(matches!(s.stage(&outgoing).await, Err(CallError::AuthExpired(_))));
+    assert!(matches!(s.stage(&mut outgoing).await, Err(CallError::AuthExpired(_))));
 }
 
 fn respond(data: Value) -> ResponseTemplate {

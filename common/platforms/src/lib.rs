@@ -400,8 +400,8 @@ pub trait Connector: Send + Sync {
         true
     }
 
-    /// Returns whether [`Connector::stage`] is called before a publish.
-    fn has_stages(&self) -> bool {
+    /// Returns whether [`Connector::stage`] is called before a publish of this post.
+    fn has_stages(&self, _post: &OutgoingPost) -> bool {
         false
     }
 

@@ -147,8 +147,8 @@ impl Connector for SanitizingConnector {
         self.0.upload_quota(account)
     }
 
-    fn has_stages(&self) -> bool {
-        self.0.has_stages()
+    fn has_stages(&self, post: &OutgoingPost) -> bool {
+        self.0.has_stages(post)
     }
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {

@@ -164,7 +164,7 @@ impl Connector for Instagram {
         containers::marker(seed)
     }
 
-    fn has_stages(&self) -> bool {
+    fn has_stages(&self, _post: &OutgoingPost) -> bool {
         true
     }
 

@@ -167,7 +167,7 @@ impl Connector for Threads {
         containers::marker(seed)
     }
 
-    fn has_stages(&self) -> bool {
+    fn has_stages(&self, _post: &OutgoingPost) -> bool {
         true
     }
 

@@ -4,14 +4,21 @@
 //! Sources: `openapi.json` 2.167 of August 2026 (`MediaCategoryOneShot` of `/2/media/upload` has no GIFs;
 //! `/2/media/upload/initialize`: `tweet_gif`).
 
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use crier_domain::failure::{Category, Failure};
 use crier_http::RequestBuilder;
 use secrecy::ExposeSecret;
+use serde_json::json;
 
 use super::Twitter;
 use super::video::SEGMENT;
 use crate::call::{Effect, image_part};
 use crate::{CallError, ConnectorAccount, Image, OutgoingPost, StageResult};
+
+/// The maximum time for which X may process a GIF. It takes seconds.
+const MAX_WORK: TimeDelta = TimeDelta::minutes(30);
+/// The field of the marker: the upload that X is processing, and since when.
+const PROCESSING: &str = "processing";
 
 /// Returns whether X takes an image only in segments.
 pub(super) fn is_gif(image: &Image) -> bool {
@@ -62,6 +69,29 @@ impl Twitter {
             let message = "X could not process the GIF and gave no reason.";
             return Err(CallError::Permanent(Failure::of(Category::InvalidContent, message).from_platform("failed")));
         }
-        Ok(media.pause().map_or(StageResult::Ready, StageResult::Pending))
+        match media.pause() {
+            Some(pause) => self.await_gif(post, id, pause),
+            None => Ok(StageResult::Ready),
+        }
+    }
+
+    /// Waits until X has processed an upload, but not for ever. The marker has the time of the first check.
+    fn await_gif(&self, post: &OutgoingPost, id: &str, pause: TimeDelta) -> Result<StageResult, CallError> {
+        let now = self.client.now();
+        let known = post.marker.get(PROCESSING).filter(|known| known["id"] == id);
+        let since: Option<DateTime<Utc>> = known.and_then(|known| known["since"].as_str()?.parse().ok());
+        match since {
+            Some(since) if now - since > MAX_WORK => {
+                let message = "X has been processing the GIF for too long.";
+                Err(CallError::UploadsMissing(Failure::of(Category::Media, message)))
+            }
+            Some(_) => Ok(StageResult::Pending(pause)),
+            None => {
+                let mut marker = post.marker.clone();
+                let since = now.to_rfc3339_opts(SecondsFormat::Millis, true);
+                marker.insert(PROCESSING.to_owned(), json!({ "id": id, "since": since }));
+                Ok(StageResult::Created(marker))
+            }
+        }
     }
 }

@@ -273,8 +273,8 @@ impl Connector for Twitter {
         self.send_video_step(account, video).await
     }
 
-    fn has_stages(&self) -> bool {
-        true
+    fn has_stages(&self, post: &OutgoingPost) -> bool {
+        post.images.iter().any(is_gif)
     }
 
     async fn stage(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<StageResult, CallError> {

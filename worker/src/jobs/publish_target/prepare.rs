@@ -474,11 +474,12 @@ impl Preparation {
         let (transfer, video_transfer) = (connector.image_transfer(), connector.video_transfer());
         let is_ready = |part: &OutgoingPart| {
             part.card.is_none()
+                && !connector.has_stages(&part.post)
                 && !part.post.images.iter().any(|image| images::needs_bytes(transfer, image))
                 && !part.post.videos.iter().any(|video| videos::needs_preparation(video_transfer, video))
         };
         let is_wanted = call.skip_reason.is_none();
-        let begins = is_wanted && !connector.has_stages() && call.parts.iter().all(is_ready);
+        let begins = is_wanted && call.parts.iter().all(is_ready);
         // A call that repeats a rejected one was counted before. A limit that accounts share counts uploads.
         let has_quota = connector.upload_quota(&call.session.connector_account).is_some();
         if is_wanted && !call.has_uploaded_again && !has_quota {

@@ -120,6 +120,15 @@ impl Publisher {
         self.stage(run, p).await
     }
 
+    /// Forgets the uploads of images that the platform cannot use, so that the next attempt uploads them again.
+    pub(super) async fn forget_images(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
+        let mut is_changed = false;
+        for image in p.parts.iter_mut().flat_map(|part| &mut part.post.images) {
+            is_changed |= image.uploaded.take().is_some();
+        }
+        if is_changed { self.store_uploads(run, p).await } else { Ok(()) }
+    }
+
     async fn upload_all(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
         for place in places(p) {
             if image_at(p, place).uploaded.is_some() {

@@ -3,7 +3,7 @@
 //!
 //! The result of each step is in the marker, which is stored before the next step: a retry, or another worker,
 //! continues where the last one stopped and creates nothing twice. A wait uses no slot and no attempt. It ends when the
-//! platform reports a result, at the latest after [`MAX_WAIT`].
+//! platform reports a result. Before the call, the connector limits it; after the call, [`MAX_WAIT`] does.
 
 use chrono::TimeDelta;
 use crier_domain::failure::{Category, Failure};
@@ -23,7 +23,7 @@ impl Publisher {
     /// Creates the objects that the platform needs before the call. Stops if an earlier call published the post after
     /// all, or while the platform is processing.
     pub(super) async fn stage(&self, run: &Run, p: &mut PublishCall) -> Step<()> {
-        if !p.session.connector.has_stages() {
+        if !p.session.connector.has_stages(p.post()) {
             return Ok(());
         }
         for _ in 0..MAX_STEPS {
@@ -31,6 +31,9 @@ impl Publisher {
             if let Err(CallError::AuthExpired(failure)) = staged {
                 self.refresh(run, p, failure).await?;
                 staged = self.stage_once(run, p).await;
+            }
+            if matches!(staged, Err(CallError::Permanent(_) | CallError::UploadsMissing(_))) {
+                self.forget_images(run, p).await?;
             }
             match staged.map_err(|error| self.fail(p, unknown_to_transient(error)))? {
                 StageResult::Ready => return Ok(()),
