@@ -102,15 +102,14 @@ impl Respond for FacebookVideos {
         if !self.oauth.knows(&token) {
             return error(400, 190, Some(460), "The session has been invalidated");
         }
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = match path.strip_prefix(UPLOAD_PATH) {
             Some(id) => state.receive(id, request),
             None => state.handle(request, path.strip_prefix("/v25.0/").expect("the version")),
         };
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return ResponseTemplate::new(504);
         }
         response

@@ -93,12 +93,11 @@ impl Respond for LinkedinVideos {
                 return error(401, "EXPIRED_ACCESS_TOKEN", "The token has expired");
             }
         }
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = state.handle(request, &call);
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return error(504, "GATEWAY_TIMEOUT", "Gateway timeout");
         }
         response

@@ -83,12 +83,11 @@ impl Respond for PinterestVideos {
         } else if !self.oauth.knows(&bearer(request)) {
             return error(401, 2, "Authentication failed.");
         }
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = state.handle(request, &call);
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return ResponseTemplate::new(504);
         }
         response

@@ -85,12 +85,11 @@ impl Respond for RedditVideos {
         } else if !self.oauth.knows(&bearer(request)) {
             return response(401, json!({ "message": "Unauthorized", "error": 401 }));
         }
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = state.handle(request, &call);
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return ResponseTemplate::new(504);
         }
         response

@@ -90,12 +90,11 @@ impl Respond for TiktokVideos {
             return rejection(401, "access_token_invalid");
         }
         state.calls.push(call.clone());
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = state.handle(request);
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return ResponseTemplate::new(504);
         }
         response

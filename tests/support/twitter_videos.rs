@@ -106,12 +106,11 @@ impl Respond for TwitterVideos {
         if let Some(segment) = path.strip_prefix("/2/media/upload") {
             state.calls.push(format!("{} {segment}{number}", request.method));
         }
-        if state.rejected.front().is_some_and(|(end, _)| path.ends_with(end)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(end, _)| path.ends_with(*end)) {
+            return response;
         }
         let response = state.handle(request);
-        if state.lost.front().is_some_and(|end| path.ends_with(end)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|end| path.ends_with(*end)).is_some() {
             return problem(504, "Gateway Timeout");
         }
         let last = path.rsplit('/').next().unwrap_or_default();

@@ -138,12 +138,11 @@ impl Respond for Youtube {
         if !self.oauth.knows(&bearer(request)) {
             return error(401, "authError");
         }
-        if state.rejected.front().is_some_and(|(part, _)| call.contains(part)) {
-            return state.rejected.pop_front().unwrap().1;
+        if let Some((_, response)) = state.rejected.pop_front_if(|(part, _)| call.contains(*part)) {
+            return response;
         }
         let response = state.handle(request);
-        if state.lost.front().is_some_and(|part| call.contains(part)) {
-            state.lost.pop_front();
+        if state.lost.pop_front_if(|part| call.contains(*part)).is_some() {
             return error(504, "backendError");
         }
         response
