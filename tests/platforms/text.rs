@@ -130,11 +130,11 @@ fn images_with_invalid_dimensions_are_rejected() {
 fn google_accepts_no_images_of_few_bytes() {
     use ImageType::{Jpeg, Png, Webp};
     let found = |platform, files: &[Option<(ImageType, u64)>]| check_file_sizes(descriptor(platform), files);
-    let files = [None, Some((Png, 10_000)), Some((Jpeg, 9_999)), Some((Webp, 10))];
+    let files = [None, Some((Png, 10_240)), Some((Jpeg, 10_239)), Some((Webp, 10))];
     assert_eq!(found(Platform::Bluesky, &files), []);
     let problems = found(Platform::GoogleBusiness, &files);
     assert_eq!((problems.len(), problems[0].code), (1, "image_too_small"));
-    let sentence = "Google Business Profile accepts images of at least 10000 bytes; image 3 has 9999 bytes.";
+    let sentence = "Google Business Profile accepts images of at least 10240 bytes; image 3 has 10239 bytes.";
     assert_eq!(problems[0].message, sentence);
 }
 

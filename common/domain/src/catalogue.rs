@@ -446,7 +446,7 @@ const TIKTOK: Descriptor = by_page(
     },
 );
 
-/// Google Business Profile, `localPosts`; photos of at least 10 KB and 250 by 250 pixels.
+/// Google Business Profile, `localPosts`; photos of at least 10,240 bytes and 250 by 250 pixels.
 const GOOGLE_BUSINESS: Descriptor = by_page(
     Platform::GoogleBusiness,
     "Google Business Profile",
@@ -454,7 +454,7 @@ const GOOGLE_BUSINESS: Descriptor = by_page(
     Capabilities {
         text: text(1500, TextUnit::Characters),
         media: MediaRules {
-            min_bytes: Some(10_000),
+            min_bytes: Some(10_240),
             min_side: Some(250),
             ..downloaded(images(1, &[JPEG, PNG], Some(5 * MB)))
         },
