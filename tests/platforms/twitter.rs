@@ -375,6 +375,26 @@ async fn errors_are_classified() {
 }
 
 #[tokio::test]
+async fn a_daily_limit_is_waited_for_until_its_end() {
+    for (of_user, of_app, minutes) in
+        [(Some("0"), None, 300), (None, Some("0"), 600), (Some("0"), Some("0"), 600), (Some("7"), Some("12"), 15)]
+    {
+        let end = |minutes| (now() + TimeDelta::minutes(minutes)).timestamp().to_string();
+        let mut response =
+            problem(429, "about:blank", "Too Many Requests").insert_header("x-rate-limit-reset", end(15));
+        for (owner, remaining, reset) in [("user", of_user, end(300)), ("app", of_app, end(600))] {
+            if let Some(remaining) = remaining {
+                response = response.insert_header(format!("x-{owner}-limit-24hour-remaining").as_str(), remaining);
+                response = response.insert_header(format!("x-{owner}-limit-24hour-reset").as_str(), reset);
+            }
+        }
+        let limited = publish_expecting_error(response).await;
+        let CallError::RateLimited { until, .. } = limited else { panic!("{limited:?}") };
+        assert_eq!(until, Some(now() + TimeDelta::minutes(minutes)), "{of_user:?} {of_app:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_broken_response_leaves_the_outcome_unknown() {
     for status in [500, 502, 503, 504] {
         let unknown = publish_expecting_error(problem(status, "about:blank", "oops")).await;

@@ -14,19 +14,20 @@ mod recent;
 mod video;
 
 use async_trait::async_trait;
+use chrono::{DateTime, Utc};
 use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
 use crier_http::{HttpResponse, RequestBuilder};
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use secrecy::ExposeSecret;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::call::{Effect, PlatformClient, connect_error, image_part, sanitize_message};
+use super::call::{Effect, PlatformClient, connect_error, image_part, retry_at, sanitize_message};
 use super::metrics::Metrics;
 use super::oauth::{
     self, AuthServer, Choice, ConnectAttempt, ConnectRequest, Grant, OAuthConnector, Permission, protocol, renewal,
@@ -131,6 +132,10 @@ impl Twitter {
             StatusCode::BAD_REQUEST => {
                 CallError::Permanent(failure(Category::InvalidContent, "does not accept this post"))
             }
+            StatusCode::TOO_MANY_REQUESTS => {
+                let (headers, now) = (&response.headers, self.client.now());
+                self.client.rate_limited(daily_limit_ends_at(headers).or_else(|| retry_at(headers, now)), Some(&code))
+            }
             _ => self.client.classify_status(effect, response, None, detail),
         }
     }
@@ -171,6 +176,17 @@ impl ApiProblem {
             _ => &self.detail,
         }
     }
+}
+
+/// Returns when the daily limit of the account or of the application ends, if it is reached: `X-Rate-Limit-Reset` is the
+/// end of a shorter period.
+fn daily_limit_ends_at(headers: &HeaderMap) -> Option<DateTime<Utc>> {
+    let number = |name: String| headers.get(name)?.to_str().ok()?.trim().parse::<i64>().ok();
+    let end = |owner: &str| {
+        let is_reached = number(format!("x-{owner}-limit-24hour-remaining"))? <= 0;
+        number(format!("x-{owner}-limit-24hour-reset")).filter(|_| is_reached)
+    };
+    DateTime::from_timestamp(["user", "app"].into_iter().filter_map(end).max()?, 0)
 }
 
 /// Returns whether a text is an id of a post, so that it may become part of a URL.
