@@ -34,7 +34,7 @@ use super::metrics::Metrics;
 use super::oauth::{self, OAuthConnector};
 use super::{
     CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, OutgoingPost, Published,
-    ReconcileResult, RefreshedTokens, StageResult, UnpublishPost,
+    ReconcileResult, RefreshedTokens, StageResult, UnpublishPost, time_marker,
 };
 use crate::inbox::permission::missing_permission;
 
@@ -161,7 +161,7 @@ impl Connector for Instagram {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        containers::marker(seed)
+        time_marker(seed)
     }
 
     fn has_stages(&self, _post: &OutgoingPost) -> bool {

@@ -22,9 +22,7 @@ use crate::call::Effect;
 use crate::inbox::permission::missing_permission;
 use crate::text::comparable::is_same;
 use crate::window::{self, CallWindow, Listed};
-use crate::{
-    CallError, Marker, MarkerSeed, Medium, OutgoingPost, Published, ReconcileResult, StageResult, marker_field,
-};
+use crate::{CallError, Marker, Medium, OutgoingPost, Published, ReconcileResult, StageResult, marker_field};
 
 /// The maximum number of containers created for one post.
 const MAX_CONTAINERS: u64 = 3;
@@ -97,11 +95,6 @@ enum Status {
     Gone(String),
     /// The platform does not accept its file.
     Rejected(Failure),
-}
-
-/// Creates the marker: the earliest time at which the post can exist.
-pub(crate) fn marker(seed: MarkerSeed) -> Marker {
-    Marker::from_iter([("at".to_owned(), Value::from(seed.at.to_rfc3339_opts(SecondsFormat::Millis, true)))])
 }
 
 /// Returns whether an id consists of digits, so that it may become part of a URL.

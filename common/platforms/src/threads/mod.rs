@@ -24,14 +24,14 @@ use serde_json::{Value, json};
 use super::analytics::AnalyticsConnector;
 use super::call::PlatformClient;
 use super::inbox::permission::missing_permission;
-use super::meta::containers::{self, ContainerRequest, Containers, is_id};
+use super::meta::containers::{ContainerRequest, Containers, is_id};
 use super::meta::graph::Access;
 use super::meta::posts;
 use super::metrics::Metrics;
 use super::oauth::OAuthConnector;
 use super::{
     CallError, Clients, Connector, ConnectorAccount, InboxConnector, Marker, MarkerSeed, Medium, OutgoingPost,
-    Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost, options,
+    Published, ReconcileResult, RefreshedTokens, StageResult, UnpublishPost, options, time_marker,
 };
 
 /// The version of the API.
@@ -164,7 +164,7 @@ impl Connector for Threads {
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
-        containers::marker(seed)
+        time_marker(seed)
     }
 
     fn has_stages(&self, _post: &OutgoingPost) -> bool {
