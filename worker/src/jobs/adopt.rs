@@ -1,7 +1,8 @@
 //! Decides which of the posts on a platform was created by a call whose response was lost.
 //!
 //! Connectors return all candidates ([`ReconcileResult::Matches`](crier_platforms::ReconcileResult::Matches)). Those that belong
-//! to another post or reply of Crier are excluded. A candidate is adopted only if it is the only one left.
+//! to another post or reply of Crier are excluded. A candidate is adopted only if it is the only one left. Of the posts with
+//! one text, the one with the latest call is looked up first ([`has_later_call`](adoptions::has_later_call)).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::SocialAccount;
