@@ -348,8 +348,8 @@ create table social_accounts (
     token_check_at      timestamptz,
     -- The time at which metrics of the account, or of one of its posts, are due. Null: as soon as possible.
     metrics_at          timestamptz,
-    -- The limits that the account's own server states. Null if none were read, or if the platform has the same limits
-    -- everywhere.
+    -- The limits that the account's own server states, and the account's boards. Null if none were read, or if the
+    -- platform has neither.
     limits              jsonb,
     -- The requested permissions that the user granted. Null if they are unknown, as for accounts without a consent.
     granted_scopes      jsonb,

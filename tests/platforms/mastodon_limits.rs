@@ -90,6 +90,7 @@ async fn limits_are_read_when_an_account_is_looked_at_and_once_a_day(s: TestStor
         max_video_pixels: Some(8_294_400),
         max_frame_rate: Some(120),
         video_types: Some(vec!["video/mp4".to_owned()]),
+        boards: Vec::new(),
     };
     assert_eq!(first, expected);
 

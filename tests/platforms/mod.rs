@@ -34,6 +34,7 @@ mod mastodon_threads;
 mod mastodon_video;
 mod metrics;
 mod pinterest;
+mod pinterest_boards;
 mod pinterest_metrics;
 mod pinterest_video;
 mod reddit;

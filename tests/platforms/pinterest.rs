@@ -60,6 +60,7 @@ impl Respond for Pinterest {
             ("GET", "/v5/pins") => {
                 response(200, json!({ "items": pins.iter().rev().collect::<Vec<_>>(), "bookmark": null }))
             }
+            ("GET", "/v5/boards") => response(200, json!({ "items": [], "bookmark": null })),
             ("DELETE", path) => {
                 let id = path.strip_prefix("/v5/pins/").unwrap();
                 let found = pins.iter().position(|pin| pin["id"] == id);

@@ -7,7 +7,7 @@
 use chrono::{DateTime, NaiveTime, SubsecRound as _, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::limits::AccountLimits;
+use super::limits::{AccountLimits, Board};
 use super::platform::{AccountKind, Platform};
 
 crier_base::text_enum! {
@@ -130,7 +130,7 @@ pub struct SocialAccount {
     pub token_expires_at: Option<DateTime<Utc>>,
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub last_error: Option<AccountError>,
-    /// The limits of its server; `None`: those of the platform.
+    /// The limits of its server, and its boards. `None` if none were read.
     #[cfg_attr(feature = "sqlx", sqlx(json(nullable)))]
     pub limits: Option<AccountLimits>,
     /// The requested scopes that the user granted. `None` if they are unknown.
@@ -144,6 +144,13 @@ pub struct SocialAccount {
     pub connected_at: DateTime<Utc>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
+}
+
+impl SocialAccount {
+    /// Returns the boards of the account that are known. A post may also name another one.
+    pub fn boards(&self) -> &[Board] {
+        self.limits.as_ref().map_or(&[][..], |limits| &limits.boards)
+    }
 }
 
 /// The part of an account that the checks of a post need.

@@ -1,4 +1,5 @@
-//! The limits of an account at platforms where each server sets its own: Mastodon and servers that implement its API.
+//! What Crier reads from the platform about an account, when it is connected and once per day: the limits of its server,
+//! where each server sets its own (Mastodon and servers that implement its API), and the boards of Pinterest.
 
 use std::array;
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::platform::{Capabilities, CommentRules, Descriptor, MediaRules, TextRules, TextUnit, VideoRules};
 
-/// How often a server's limits are read.
+/// How often limits and boards are read.
 const INTERVAL: TimeDelta = TimeDelta::days(1);
 
 /// The types of images that Crier sends.
@@ -30,7 +31,15 @@ fn accepted(types: &[&str], is_accepted: impl Fn(&str) -> bool) -> usize {
     types.iter().rev().fold(0, |set, kind| (set << 1) | usize::from(is_accepted(kind)))
 }
 
-/// The limits that an account's server states. If one is `None`, the platform's default applies.
+/// A board of an account, for the option `board`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Board {
+    pub id: String,
+    pub name: String,
+}
+
+/// The limits that an account's server states, and the account's boards. If a limit is `None`, the platform's default
+/// applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccountLimits {
@@ -56,10 +65,12 @@ pub struct AccountLimits {
     pub max_frame_rate: Option<u32>,
     /// The types of videos that the server accepts, which may be none; `None` if it does not state them.
     pub video_types: Option<Vec<String>>,
+    /// The boards to choose from, which may not be all.
+    pub boards: Vec<Board>,
 }
 
 impl AccountLimits {
-    /// Returns whether the limits must be read again.
+    /// Returns whether the limits and boards must be read again.
     pub fn is_outdated(&self, now: DateTime<Utc>) -> bool {
         now - self.read_at >= INTERVAL
     }
@@ -118,7 +129,7 @@ impl AccountLimits {
 impl Descriptor {
     /// Returns the platform with the limits of one account.
     pub fn with_limits(&'static self, limits: Option<&AccountLimits>) -> Cow<'static, Self> {
-        let Some(limits) = limits else { return Cow::Borrowed(self) };
+        let Some(limits) = limits.filter(|_| self.platform.has_server_limits()) else { return Cow::Borrowed(self) };
         let text = limits.text(self.capabilities.text);
         let capabilities = Capabilities {
             text,
@@ -159,6 +170,8 @@ mod tests {
         let unstated = AccountLimits::default();
         assert_eq!(mastodon.with_limits(Some(&unstated)).capabilities, mastodon.capabilities);
         assert_eq!(mastodon.with_limits(None).capabilities, mastodon.capabilities);
+        let pinterest = descriptor(Platform::Pinterest);
+        assert_eq!(pinterest.with_limits(Some(&unstated)).capabilities, pinterest.capabilities);
     }
 
     #[test]

@@ -307,6 +307,11 @@ impl Platform {
         matches!(self, Self::Mastodon)
     }
 
+    /// Returns whether an account has boards, of which each post names one.
+    pub const fn has_boards(self) -> bool {
+        matches!(self, Self::Pinterest)
+    }
+
     /// Returns the target whose application serves this target.
     pub const fn application_target(self, target: ConnectTarget) -> ConnectTarget {
         if self.has_page_application() { target } else { ConnectTarget::Default }

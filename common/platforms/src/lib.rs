@@ -109,7 +109,7 @@ pub struct Connected {
     pub avatar_url: Option<String>,
     pub kind: AccountKind,
     pub token_expires_at: Option<DateTime<Utc>>,
-    /// The limits that the account's server states.
+    /// The limits that the account's server states, and the account's boards. `None` if they could not be read.
     pub limits: Option<AccountLimits>,
     /// How the tokens are renewed, if a job renews them before they expire.
     pub renewal: Option<Renewal>,
@@ -333,8 +333,8 @@ pub trait Connector: Send + Sync {
     /// Gets new tokens, or checks credentials that do not expire.
     async fn refresh(&self, account: &ConnectorAccount) -> Result<RefreshedTokens, CallError>;
 
-    /// Gets the limits that the account's server states. `None` if all accounts of the platform have the same limits.
-    /// Called for platforms with [`Platform::has_server_limits`].
+    /// Gets the limits that the account's server states, and the account's boards. `None` if the platform has neither.
+    /// Called for platforms with [`Platform::has_server_limits`] or [`Platform::has_boards`].
     async fn limits(&self, _account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
         Ok(None)
     }

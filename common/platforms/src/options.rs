@@ -76,6 +76,8 @@ const COVER_IMAGE: PostOption = PostOption { name: COVER_MEDIA_ID, kind: OptionK
 pub const COVER_AT_MS: &str = "cover_at_ms";
 /// The option for the image that is shown before a video plays.
 pub const COVER_MEDIA_ID: &str = crier_domain::post::COVER_OPTION;
+/// The option for the ID of the board that a pin is published on.
+pub const BOARD: &str = "board";
 /// The option for the format in which a video is published.
 pub const FORMAT: &str = "format";
 /// The format of a video in the feed.
@@ -118,7 +120,7 @@ pub const fn of(platform: Platform) -> &'static [PostOption] {
         }
         Platform::Instagram => const { &[one_of(FORMAT, &[REEL, STORY]), COVER_TIME, COVER_IMAGE] },
         Platform::Linkedin => const { &[LINK, text_of("title", 400), COVER_IMAGE] },
-        Platform::Pinterest => const { &[text_of("board", 100), text_of("title", 100), LINK, COVER_TIME, COVER_IMAGE] },
+        Platform::Pinterest => const { &[text_of(BOARD, 100), text_of("title", 100), LINK, COVER_TIME, COVER_IMAGE] },
         Platform::Telegram => &[COVER_IMAGE],
         Platform::Tumblr => const { &[text_of("tags", 4_000), COVER_IMAGE] },
         Platform::Threads => const { &[LINK, one_of("reply_control", &THREADS_REPLIES), TOPIC_TAG] },

@@ -12,7 +12,7 @@ use crier_domain::account::Renewal;
 use crier_domain::analytics::{AccountMetrics, PostMetrics};
 use crier_domain::application::{Application, MAX_CREDENTIAL};
 use crier_domain::failure::{Category, Failure};
-use crier_domain::limits::AccountLimits;
+use crier_domain::limits::{AccountLimits, Board};
 use crier_domain::platform::{ConnectTarget, Descriptor};
 use crier_domain::untrusted::{self, MAX_ID, MAX_MESSAGE, MAX_NAME};
 use secrecy::ExposeSecret;
@@ -41,6 +41,10 @@ const MAX_OTHER_IDS: usize = 100;
 /// The maximum size of the progress of an upload, in bytes of JSON: the signed URLs of a gigabyte in parts of 4 MiB, or
 /// the tags of up to a thousand parts.
 const MAX_UPLOAD: usize = 1024 * 1024;
+/// The maximum number of boards of an account.
+const MAX_BOARDS: usize = 250;
+/// The maximum length of a board's name and of its id, in characters: that of the option `board`.
+const MAX_BOARD_TEXT: usize = 100;
 /// The maximum pause before the next request.
 const MAX_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The last year that both databases can store and sort.
@@ -92,7 +96,8 @@ impl Connector for SanitizingConnector {
     }
 
     async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
-        self.0.limits(account).await.map_err(CallError::checked)
+        let limits = self.0.limits(account).await.map_err(CallError::checked)?;
+        Ok(limits.map(with_storable_boards))
     }
 
     fn marker(&self, seed: MarkerSeed) -> Marker {
@@ -406,6 +411,7 @@ impl Connected {
             profile_url: self.profile_url.as_deref().and_then(untrusted::http_url),
             avatar_url: self.avatar_url.as_deref().and_then(untrusted::http_url),
             token_expires_at: storable_time(self.token_expires_at),
+            limits: self.limits.map(with_storable_boards),
             renewal: self
                 .renewal
                 .map(|renewal| Renewal { refresh_expires_at: storable_time(renewal.refresh_expires_at), ..renewal }),
@@ -453,6 +459,17 @@ impl ConnectError {
 /// Returns whether a reference can be stored. It is sent to the platform unchanged, so nothing can be removed from it.
 fn is_storable(json: &str) -> bool {
     json.len() <= MAX_REFERENCE && !json.contains("\\u0000")
+}
+
+/// An id that cannot be stored unchanged could identify another board.
+fn with_storable_boards(limits: AccountLimits) -> AccountLimits {
+    let is_usable = |board: &Board| !board.id.is_empty() && untrusted::line(&board.id, MAX_BOARD_TEXT) == board.id;
+    let usable = limits.boards.into_iter().filter(is_usable).take(MAX_BOARDS);
+    let named = usable.map(|board| Board {
+        name: untrusted::some_line(&board.name, MAX_BOARD_TEXT).unwrap_or_else(|| board.id.clone()),
+        id: board.id,
+    });
+    AccountLimits { boards: named.collect(), ..limits }
 }
 
 fn is_storable_marker(marker: &Marker) -> bool {

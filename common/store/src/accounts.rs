@@ -36,7 +36,7 @@ pub struct NewAccount {
     pub renewal: Option<Renewal>,
     /// The client id of the application that the tokens belong to.
     pub application: Option<String>,
-    /// The limits reported by its server.
+    /// The limits reported by its server, and its boards.
     pub limits: Option<AccountLimits>,
     /// The requested scopes that the user granted. `None` if they are unknown.
     pub granted_scopes: Option<Vec<String>>,
@@ -387,7 +387,7 @@ pub async fn limits(conn: &mut Conn, brand_id: i64, platform: Platform) -> Resul
     Ok(found.into_iter().map(|limits| limits.map(|Json(limits)| limits)).collect())
 }
 
-/// Stores the limits reported by an account's server, unless the account has received other credentials.
+/// Stores the limits reported by an account's server, and its boards, unless the account has received other credentials.
 pub async fn set_limits(tx: &mut Tx, account: &SocialAccount, limits: &AccountLimits) -> Result<()> {
     const SQL: &str = "UPDATE social_accounts
         SET limits = $3

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use crier_domain::account::{AccountStatus, SocialAccount, TokenTimes};
 use crier_domain::failure::{Category, Failure};
 use crier_domain::platform::Descriptor;
@@ -35,7 +35,7 @@ pub(super) struct AccountSession {
     pub account: SocialAccount,
     pub connector: Arc<dyn Connector>,
     pub connector_account: ConnectorAccount,
-    /// The maximum duration of a refresh.
+    /// The maximum duration of a refresh, and of reading the limits.
     timeout: TimeDelta,
     /// Whether the tokens were renewed in this run.
     refreshed: bool,
@@ -77,6 +77,28 @@ impl AccountSession {
     /// Returns the platform with the limits of the account.
     pub fn descriptor(&self) -> Cow<'static, Descriptor> {
         self.connector.descriptor().with_limits(self.account.limits.as_ref())
+    }
+
+    /// Reads and stores the limits of the account's server and the account's boards, if the stored ones are outdated at
+    /// this time. After a failure, the stored ones remain, and the next run retries.
+    pub async fn update_limits(&self, run: &Run, at: DateTime<Utc>) -> Result<(), StoreError> {
+        let account = &self.account;
+        if account.limits.as_ref().is_some_and(|limits| !limits.is_outdated(at)) {
+            return Ok(());
+        }
+        let deadline = self.timeout.to_std().unwrap_or_default();
+        let read = tokio::time::timeout(deadline, self.connector.limits(&self.connector_account));
+        match run.wait_without_slot(read).await {
+            Ok(Ok(Some(limits))) => {
+                let mut tx = self.store.begin().await?;
+                accounts::set_limits(&mut tx, account, &limits).await?;
+                tx.commit().await?;
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to read the account's limits"),
+            Err(_) => tracing::info!(account = account.id, "timed out reading the account's limits"),
+        }
+        Ok(())
     }
 
     /// Gets new tokens and stores them before they are used; `rejection` is the platform's error for the old ones.

@@ -4,6 +4,8 @@
 //! fails. The time of the account's next collection is stored with them: when the next of its posts is due, or the next
 //! day in the brand's time zone. If the platform limits the rate, the account's lane is paused and the rest is
 //! collected later.
+//!
+//! Because it runs at least once per day, it also reads the boards of the account, if the platform has boards.
 
 use std::sync::Arc;
 
@@ -41,6 +43,9 @@ const PERMANENT_PAUSE: TimeDelta = TimeDelta::hours(6);
 const SWITCHED_OFF_PAUSE: TimeDelta = TimeDelta::hours(2);
 /// The pause after a rate limit without a time.
 const LIMIT_PAUSE: TimeDelta = TimeDelta::hours(1);
+/// How long before they are outdated boards are read again. The job runs at about the same time each day, and would
+/// otherwise often be a few seconds too early.
+const BOARDS_LEAD: TimeDelta = TimeDelta::hours(2);
 /// The shortest pause between two jobs of an account.
 const MIN_PAUSE: TimeDelta = TimeDelta::minutes(1);
 
@@ -286,6 +291,9 @@ impl Job for CollectAnalytics {
         };
         if session.account.status == AccountStatus::Active && !result.is_off {
             self.collect(run, &mut session, &mut result).await?;
+            if result.error.is_none() && session.account.platform.has_boards() {
+                session.update_limits(run, self.store.now() + BOARDS_LEAD).await?;
+            }
             result.version = session.account.credentials_version;
         }
         Ok(result)

@@ -65,6 +65,7 @@ pub(super) async fn read(instance: &Instance<'_>) -> Result<AccountLimits, CallE
         max_frame_rate: count(&[&media("video_frame_rate_limit")], FRAME_RATE),
         video_types,
         software,
+        boards: Vec::new(),
     })
 }
 

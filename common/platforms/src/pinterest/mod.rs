@@ -3,7 +3,7 @@
 //! After a call with an unknown outcome, the newest pins since the first attempt are searched for the same board,
 //! title, description and link.
 //!
-//! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/user_account`, `/oauth/token`).
+//! Sources: Pinterest's OpenAPI 5.23.0 of December 2025 (`/pins`, `/boards`, `/user_account`, `/oauth/token`).
 
 mod analytics;
 mod video;
@@ -16,6 +16,7 @@ use crier_base::clock::Clock;
 use crier_config::PlatformsConfig;
 use crier_domain::catalogue;
 use crier_domain::failure::{Category, Failure};
+use crier_domain::limits::{AccountLimits, Board};
 use crier_domain::platform::{AccountKind, ConnectTarget, Descriptor, Platform};
 use crier_http::{HttpResponse, RequestBuilder};
 use http::{Method, StatusCode};
@@ -47,6 +48,8 @@ const PERMISSIONS: [Permission; 3] = [
 
 /// The maximum number of recent pins that are searched.
 const MAX_RECENT_POSTS: usize = 25;
+/// The number of boards that are read: Pinterest's maximum per page. A post can also name another one by its ID.
+const BOARDS: usize = 250;
 
 pub(super) struct Pinterest {
     client: PlatformClient,
@@ -88,6 +91,17 @@ impl Pinterest {
         }
     }
 
+    /// Reads the account's boards. Secret ones are among them only with the scope `boards:read_secret`.
+    async fn boards(&self, token: &str) -> Result<AccountLimits, CallError> {
+        #[derive(Deserialize)]
+        struct Page {
+            items: Vec<Board>,
+        }
+        let request = self.request(Method::GET, "/boards", token).query(&[("page_size", BOARDS)]);
+        let page: Page = self.call(Effect::Repeatable, request).await?;
+        Ok(AccountLimits { read_at: self.client.now(), boards: page.items, ..AccountLimits::default() })
+    }
+
     fn classify(&self, effect: Effect, response: &HttpResponse) -> CallError {
         #[derive(Deserialize, Default)]
         struct ErrorBody {
@@ -123,7 +137,8 @@ impl Pinterest {
 }
 
 fn board(post: &OutgoingPost) -> Result<&str, CallError> {
-    options::text(post, "board")?.ok_or_else(|| CallError::invalid("A pin requires the option board: the board ID."))
+    options::text(post, options::BOARD)?
+        .ok_or_else(|| CallError::invalid("A pin requires the option board: the board ID."))
 }
 
 /// Returns the body of a pin.
@@ -226,6 +241,11 @@ impl Connector for Pinterest {
         })
     }
 
+    async fn limits(&self, account: &ConnectorAccount) -> Result<Option<AccountLimits>, CallError> {
+        let token = account.secrets.require("access_token")?;
+        self.boards(token.expose_secret()).await.map(Some)
+    }
+
     fn marker(&self, seed: MarkerSeed) -> Marker {
         time_marker(seed)
     }
@@ -322,6 +342,8 @@ impl OAuthConnector for Pinterest {
         }
         let request = self.request(Method::GET, "/user_account", grant.access_token());
         let own: Account = self.call(Effect::Repeatable, request).await.map_err(|error| connect_error(error, None))?;
+        // Without boards, their IDs must be typed until the boards are read.
+        let limits = self.boards(grant.access_token()).await.ok();
         let username = percent_encoding::utf8_percent_encode(&own.username, percent_encoding::NON_ALPHANUMERIC);
         let profile_url = format!("https://www.pinterest.com/{username}/");
         let id = own.id.unwrap_or_else(|| own.username.clone());
@@ -331,6 +353,7 @@ impl OAuthConnector for Pinterest {
             username: Some(own.username),
             avatar_url: own.profile_image,
             renewal: Some(renewal(grant, true)),
+            limits,
             ..grant.connected(AccountKind::Profile, id, name)
         })
     }

@@ -152,29 +152,6 @@ impl SyncInbox {
         Ok(())
     }
 
-    /// Reads the limits of the account's server, once per day. If this fails, the next sync retries; the current sync
-    /// does not fail.
-    async fn read_limits(&self, run: &Run, session: &AccountSession) -> Step<()> {
-        let (account, now) = (&session.account, self.store.now());
-        let is_read = account.limits.as_ref().is_some_and(|limits| !limits.is_outdated(now));
-        if is_read || !account.platform.has_server_limits() {
-            return Ok(());
-        }
-        let timeout = self.timeout.to_std().unwrap_or_default();
-        let read = tokio::time::timeout(timeout, session.connector.limits(&session.connector_account));
-        match run.wait_without_slot(read).await {
-            Ok(Ok(Some(limits))) => {
-                let mut tx = self.store.begin().await?;
-                accounts::set_limits(&mut tx, account, &limits).await?;
-                tx.commit().await?;
-            }
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => tracing::info!(account = account.id, %error, "failed to read the server's limits"),
-            Err(_) => tracing::info!(account = account.id, "timed out reading the server's limits"),
-        }
-        Ok(())
-    }
-
     /// Reads and stores pages of a stream. Returns whether there are more pages.
     async fn read_stream(
         &self,
@@ -301,12 +278,15 @@ impl Job for SyncInbox {
         };
         let Some(connector) = self.platforms.get(account.platform) else { return Ok(result) };
         let mut session = AccountSession::new(&self.store, account, &secrets, connector, self.timeout);
-        let mut read = self.read(run, &mut session, &sync, &mut result).await;
-        if read.is_ok() && result.may_call_again() && !result.has_more {
-            read = self.read_limits(run, &session).await;
-        }
+        let read = self.read(run, &mut session, &sync, &mut result).await;
         match read {
-            Ok(()) => Ok(result),
+            Ok(()) => {
+                let may_read = result.may_call_again() && !result.has_more;
+                if may_read && session.account.platform.has_server_limits() {
+                    session.update_limits(run, self.store.now()).await?;
+                }
+                Ok(result)
+            }
             Err(SyncStop::Call(error)) => Ok(SyncRunResult { error: Some(error), ..result }),
             Err(SyncStop::Failed(error)) => Err(error),
         }

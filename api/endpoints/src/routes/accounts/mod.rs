@@ -143,7 +143,10 @@ impl From<account::SocialAccount> for SocialAccount {
             status: a.status,
             token_expires_at: a.token_expires_at.map(ScheduledTimestamp),
             last_error: a.last_error.map(|e| AccountError { code: e.code, message: e.message }),
-            limits: a.limits.map(|limits| AccountLimits::new(a.platform, limits)),
+            limits: a
+                .limits
+                .filter(|_| a.platform.has_server_limits())
+                .map(|limits| AccountLimits::new(a.platform, limits)),
             signature_id: a.signature_id,
             connected_at: a.connected_at.into(),
             created_at: a.created_at.into(),
