@@ -8,6 +8,7 @@ mod analytics;
 mod applications;
 mod avatars;
 mod bio;
+mod boards;
 mod calendar;
 mod composer;
 mod content_plans;

@@ -27,8 +27,9 @@ pub struct AccountOverride {
 }
 
 impl AccountOverride {
+    /// Returns the value of an option. Of several fields, the first that is not empty counts.
     pub fn option(&self, name: &str) -> &str {
-        self.options.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+        self.options.iter().find(|(key, value)| key == name && !value.is_empty()).map_or("", |(_, value)| value)
     }
 
     /// Returns a field of the link card. Empty if it is read from the page.
@@ -155,6 +156,18 @@ pub fn overrides_of(form: &Form) -> Vec<AccountOverride> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chosen_board_takes_precedence_over_a_typed_one() {
+        let board = |form: &str| {
+            let form = format!("overrides.0.account_id=1&{}", form.replace("BOARD", "overrides.0.options.board"));
+            overrides_of(&Form::parse(form.as_bytes()))[0].option("board").to_owned()
+        };
+        assert_eq!(board("BOARD=7&BOARD=8"), "7");
+        assert_eq!(board("BOARD=&BOARD=8"), "8");
+        assert_eq!(board("BOARD=7&BOARD="), "7");
+        assert_eq!(board("BOARD=&BOARD="), "");
+    }
 
     #[test]
     fn a_link_card_is_off_or_replaces_parts_of_the_page() {

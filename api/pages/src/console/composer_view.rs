@@ -6,6 +6,7 @@
 use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::catalogue::descriptor;
+use crier_domain::limits::Board;
 use crier_domain::plan::Feature;
 use crier_domain::post::PostStatus;
 use crier_endpoints::admission::plan;
@@ -159,6 +160,12 @@ enum OptionValue {
         max: usize,
     },
     Link(String),
+    /// A board of the account, or another one by its ID.
+    Board {
+        choices: Vec<Choice>,
+        other: String,
+        max: usize,
+    },
     /// The first choice is the default, with an empty value.
     OneOf(Vec<Choice>),
     Boolean(bool),
@@ -193,6 +200,16 @@ impl LinkCardFields {
     }
 }
 
+/// Returns the choice among the boards of the account, by name. A board that is not among them keeps its ID.
+fn board_value(account: &SocialAccount, value: String, max: usize) -> OptionValue {
+    let choice = |board: &Board| Choice::new(&board.id, &board.name, board.id == value);
+    let mut choices: Vec<Choice> = account.boards().iter().map(choice).collect();
+    choices.sort_by_cached_key(|choice| choice.label.to_lowercase());
+    let is_chosen = choices.iter().any(|choice| choice.selected);
+    choices.insert(0, Choice::new("", "Choose a board", !is_chosen));
+    OptionValue::Board { choices, other: if is_chosen { String::new() } else { value }, max }
+}
+
 impl ComposerAccount {
     fn is_picking(&self) -> bool {
         matches!(self.images, AccountImages::Picking { .. })
@@ -218,6 +235,9 @@ impl ComposerAccount {
             let (label, hint) = label_and_hint(option.name);
             let value = account_override.option(option.name).to_owned();
             let value = match option.kind {
+                OptionKind::Text(max) if option.name == options::BOARD && !account.boards().is_empty() => {
+                    board_value(account, value, max)
+                }
                 OptionKind::Text(max)
                 | OptionKind::Utf16Text(max)
                 | OptionKind::PlainText(max)

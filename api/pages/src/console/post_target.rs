@@ -9,11 +9,12 @@ use crier_domain::post::{
     FirstCommentOverride, PartStatus, Post, PostStatus, StoredFirstComment, Target, TargetStatus,
 };
 use crier_platforms::link_card;
-use crier_platforms::options::COVER_MEDIA_ID;
+use crier_platforms::options::{BOARD, COVER_MEDIA_ID};
+use serde_json::Value;
 
 use super::composer_input::Stored;
 use super::post_options::{label_and_hint, value_text};
-use super::post_view::Chips;
+use super::post_view::{Boards, Chips};
 use super::shared::{AccountChip, Badge, Image, Link, Time, Tone};
 use super::shell::Shell;
 use super::visit::Visit;
@@ -72,6 +73,7 @@ pub struct RowContext<'a> {
     pub visit: &'a Visit,
     pub shell: &'a Shell,
     pub chips: &'a Chips,
+    pub boards: &'a Boards,
     pub stored: &'a Stored,
     pub comments: &'a [StoredFirstComment],
     /// Those of [`own_media`], by ID.
@@ -86,6 +88,13 @@ impl RowContext<'_> {
             Some((end, _)) => format!("{}…", text[..end].trim_end()),
             None => text.to_owned(),
         }
+    }
+
+    /// Returns the name of the board that an option names. `None` if it is unknown.
+    fn board_name(&self, account_id: i64, option: &str, value: &Value) -> Option<String> {
+        let boards = self.boards.get(&account_id).filter(|_| option == BOARD)?;
+        let board = boards.iter().find(|board| value.as_str() == Some(board.id.as_str()))?;
+        Some(board.name.clone())
     }
 
     fn part(&self, label: String, text: &str, media: &[i64]) -> OwnPart {
@@ -173,8 +182,10 @@ impl TargetRow {
         };
         let connect = shell.at(&format!("accounts/connect/{}?account={}", target.platform, target.account_id));
         let waits = target.status == TargetStatus::Pending && target.attempts > 0;
-        let option = |(name, value): (&String, &serde_json::Value)| {
-            (label_and_hint(name).0, cx.shown(&value_text(target.platform, name, value)))
+        let option = |(name, value): (&String, &Value)| {
+            let board = cx.board_name(target.account_id, name, value);
+            let text = board.unwrap_or_else(|| value_text(target.platform, name, value));
+            (label_and_hint(name).0, cx.shown(&text))
         };
         let comment = comments.iter().find(|comment| comment.target_id == target.id);
         Self {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use askama::Template;
 use crier_domain::account::SocialAccount;
+use crier_domain::limits::Board;
 use crier_domain::plan::Feature;
 use crier_domain::post::{self, AttemptOutcome, PostStatus, TargetStatus};
 use crier_endpoints::admission::plan;
@@ -137,7 +138,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
     let brand = visit.brand()?.0.id;
     let has_approvals = plan(&visit.app, &visit.authenticated.caller)?.has(Feature::Approvals);
     let mut conn = visit.app.store.read().await?;
-    let chips = account_chips(visit, &mut conn, &stored).await?;
+    let (chips, boards) = accounts_of(visit, &mut conn, &stored).await?;
     let found_images = images(visit, &mut conn, &stored).await?;
     let comments = first_comments::of_post(&mut conn, stored.post.id).await?;
     let attempts = attempts(visit, &mut conn, &stored, &chips).await?;
@@ -161,6 +162,7 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
         visit,
         shell: &shell,
         chips: &chips,
+        boards: &boards,
         stored: &stored,
         comments: &comments,
         images: &found_images,
@@ -208,9 +210,12 @@ pub async fn show(visit: &Visit, stored: Stored, status: StatusCode, errors: Fie
 }
 
 pub type Chips = HashMap<i64, AccountChip>;
+/// The boards of accounts.
+pub type Boards = HashMap<i64, Vec<Board>>;
 
-/// Returns the accounts of the post. A disconnected account has a name only if another brand of the workspace has it.
-async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<Chips> {
+/// Returns the accounts of the post, and their boards. A disconnected account has a name only if another brand of the
+/// workspace has it.
+async fn accounts_of(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Result<(Chips, Boards)> {
     let ids: Vec<i64> = stored.targets.iter().map(|target| target.account_id).collect();
     let found = accounts::find_many(conn, visit.brand()?.0.id, &ids).await?;
     let mut chips: Chips = found.iter().map(|account| (account.id, chip(account))).collect();
@@ -223,7 +228,8 @@ async fn account_chips(visit: &Visit, conn: &mut Conn, stored: &Stored) -> Resul
         let name = name.unwrap_or_else(|| "Disconnected account".to_owned());
         chips.insert(target.account_id, AccountChip { platform, name });
     }
-    Ok(chips)
+    let boards = found.iter().map(|account| (account.id, account.boards().to_vec())).collect();
+    Ok((chips, boards))
 }
 
 /// Returns an account of the workspace that is no longer connected to the brand.
