@@ -246,7 +246,7 @@ async fn missing_uploads_do_not_wait_for_the_memory_of_their_own_cover(w: TestWo
     let cover = w.image("cover.png", images::png(40, 30), None).await;
     w.fake.script_publishes([PublishStep::Reject(CallError::UploadsMissing(transient().failure().clone()))]);
     let (post, target) = w.publish_images(w.account.id, &[video, image]).await;
-    set_options(&w, target, json!({ "cover_media_id": cover })).await;
+    w.set_options(target, json!({ "cover_media_id": cover })).await;
     // Of the workspace's quarter, there is room for one file.
     let others = MediaConfig::default().memory_bytes / 4 - (1 << 20);
     let _others = w.media().budget().share_of_workspace(w.world.workspace, others, others).await;

@@ -9,7 +9,7 @@ use super::CallError;
 /// The secrets of an account: credentials entered by the user, or tokens issued by the platform. A JSON object of
 /// strings, encrypted at rest; `Debug` prints `[REDACTED]`.
 #[derive(Clone)]
-pub struct Secrets(SecretString);
+pub struct Secrets(pub(super) SecretString);
 
 impl PartialEq for Secrets {
     fn eq(&self, other: &Self) -> bool {
