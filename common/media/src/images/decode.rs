@@ -73,11 +73,17 @@ fn finish(mut decoder: impl ImageDecoder) -> ImageResult<Decoded> {
     Ok(Decoded { image: DynamicImage::from_decoder(decoder)?, icc })
 }
 
-/// Decodes each frame of an animation, one after the other. `source` is the file that was walked.
+/// Decodes each frame of an animation, one after the other. `source` is the file that was walked, and `clean` the result.
 ///
 /// # Errors
 /// An error if a frame is damaged, or if the frames have too many pixels.
-pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &Limits) -> Result<(), Rejection> {
+pub fn check_frames(
+    source: &[u8],
+    clean: &[u8],
+    kind: ImageType,
+    frames: &[Frame],
+    limits: &Limits,
+) -> Result<(), Rejection> {
     let pixels = |frame: &Frame| u64::from(frame.width) * u64::from(frame.height);
     let total: u64 = frames.iter().map(pixels).sum();
     let max = limits.max_pixels.saturating_mul(FRAMES);
@@ -87,11 +93,12 @@ pub fn check_frames(source: &[u8], kind: ImageType, frames: &[Frame], limits: &L
             max / 1_000_000
         )));
     }
+    let palette = if kind == ImageType::Png { png::palette(clean)? } else { Vec::new() };
     for frame in frames {
         let still = match kind {
             ImageType::Gif => Some(gif::extract_frame(source, frame)?),
             ImageType::Webp => Some(webp::extract_frame(source, frame)?),
-            ImageType::Png => png::extract_frame(source, frame)?,
+            ImageType::Png => png::extract_frame(source, &palette, frame)?,
             ImageType::Jpeg => None,
         };
         if let Some(still) = still {

@@ -118,7 +118,7 @@ pub fn probe(source: impl BufRead + Seek, limits: &Limits) -> Result<Probed, Rej
 pub fn examine(bytes: Bytes, limits: &Limits) -> Result<CheckedImage, Rejection> {
     let Probed { kind, width, height, .. } = probe(Cursor::new(&bytes), limits)?;
     let WalkResult { clean, orientation, frames, small } = walk(&bytes, kind)?;
-    decode::check_frames(&bytes, kind, &frames, limits)?;
+    decode::check_frames(&bytes, &clean, kind, &frames, limits)?;
     drop(bytes);
     // Animations are not rotated.
     let must_rotate = orientation != Orientation::NoTransforms && frames.is_empty();

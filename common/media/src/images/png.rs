@@ -28,6 +28,9 @@ const KEPT_CHUNKS: &[(&[u8; 4], usize)] = &[
     (b"cLLI", 8),
 ];
 
+/// Maximum size of the palette, in bytes: 256 colors. It is decoded again with each frame of an animation.
+const MAX_PALETTE: usize = 256 * 3;
+
 #[derive(Default)]
 struct State {
     width: u32,
@@ -112,7 +115,7 @@ impl State {
                 (self.width, self.height) = (side(input.be32(body.start)?)?, side(input.be32(body.start + 4)?)?);
                 if body.len() == 13 { Ok(true) } else { Err(broken()) }
             }
-            b"PLTE" if again || self.data != ChunkPosition::Before => Err(broken()),
+            b"PLTE" if again || self.data != ChunkPosition::Before || body.len() > MAX_PALETTE => Err(broken()),
             b"PLTE" => Ok(true),
             b"IEND" if !body.is_empty() => Err(broken()),
             b"IEND" => Ok(true),
@@ -186,8 +189,23 @@ pub fn without_profile(clean: &Bytes) -> Result<Bytes, Rejection> {
     Ok(rewrite.finish())
 }
 
-/// Returns a frame of an animation as a separate file; `None` if it is the default image.
-pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Rejection> {
+/// Returns the palette of an image and its transparency, as chunks. Call it only with the output of [`walk`], which has at
+/// most one of each and few other chunks. The original may have millions.
+pub fn palette(clean: &[u8]) -> Result<Vec<u8>, Rejection> {
+    let (input, mut at, mut found) = (Input(clean), SIGNATURE.len(), Vec::new());
+    loop {
+        let (name, end) = (input.range(at + 4..at + 8)?, at + 12 + input.be32(at)?);
+        match name {
+            b"IDAT" | b"IEND" => return Ok(found),
+            b"PLTE" | b"tRNS" => found.extend_from_slice(input.range(at..end)?),
+            _ => {}
+        }
+        at = end;
+    }
+}
+
+/// Returns a frame of an animation as a separate file; `None` if it is the default image. `palette` is that of the image.
+pub fn extract_frame(source: &[u8], palette: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Rejection> {
     if frame.parts.is_empty() {
         return Ok(None);
     }
@@ -197,17 +215,7 @@ pub fn extract_frame(source: &[u8], frame: &Frame) -> Result<Option<Vec<u8>>, Re
     header[4..8].copy_from_slice(&frame.height.to_be_bytes());
     let mut out = SIGNATURE.to_vec();
     chunk(&mut out, b"IHDR", &[&header]);
-    // The palette and its transparency precede the data.
-    let mut at = SIGNATURE.len();
-    loop {
-        let (length, name) = (input.be32(at)?, input.range(at + 4..at + 8)?);
-        match name {
-            b"IDAT" | b"IEND" => break,
-            b"PLTE" | b"tRNS" => out.extend_from_slice(input.range(at..at + 12 + length)?),
-            _ => {}
-        }
-        at += 12 + length;
-    }
+    out.extend_from_slice(palette);
     let parts = frame.parts.iter().map(|part| input.range(part.clone())).collect::<Result<Vec<_>, _>>()?;
     chunk(&mut out, b"IDAT", &parts);
     chunk(&mut out, b"IEND", &[]);

@@ -50,6 +50,20 @@ fn frames_are_measured_by_their_own_size() {
     assert!(matches!(result, Err(Rejection::TooLarge(_))), "they are accepted");
 }
 
+/// A PNG with 200,000 chunks and 2,000 frames. The frames have the palette of the image, but not the other chunks.
+#[test]
+fn frames_do_not_repeat_the_other_chunks() {
+    let png = file("animated.png");
+    let last = png.windows(4).rposition(|window| window == b"fcTL").unwrap() - 4;
+    let (frame, end) = (&png[last..png.len() - 12], &png[png.len() - 12..]);
+    let with = |chunks: &[u8]| {
+        let mut bytes = [&png[..33], chunks, &png[33..last], &frame.repeat(2_000), end].concat();
+        sum_up(&mut bytes);
+        examine(bytes.into(), &LIMITS).unwrap().bytes
+    };
+    assert_eq!(with(&b"\0\0\0\0teXt\0\0\0\0".repeat(200_000)), with(&[]));
+}
+
 /// A PNG with 200,000 chunk names, and a JPEG followed by 200,000 ends of ZIP archives. Quadratic time would be hours.
 #[test]
 fn many_small_parts_are_checked_in_linear_time() {

@@ -106,6 +106,7 @@ fn pngs() -> Vec<HostileFile> {
         row("PNG: a size of 90,000,000 × 1", png_of(90_000_000, 1), TooLarge),
         row("PNG: a second header", png_with(b"IHDR", &png[16..29]), Unsupported),
         row("PNG: an unknown critical chunk", png_with(b"EVIL", b"x"), Unsupported),
+        row("PNG: a palette of 257 colors", png_with(b"PLTE", &[0; 257 * 3]), Unsupported),
         row("PNG: HTML in a text chunk", png_with(b"tEXt", b"Comment\0<HTML><body>"), Unsupported),
         row("PNG: PHP in a text chunk", png_with(b"tEXt", b"Comment\0<?php system($_GET[0]);"), Unsupported),
         row("PNG: a text of 64 MiB in 64 KiB", png_with(b"zTXt", &profile(64 << 20)), Cleaned),
