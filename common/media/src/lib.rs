@@ -325,11 +325,11 @@ impl Library {
             let examined = images::examine(source.bytes()?, &limits);
             Ok::<_, std::io::Error>(examined.map(|image| {
                 let sha256: [u8; 32] = Sha256::digest(&image.bytes).into();
-                (image, sha256)
+                // Held until the work ends, even if the caller no longer waits for it.
+                (image, sha256, share)
             }))
         };
-        let (image, sha256) = self.run_on_budget(examine).await??;
-        Ok((image, sha256, share))
+        Ok(self.run_on_budget(examine).await??)
     }
 
     async fn run_on_budget<T: Send + 'static>(
