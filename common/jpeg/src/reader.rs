@@ -100,12 +100,13 @@ impl<'a> Reader<'a> {
         match code {
             0xc0..=0xc2 => self.frame(code, bytes)?,
             0xc4 => self.tables.define(bytes)?,
-            0xdd => self.tables.restart = self.input.be16(body.start)?,
+            0xdd if bytes.len() == 2 => self.tables.restart = self.input.be16(body.start)?,
             0xdb => self.tables.quantize(bytes)?,
             0xda => end = self.scan(bytes, body.end)?,
             0xc3 | 0xc5..=0xcf => return Err(Error::Unsupported),
-            // A nested image, a height that is defined later (DNL), or a hierarchical JPEG.
-            0xd8 | 0xdc | 0xde | 0xdf => return Err(Error::Invalid),
+            // A nested image, a height that is defined later (DNL), a hierarchical JPEG, or data behind the restart
+            // interval.
+            0xd8 | 0xdc..=0xdf => return Err(Error::Invalid),
             _ => {}
         }
         Ok(Segment { code, whole: marker..end, body })
@@ -115,7 +116,12 @@ impl<'a> Reader<'a> {
         if self.scans.is_some() {
             return Err(Error::Invalid);
         }
-        self.scans = Some(Scans::new(FrameHead::parse(code, bytes)?));
+        let head = FrameHead::parse(code, bytes)?;
+        // The segment is kept, so nothing may be hidden behind its last component.
+        if bytes.len() != 6 + 3 * head.component_count() {
+            return Err(Error::Invalid);
+        }
+        self.scans = Some(Scans::new(head));
         Ok(())
     }
 

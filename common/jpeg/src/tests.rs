@@ -127,6 +127,17 @@ fn each_kind_of_problem_has_its_error() {
     longer[scan + 3] += 1;
     longer.insert(after + 3, 0);
     assert_eq!(error_of(&longer), Some(Error::Invalid));
+    // Data behind the components of a frame, and behind a restart interval.
+    let mut longer = baseline.clone();
+    longer[frame + 3] += 1;
+    longer.insert(frame + 2 + usize::from(baseline[frame + 3]), 0);
+    assert_eq!(error_of(&longer), Some(Error::Invalid));
+    let with_segment = |segment: &[u8]| {
+        let (image, end) = baseline.split_at(baseline.len() - 2);
+        [image, segment, end].concat()
+    };
+    assert_eq!(error_of(&with_segment(b"\xff\xdd\0\x04\0\0")), None);
+    assert_eq!(error_of(&with_segment(b"\xff\xdd\0\x05\0\0x")), Some(Error::Invalid));
     let progressive = file("progressive-420.jpg");
     let first = markers(&progressive, 0xda)[0];
     let after = markers(&progressive, 0xc4).into_iter().find(|at| *at > first).unwrap();

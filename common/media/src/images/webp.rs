@@ -77,7 +77,7 @@ impl State {
         let body = || input.range(found.body.clone());
         let (start, extended) = (found.body.start, self.canvas.is_some());
         match found.name {
-            b"VP8X" if first && found.body.len() >= 10 => {
+            b"VP8X" if first && found.body.len() == 10 => {
                 let (width, height) = (input.le24(start + 4)? + 1, input.le24(start + 7)? + 1);
                 self.canvas = Some((input.u8(start)?, side(width)?, side(height)?));
                 Ok(true)

@@ -236,6 +236,7 @@ fn webps() -> Vec<HostileFile> {
     let mut longer = webp.to_vec();
     longer[4] += 40;
     let short = webp_chunk(b"VP8 ", &webp[20..end / 2]);
+    let long_canvas = webp_chunk(b"VP8X", &[&canvas(0, 40, 24)[8..], SECRET].concat());
     vec![
         row("WebP: truncated", webp.slice(..end / 2), Unsupported),
         row("WebP: a length greater than the file", longer, Unsupported),
@@ -245,6 +246,7 @@ fn webps() -> Vec<HostileFile> {
         row("WebP: an animation without frames", riff(&canvas(2, 40, 24)), Unsupported),
         row("WebP: a frame outside of the canvas", outside, Unsupported),
         row("WebP: two images", riff(&[&canvas(0, 40, 24), image, image].concat()), Unsupported),
+        row("WebP: a text in its first chunk", riff(&[&long_canvas, image].concat()), Unsupported),
         row("WebP: HTML in XMP", with(b"XMP ", b"<x><iframe>"), Unsupported),
         row("WebP: a program in an unknown chunk", with(b"EVIL", b"\x7fELF\x01\x01\x01"), Unsupported),
         row("WebP: a location in EXIF", with(b"EXIF", SECRET), Cleaned),
