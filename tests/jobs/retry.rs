@@ -5,7 +5,7 @@ use crier_domain::failure::{Category, Failure};
 use crier_domain::job::{JobState, Lane};
 use crier_domain::post::{AttemptOutcome, PostStatus, TargetStatus};
 use crier_platforms::CallError;
-use crier_store::jobs::lanes;
+use crier_store::jobs::operate;
 
 use crate::support::fake_platform::{PublishStep, rate_limited, transient};
 use crate::support::jobs::{TestWorker, worker_on_both};
@@ -124,7 +124,7 @@ async fn a_rate_limit_on_the_last_attempt_pauses_the_account(w: TestWorker) {
     let ended = w.target(target).await;
     assert_eq!((ended.status, ended.error.unwrap().category), (TargetStatus::Failed, Category::RateLimited));
     let lane = Lane::Account(w.account.id).to_string();
-    assert!(lanes::lane_is_paused(&mut w.conn().await, &lane, w.later(299)).await.unwrap());
+    assert!(operate::lane(&mut w.conn().await, &lane, w.later(299)).await.unwrap().paused_until.is_some());
 }
 
 /// A call that fails because of the operator's configuration.

@@ -15,9 +15,6 @@ use super::storage::StorageError;
 use super::video::{self, ProbedVideo};
 use super::{CheckedFile, Content, IngestError, IngestedFile, Library, Owner, UploadLease, counted};
 
-/// The number of bytes from which [`video::sniff`] detects a video.
-pub const SNIFFED_BYTES: usize = 64;
-
 /// The time for reading the headers of a video.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of the headers of a video, in bytes.

@@ -47,10 +47,10 @@ mod workspace_permits;
 
 pub use budget::Budget;
 pub use images::{CheckedImage, Limits, Rejection};
-pub use ingest_video::SNIFFED_BYTES;
 pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 pub use uploads::{UploadError, UploadProgress, UploadWriter};
+pub use video::SNIFFED as SNIFFED_BYTES;
 
 use cover::CoverMaker;
 use plan_cache::PlanCache;

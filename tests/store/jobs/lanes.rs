@@ -276,8 +276,8 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     let held = s.claim(&ids[..1], "w").await.remove(0);
     let until = s.later(60);
     s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
-    assert!(lanes::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
-    assert!(!lanes::lane_is_paused(&mut s.conn().await, "account:2", s.now()).await.unwrap());
+    assert!(operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap().paused_until.is_some());
+    assert!(!operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap().paused_until.is_some());
     assert!(s.claim(&ids[1..], "w").await.is_empty());
     assert_eq!(s.claim(&other, "w").await.len(), 1);
     assert_eq!(waiting(&s).await, 2);
@@ -287,7 +287,7 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     sweep(&s).await;
     assert!(s.notifier.take().is_empty());
     s.advance(1);
-    assert!(!lanes::lane_is_paused(&mut s.conn().await, "account:1", s.now()).await.unwrap());
+    assert!(!operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap().paused_until.is_some());
     sweep(&s).await;
     assert_eq!(s.notifier.take(), ids[1..]);
     assert_eq!(s.claim(&ids[1..], "w").await.len(), 2);
@@ -300,8 +300,8 @@ async fn the_longest_pause_wins(s: TestStore) {
         s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
     }
     let mut conn = s.conn().await;
-    assert!(lanes::lane_is_paused(&mut conn, "account:1", s.later(89)).await.unwrap());
-    assert!(!lanes::lane_is_paused(&mut conn, "account:1", s.later(90)).await.unwrap());
+    assert!(operate::lane(&mut conn, "account:1", s.later(89)).await.unwrap().paused_until.is_some());
+    assert!(!operate::lane(&mut conn, "account:1", s.later(90)).await.unwrap().paused_until.is_some());
 }
 
 /// No number of full lanes may hide a stranded lane.

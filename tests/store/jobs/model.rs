@@ -334,7 +334,8 @@ impl History {
         let rows = self.rows().await;
         for row in rows.iter().filter(|row| row.waiting) {
             let lane = row.lane.as_deref().expect("only a lane is waited for");
-            let paused = lanes::lane_is_paused(&mut self.s.conn().await, lane, self.s.now()).await.unwrap();
+            let paused =
+                operate::lane(&mut self.s.conn().await, lane, self.s.now()).await.unwrap().paused_until.is_some();
             let has_progress = |other: &&JobRow| {
                 other.lane == row.lane
                     && (other.state == JobState::Running || other.state == JobState::Ready && !other.waiting)

@@ -35,9 +35,6 @@ mod mp4;
 mod tests;
 mod webm;
 
-/// The maximum memory that [`probe`] and [`faststart::plan`] need, in bytes: twice the largest index, because a buffer is
-/// copied when it grows.
-pub const MEMORY: u64 = 64 << 20;
 /// The number of bytes that [`sniff`] needs.
 pub const SNIFFED: usize = 64;
 

@@ -69,10 +69,3 @@ pub async fn widen_lane(tx: &mut Tx, kind: JobKind, lane: &str) -> Result<()> {
     tx.free_places(lane, kind.limits().lane_cap.unwrap_or(i64::MAX));
     Ok(())
 }
-
-/// Returns whether the lane is paused at `now`.
-pub async fn lane_is_paused(conn: &mut Conn, lane: &str, now: DateTime<Utc>) -> Result<bool> {
-    const SQL: &str = "SELECT lane FROM paused_lanes WHERE lane = $1 AND paused_until > $2";
-    let found: Option<String> = run!(conn, c => sqlx::query_scalar(SQL).bind(lane).bind(now).fetch_optional(c))?;
-    Ok(found.is_some())
-}
