@@ -23,6 +23,11 @@ on_both!(TestLibrary::over =>
     files_are_counted_by_state,
     a_low_disk_accepts_no_files,
 );
+on_both!(on_bucket => a_write_for_which_nobody_waits_releases_its_storage);
+
+async fn on_bucket(s: TestStore) -> TestLibrary {
+    TestLibrary::over(s.on_s3().await).await
+}
 
 async fn only_unreferenced_files_are_swept(s: TestStore) {
     let p = TestLibrary::over(s).await;
@@ -98,6 +103,25 @@ async fn bytes_stored_after_the_sweep_are_deleted(s: TestStore) {
     let error = upload.await.unwrap().unwrap_err().to_string();
     assert!(error.contains("abandoned"), "{error}");
     assert_eq!(p.s.stored_files(), [""; 0]);
+}
+
+/// A time limit ends while the bucket does not respond.
+async fn a_write_for_which_nobody_waits_releases_its_storage(p: TestLibrary) {
+    let bucket = p.s.bucket().unwrap();
+    bucket.hold_puts(true);
+    let (bytes, owner) = (Spooled::from(Bytes::from(images::png(5, 2))), p.owner());
+    tokio::select! {
+        result = p.library.ingest(&p.s.store, &owner, &bytes) => panic!("the bucket does not respond: {result:?}"),
+        () = bucket.until_held() => {}
+    }
+    while p.used_bytes().await > 0 {
+        tokio::task::yield_now().await;
+    }
+    bucket.hold_puts(false);
+    assert_eq!(p.rows().await, 1, "its bytes may still arrive");
+    p.s.advance(UNUSED_AFTER_SECONDS);
+    p.sweep().await;
+    assert_eq!((p.rows().await, p.used_bytes().await), (0, 0));
 }
 
 async fn concurrent_sweeps_delete_all_files(p: TestLibrary) {

@@ -254,8 +254,16 @@ impl Library {
         let ingested = IngestedFile { file_id: row.id, kind: file.kind };
         // A stored file may be missing, for example after the restore of a backup. This upload repairs it for all assets.
         let is_there = row.state == FileState::Stored && self.0.storage.size(&row.key).await?.is_some();
+        if is_there {
+            return Ok(ingested);
+        }
+        // A resumable upload keeps its file while it is open.
+        let abandons = upload.is_none().then(|| ingested.clone());
+        let mut unfinished = UnfinishedWrite { library: self, store, file: abandons };
         // Even if another upload is writing the same bytes, because that upload may fail.
-        if !is_there && let Err(error) = self.write(store, &row, file).await {
+        let written = self.write(store, &row, file).await;
+        unfinished.file = None;
+        if let Err(error) = written {
             match upload {
                 Some(upload) => self.abandon_of_upload(store, upload.upload_id, &ingested).await,
                 None => self.abandon(store, &ingested).await,
@@ -357,6 +365,26 @@ impl Library {
         };
         if let Err(error) = write.await {
             tracing::warn!(%error, file = ingested.file_id, "failed to abandon a file; the sweep will remove it");
+        }
+    }
+}
+
+/// A file that is being written. If the caller stops waiting, for example because of a time limit, the file is abandoned.
+/// Otherwise, it would use storage of the workspace until the sweep finds it.
+struct UnfinishedWrite<'a> {
+    library: &'a Library,
+    store: &'a Store,
+    /// `None` if the file is not abandoned.
+    file: Option<IngestedFile>,
+}
+
+impl Drop for UnfinishedWrite<'_> {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let (library, store) = (self.library.clone(), self.store.clone());
+            runtime.spawn(async move { library.abandon(&store, &file).await });
         }
     }
 }
