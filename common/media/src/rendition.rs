@@ -80,8 +80,8 @@ impl Library {
     pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedImage, MemoryPermit), RenditionError> {
         let kind = kind_of(&link.key).and_then(MediaType::image).ok_or(RenditionError::Missing)?;
         let rules = &catalogue::descriptor(link.platform).capabilities.media;
-        let mut share = self.budget().share(link.memory).await;
-        let image = self.render(&link.key, kind, rules).await?;
+        let share = self.budget().share(link.memory).await;
+        let (image, mut share) = self.render_holding(&link.key, kind, rules, share).await?;
         share.shrink_to(image.bytes.len() as u64);
         Ok((image, share))
     }
@@ -89,10 +89,21 @@ impl Library {
     /// Loads an image and converts it for a platform. The caller must hold [`estimate_conversion_bytes`] of the memory
     /// budget.
     pub async fn render(&self, key: &str, kind: ImageType, media: &MediaRules) -> Result<FittedImage, RenditionError> {
+        self.render_holding(key, kind, media, ()).await.map(|(image, ())| image)
+    }
+
+    /// Does what [`Library::render`] does. `held` is held until the work ends, even if the caller no longer waits for it.
+    async fn render_holding<T: Send + 'static>(
+        &self,
+        key: &str,
+        kind: ImageType,
+        media: &MediaRules,
+        held: T,
+    ) -> Result<(FittedImage, T), RenditionError> {
         let bytes = self.storage().read(key).await?.ok_or(RenditionError::Missing)?;
         let media = media.clone();
-        let fitted = self.budget().run(move || images::fit_to_rules(bytes, kind, &image_rules(&media))).await;
-        Ok(fitted.ok_or(RenditionError::Failed)??)
+        let work = move || images::fit_to_rules(bytes, kind, &image_rules(&media)).map(|image| (image, held));
+        Ok(self.budget().run(work).await.ok_or(RenditionError::Failed)??)
     }
 
     /// Checks an image from outside the library, and converts it for a platform.
