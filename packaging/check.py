@@ -45,6 +45,7 @@ DRAIN = seconds(the_one(r"^\| `CRIER_DRAIN` \|.*\| `(\w+)` \| `\w+` \|$", "docs/
 # Only the API waits before it drains, but all processes share these settings.
 DELAY = seconds(the_one(r"^\| `CRIER_DRAIN_DELAY` \|.*\| (\w+) in `crier-api`, 0s in `crier` \|", "docs/configuration.md"))
 RELEASE = int(the_one(r"RELEASE_TIMEOUT: Duration = Duration::from_secs\((\d+)\)", "worker/src/lib.rs"))
+CLOSE = int(the_one(r"CLOSE_TIMEOUT: Duration = Duration::from_secs\((\d+)\)", "common/runtime/src/lib.rs"))
 OPS_PORT = int(the_one(r"^\| `CRIER_OPS_ADDR` \|.*\| `127\.0\.0\.1:(\d+)` \| `[^`]+` \|$", "docs/configuration.md"))
 USER = int(the_one(r"^USER (\d+):\d+$", "Dockerfile"))
 
@@ -55,7 +56,7 @@ def check_variables(names, where):
 
 
 def check_stop(time, where):
-    needed = DELAY + DRAIN + RELEASE
+    needed = DELAY + DRAIN + RELEASE + CLOSE
     check(time > needed, f"{where}: {time} s to stop, and more than {needed} s are needed")
 
 
@@ -73,12 +74,16 @@ def check_systemd():
 
 
 def check_compose():
+    port = int(the_one(r"CRIER_OPS_ADDR:-:(\d+)\}", "Dockerfile"))
+    check(port == OPS_PORT, f"Dockerfile: the health check is sent to port {port}")
     services = yaml.safe_load((built / "compose.yaml").read_text())["services"]
     for name, service in services.items():
         where = f"compose.yaml: {name}"
         check(service.get("restart") in {"unless-stopped", "on-failure"}, f"{where}: no restart policy")
-        check(name == "migrate" or "test" in service.get("healthcheck", {}), f"{where}: no health check")
-        if service.get("image") == "crier:latest":
+        is_crier = service.get("image") == "crier:latest"  # the image has a health check
+        has_check = not service["healthcheck"].get("disable") if "healthcheck" in service else is_crier
+        check(name == "migrate" or has_check, f"{where}: no health check")
+        if is_crier:
             check(service["command"][0] in PROGRAMS, f"{where}: the command is no program of Crier")
             check_stop(seconds(service.get("stop_grace_period", 10)), where)
             check_variables(service["environment"], where)
