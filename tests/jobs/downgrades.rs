@@ -116,6 +116,8 @@ async fn a_plan_without_inbox_syncs_nothing(w: TestWorker) {
         advance_to(&w, sync.next_sync_at.unwrap()).await;
         tasks::inbox::run(&w.scheduler).await.unwrap();
         assert_eq!(w.count_rows("jobs WHERE kind = 'sync_inbox'").await, expected, "{plan}");
+        let late = inbox_syncs::oldest(&mut w.conn().await, &w.scheduler.plans).await.unwrap();
+        assert_eq!(late.is_empty(), expected == 0, "an account that is not synced is not late: {plan}");
     }
 }
 

@@ -232,13 +232,17 @@ pub async fn fail(tx: &mut Tx, account_id: i64, error: &Failure, next: Option<Da
     Ok(())
 }
 
-/// Returns the earliest time since which an active account has not been synced completely, by platform.
-pub async fn oldest(conn: &mut Conn) -> Result<Vec<(Platform, DateTime<Utc>)>> {
+/// Returns the earliest times since which active accounts have not been synced completely: one per platform and plan,
+/// without the plans that do not include the inbox.
+pub async fn oldest(conn: &mut Conn, plans: &Plans) -> Result<Vec<(Platform, DateTime<Utc>)>> {
     const SQL: &str = "
-        SELECT a.platform, min(coalesce(s.synced_at, s.created_at))
+        SELECT a.platform, w.plan, min(coalesce(s.synced_at, s.created_at))
         FROM inbox_syncs s
         JOIN social_accounts a ON a.id = s.account_id AND a.status IN ('active')
+        JOIN workspaces w ON w.id = a.workspace_id
         WHERE s.next_sync_at IS NOT NULL
-        GROUP BY a.platform";
-    Ok(run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?)
+        GROUP BY a.platform, w.plan";
+    let found: Vec<(Platform, String, DateTime<Utc>)> = run!(conn, c => sqlx::query_as(SQL).fetch_all(c))?;
+    let synced = found.into_iter().filter(|(_, plan, _)| plans.include(plan, Feature::Inbox));
+    Ok(synced.map(|(platform, _, at)| (platform, at)).collect())
 }

@@ -58,7 +58,7 @@ pub async fn run(s: &Scheduler) -> Result<Option<Duration>> {
 }
 
 async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
-    let (synced, due) = (inbox_syncs::oldest(conn).await?, analytics::earliest_due(conn).await?);
+    let (synced, due) = (inbox_syncs::oldest(conn, &s.plans).await?, analytics::earliest_due(conn).await?);
     let (counts, ends) = (account_tokens::counts(conn).await?, account_tokens::soonest_expirations(conn).await?);
     for platform in Platform::ALL {
         for status in AccountStatus::ALL {
@@ -67,8 +67,8 @@ async fn measure_accounts(s: &Scheduler, conn: &mut Conn) -> Result<()> {
         }
         let end = ends.iter().find(|(p, _)| p == platform);
         metrics::account_token_expires(platform.as_str(), end.map(|(_, end)| *end - s.store.now()));
-        let synced = synced.iter().find(|(p, _)| p == platform);
-        metrics::inbox_sync_age(platform.as_str(), synced.map_or_else(Default::default, |(_, at)| s.store.now() - *at));
+        let synced = synced.iter().filter(|(p, _)| p == platform).map(|(_, at)| *at).min();
+        metrics::inbox_sync_age(platform.as_str(), synced.map_or_else(Default::default, |at| s.store.now() - at));
         let due = due.iter().find(|(p, _)| p == platform);
         metrics::analytics_age(platform.as_str(), due.map_or_else(Default::default, |(_, at)| s.store.now() - *at));
     }
