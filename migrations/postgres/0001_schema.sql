@@ -12,7 +12,7 @@
 -- record and makes concurrent requests of one user, brand or webhook share the lock. Triggers delete the children
 -- instead. A key is omitted only in these cases:
 --
--- * No code deletes the parent: workspaces and brands.
+-- * The parent is deleted only after nobody can insert children any more: workspaces and brands (`deletions`).
 -- * The transaction that inserts the child also inserts the parent: events.
 -- * The statement that inserts the child also updates the parent, or the parent is locked.
 -- * A child that is inserted while its parent is deleted can remain, and does no harm. Members and authors are always
@@ -522,7 +522,7 @@ create table media (
     created_at timestamptz not null,
     updated_at timestamptz not null
 );
--- media::list; fk.
+-- media::list, deletions::delete_some; fk.
 create index media_brand on media (brand_id, id);
 -- files::mark_unused_for_deletion; fk.
 create index media_file on media (file_id);
@@ -645,7 +645,7 @@ create table media_jobs (
     created_at timestamptz not null,
     updated_at timestamptz not null
 );
--- media_jobs::newest; fk.
+-- media_jobs::newest, deletions::delete_some; fk.
 create index media_jobs_brand on media_jobs (brand_id);
 -- fk.
 create index media_jobs_media on media_jobs (media_id);
@@ -714,11 +714,11 @@ create table posts (
     listed_at     timestamptz not null
         generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::search, nearby_posts::find; trigger delete_posts.
+-- posts::search, nearby_posts::find, deletions::delete_some; trigger delete_posts.
 create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
 -- posts::search with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
--- posts::purge.
+-- posts::purge, deletions::delete_some.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
 -- posts::search in the order of `scheduled_at`. Contains every column of a filter, so that a
 -- search reads only the index. nearby_posts::find.

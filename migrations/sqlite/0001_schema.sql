@@ -480,7 +480,7 @@ create table media (
     created_at timestamptz not null,
     updated_at timestamptz not null
 );
--- media::list; fk.
+-- media::list, deletions::delete_some; fk.
 create index media_brand on media (brand_id, id);
 -- files::mark_unused_for_deletion; fk.
 create index media_file on media (file_id);
@@ -616,7 +616,7 @@ create table media_jobs (
     created_at timestamptz not null,
     updated_at timestamptz not null
 );
--- media_jobs::newest; fk.
+-- media_jobs::newest, deletions::delete_some; fk.
 create index media_jobs_brand on media_jobs (brand_id);
 -- fk.
 create index media_jobs_media on media_jobs (media_id);
@@ -688,11 +688,11 @@ create table posts (
     listed_at     timestamptz not null
         generated always as (coalesce(scheduled_at, published_at, created_at)) stored
 );
--- posts::search, nearby_posts::find.
+-- posts::search, nearby_posts::find, deletions::delete_some.
 create index posts_brand on posts (brand_id, id, listed_at) where deleted_at is null;
 -- posts::search with a status, sandbox::failed.
 create index posts_brand_status on posts (brand_id, status, id, listed_at) where deleted_at is null;
--- posts::purge.
+-- posts::purge, deletions::delete_some.
 create index posts_deleted on posts (deleted_at) where deleted_at is not null;
 -- posts::search in the order of `scheduled_at`. Contains every column of a filter, so that a
 -- search reads only the index. nearby_posts::find.

@@ -37,6 +37,7 @@ pub mod content_plans;
 pub mod conversations;
 pub mod cost;
 pub mod db;
+pub mod deletions;
 pub mod deliveries;
 pub mod error;
 pub mod events;
