@@ -81,9 +81,12 @@ pub enum Command {
     /// Manage users.
     #[command(subcommand)]
     User(UserCommand),
-    /// List brands.
+    /// List and delete brands.
     #[command(subcommand)]
     Brand(BrandCommand),
+    /// Delete workspaces.
+    #[command(subcommand)]
+    Workspace(WorkspaceCommand),
     /// Manage brand members.
     #[command(subcommand)]
     Member(MemberCommand),
@@ -198,6 +201,49 @@ pub enum OperatorCommand {
 pub enum BrandCommand {
     /// List the brands of all workspaces with their IDs.
     List(Format),
+    /// Delete a brand with its posts, files and all other data.
+    #[command(
+        after_help = concat!(
+            "The brand stops publishing immediately. If the command is interrupted, run it again to continue.\n\n",
+            "Examples:\n",
+            "  crier brand delete 17\n",
+            "  crier brand delete 17 --yes --json",
+        )
+    )]
+    Delete {
+        /// The brand ID, from `crier brand list`.
+        id: i64,
+        #[command(flatten)]
+        options: DeleteOptions,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub enum WorkspaceCommand {
+    /// Delete a workspace with its brands, its users and all other data.
+    #[command(
+        after_help = concat!(
+            "The brands stop publishing immediately. If the command is interrupted, run it again to continue.\n\n",
+            "Examples:\n",
+            "  crier workspace delete 7\n",
+            "  crier workspace delete 7 --yes --json",
+        )
+    )]
+    Delete {
+        /// The workspace ID, from `crier user list`.
+        id: i64,
+        #[command(flatten)]
+        options: DeleteOptions,
+    },
+}
+
+#[derive(Args, Debug, Clone, Copy)]
+pub struct DeleteOptions {
+    /// Delete without asking.
+    #[arg(long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub format: Format,
 }
 
 #[derive(Subcommand, Debug)]

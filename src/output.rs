@@ -3,7 +3,7 @@
 //! Posts, names and errors are untrusted text. Characters that would control the terminal or reorder its text are printed
 //! as escapes.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
@@ -28,6 +28,15 @@ pub fn try_print_line(text: impl std::fmt::Display) -> std::io::Result<()> {
 /// Prints a note to stderr, so that stdout contains only results. Ignores errors.
 pub fn print_note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Asks a question on stderr, and returns whether the answer on stdin is yes.
+pub fn confirm(question: impl std::fmt::Display) -> std::io::Result<bool> {
+    let question = escaped(&question.to_string(), |c| c.escape_unicode().to_string());
+    write!(std::io::stderr().lock(), "{question} [y/N] ")?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
 /// Prints a single-use link, and a note that says how long it is valid.

@@ -12,7 +12,7 @@
 -- record and makes concurrent requests of one user, brand or webhook share the lock. Triggers delete the children
 -- instead. A key is omitted only in these cases:
 --
--- * The parent is deleted only after nobody can insert children any more: workspaces and brands (`deletions`).
+-- * The parent is deleted only after its users have lost access: workspaces and brands (`deletions`).
 -- * The transaction that inserts the child also inserts the parent: events.
 -- * The statement that inserts the child also updates the parent, or the parent is locked.
 -- * A child that is inserted while its parent is deleted can remain, and does no harm. Members and authors are always

@@ -1,11 +1,11 @@
-//! `crier brand list`
+//! `crier brand list | delete`
 
 use chrono::{DateTime, Utc};
 use crier_domain::brand::Brand;
 use crier_store::brands;
 use serde::Serialize;
 
-use super::{Context, Result};
+use super::{Context, Result, delete};
 use crate::cli::BrandCommand;
 use crate::output::{output_time, print_rows};
 
@@ -19,7 +19,10 @@ struct BrandLine {
 }
 
 pub async fn run(cx: &Context, command: BrandCommand) -> Result {
-    let BrandCommand::List(format) = command;
+    let format = match command {
+        BrandCommand::List(format) => format,
+        BrandCommand::Delete { id, options } => return delete::brand(cx, id, options).await,
+    };
     let all = brands::all(&mut cx.store.read().await?).await?;
     let line = |brand: Brand| BrandLine {
         id: brand.id,

@@ -12,12 +12,13 @@ use crier_runtime::{OnMissing, StartError, check_keys, data_dir, open_store};
 use crier_store::{Store, StoreError, Tx, users};
 use crier_telemetry::logs;
 
-use crate::cli::{Command, Format, WebhooksCommand};
+use crate::cli::{Command, Format, WebhooksCommand, WorkspaceCommand};
 
 mod account;
 mod app;
 mod backup;
 mod brand;
+mod delete;
 mod doctor;
 mod jobs;
 mod key;
@@ -156,6 +157,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result {
         Command::Storage(command) => storage::run(cx, command).await,
         Command::User(command) => user::run(cx, command).await,
         Command::Brand(command) => brand::run(cx, command).await,
+        Command::Workspace(WorkspaceCommand::Delete { id, options }) => delete::workspace(cx, id, options).await,
         Command::Member(command) => member::run(cx, command).await,
         Command::Login { user } => login::run(cx, &user).await,
         Command::Key(command) => key::run(cx, command).await,

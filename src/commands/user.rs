@@ -10,7 +10,7 @@ use super::{Context, Result, fail, find_user};
 use crate::cli::UserCommand;
 use crate::output::{output_time, print_line, print_rows};
 
-mod operator;
+pub mod operator;
 
 #[derive(Serialize)]
 struct UserLine {

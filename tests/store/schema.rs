@@ -160,7 +160,7 @@ async fn children_are_deleted_with_their_parents(s: TestStore) {
     assert_eq!((count("post_targets").await, count("target_attempts").await), (0, 0));
     let other = s.create_world().await;
     s.post(other, &[1]).await;
-    // What docs/operations.md describes. The sweep deletes files and uploads, and events end after 90 days.
+    // `deletions` deletes events before. The sweep deletes files and uploads.
     s.sql("DELETE FROM workspaces").await;
     let remaining = ["events", "files", "media_uploads"];
     let is_owner = |column: &str| ["brand_id", "workspace_id"].contains(&column);
