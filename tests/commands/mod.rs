@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod backup;
+mod delete;
 mod doctor;
 mod jobs;
 mod key;

@@ -15,6 +15,7 @@ mod cached_plans;
 mod calendar_plans;
 mod content_plans;
 mod conversations;
+mod deletions;
 mod deliveries;
 mod errors;
 mod events;

@@ -14,9 +14,9 @@ on_both![
 ];
 
 /// The tables with their columns: name and nullability.
-type Schema = BTreeMap<String, Vec<(String, bool)>>;
+pub type Schema = BTreeMap<String, Vec<(String, bool)>>;
 
-async fn schema(s: &TestStore) -> Schema {
+pub async fn schema(s: &TestStore) -> Schema {
     let rows: Vec<(String, String, bool)> = match s.db() {
         Db::Pg(pool) => sqlx::query_as(
             "
