@@ -40,7 +40,7 @@ pub async fn brand(cx: &Context, id: i64, options: DeleteOptions) -> Result {
         count(contents.posts, "post"),
         count(contents.accounts, "account"),
         count(contents.files, "file"),
-        effect(&contents, "lose access to the brand"),
+        effect(&contents, "lose access"),
     );
     ask(options, &question)?;
     let mut tx = cx.store.begin().await?;
@@ -123,8 +123,8 @@ fn effect(contents: &Contents, fate_of_users: &str) -> String {
         }
     };
     format!(
-        "{} {fate_of_users}. Published posts stay on the platforms.{revocation} This cannot be undone.",
-        count(contents.users, "user"),
+        "Users that {fate_of_users}: {}. Published posts stay on the platforms.{revocation} This cannot be undone.",
+        contents.users,
     )
 }
 
@@ -147,7 +147,7 @@ async fn delete_brands(cx: &Context, brands: &[i64]) -> Result {
     for brand in brands {
         delete_contents(cx, *brand, &mut progress).await?;
     }
-    let mut after = Some(0);
+    let mut after = (!brands.is_empty()).then_some(0);
     while let Some(id) = after {
         let began = Instant::now();
         let mut tx = cx.store.begin().await?;
