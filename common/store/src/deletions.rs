@@ -11,7 +11,7 @@
 
 use super::db::{execute, run};
 use super::jobs::{id_list, list_sql};
-use super::sql::{locking_sql, sql};
+use super::sql::locking_sql;
 use super::{Conn, Result, Tx, accounts};
 
 /// The maximum number of posts per transaction. Each has targets, attempts, metrics and jobs.

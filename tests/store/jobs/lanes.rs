@@ -277,7 +277,7 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     let until = s.later(60);
     s.write(async |tx| lanes::pause_lane(tx, "account:1", until).await).await;
     assert!(operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap().paused_until.is_some());
-    assert!(!operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap().paused_until.is_some());
+    assert!(operate::lane(&mut s.conn().await, "account:2", s.now()).await.unwrap().paused_until.is_none());
     assert!(s.claim(&ids[1..], "w").await.is_empty());
     assert_eq!(s.claim(&other, "w").await.len(), 1);
     assert_eq!(waiting(&s).await, 2);
@@ -287,7 +287,7 @@ async fn a_paused_lane_runs_nothing_until_its_time(s: TestStore) {
     sweep(&s).await;
     assert!(s.notifier.take().is_empty());
     s.advance(1);
-    assert!(!operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap().paused_until.is_some());
+    assert!(operate::lane(&mut s.conn().await, "account:1", s.now()).await.unwrap().paused_until.is_none());
     sweep(&s).await;
     assert_eq!(s.notifier.take(), ids[1..]);
     assert_eq!(s.claim(&ids[1..], "w").await.len(), 2);
@@ -301,7 +301,7 @@ async fn the_longest_pause_wins(s: TestStore) {
     }
     let mut conn = s.conn().await;
     assert!(operate::lane(&mut conn, "account:1", s.later(89)).await.unwrap().paused_until.is_some());
-    assert!(!operate::lane(&mut conn, "account:1", s.later(90)).await.unwrap().paused_until.is_some());
+    assert!(operate::lane(&mut conn, "account:1", s.later(90)).await.unwrap().paused_until.is_none());
 }
 
 /// No number of full lanes may hide a stranded lane.
