@@ -170,9 +170,9 @@ impl Engine {
     }
 
     async fn claim_and_run(&self, id: i64, released: Arc<Notify>) -> bool {
-        let Some((job, _permit)) = self.claim(id).await else { return false };
+        let Some((job, permit)) = self.claim(id).await else { return false };
         let slot = JobSlot::take(&self.0, &job, released);
-        self.run_in_slot(job, slot).await;
+        permit.hold_during(self.run_in_slot(job, slot)).await;
         true
     }
 
@@ -189,15 +189,15 @@ impl Engine {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
         if !job.is_suspect() {
-            return Some((job, RunPermit::Shared { _others: others }));
+            return Some((job, RunPermit::Shared(others)));
         }
         // Released while it waits to run exclusively: another job's crash would count against it.
         self.release(&job).await;
         drop(others);
         let _queued = Queued::enter(&self.0, id)?;
-        let guard = self.0.gate.clone().write_owned().await;
+        let permit = RunPermit::exclusive(&self.0.gate).await;
         let job = self.claim_row(id).await?;
-        Some((job, RunPermit::Exclusive { _guard: guard }))
+        Some((job, permit))
     }
 
     async fn claim_row(&self, id: i64) -> Option<ClaimedJob> {

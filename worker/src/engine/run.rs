@@ -3,12 +3,18 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use crier_domain::job::{ClaimedJob, JobKind};
 use crier_telemetry::metrics;
-use tokio::sync::{Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit};
+use tokio::sync::{Notify, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, OwnedSemaphorePermit, RwLock};
+use tokio::time::timeout;
 
 use super::Inner;
+
+/// The maximum time for which an exclusive run waits for others, and for which others then wait for it. An upload may take
+/// hours, and would stop all other jobs of the process. Most crashes happen soon after the start.
+const MAX_EXCLUSIVE: Duration = Duration::from_secs(60);
 
 /// The state that a run shares with the engine.
 #[derive(Clone)]
@@ -116,13 +122,32 @@ impl Run {
 /// Whether other runs may run at the same time. A run holds its permit until it ends.
 #[derive(Debug)]
 pub(super) enum RunPermit {
-    Shared {
-        _others: OwnedRwLockReadGuard<()>,
-    },
+    Shared(OwnedRwLockReadGuard<()>),
     /// For a job that was running at earlier crashes: no other job should crash with it.
-    Exclusive {
-        _guard: OwnedRwLockWriteGuard<()>,
-    },
+    Exclusive(OwnedRwLockWriteGuard<()>),
+}
+
+impl RunPermit {
+    /// Waits until no other run is left. If some are left after [`MAX_EXCLUSIVE`], the run shares the process with them.
+    pub async fn exclusive(gate: &Arc<RwLock<()>>) -> Self {
+        match timeout(MAX_EXCLUSIVE, gate.clone().write_owned()).await {
+            Ok(guard) => Self::Exclusive(guard),
+            Err(_) => Self::Shared(gate.clone().read_owned().await),
+        }
+    }
+
+    /// Runs with this permit. An exclusive run shares the process after [`MAX_EXCLUSIVE`].
+    pub async fn hold_during(self, run: impl Future<Output = ()>) {
+        let mut run = std::pin::pin!(run);
+        let _others = match self {
+            Self::Shared(others) => others,
+            Self::Exclusive(guard) => match timeout(MAX_EXCLUSIVE, &mut run).await {
+                Ok(()) => return,
+                Err(_) => guard.downgrade(),
+            },
+        };
+        run.await;
+    }
 }
 
 /// Counts work that the drain waits for, until it is dropped.
@@ -229,6 +254,7 @@ fn remove<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: &T) {
 mod tests {
     use chrono::DateTime;
     use futures::FutureExt as _;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -247,6 +273,24 @@ mod tests {
             run_at: DateTime::UNIX_EPOCH,
             trace: None,
         })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_exclusive_run_and_others_wait_for_each_other_for_a_minute() {
+        let gate = Arc::<RwLock<()>>::default();
+        let others = gate.clone().read_owned().await;
+        let began = Instant::now();
+        assert!(matches!(RunPermit::exclusive(&gate).await, RunPermit::Shared(_)), "another run takes longer");
+        assert_eq!(began.elapsed(), MAX_EXCLUSIVE);
+        drop(others);
+
+        let RunPermit::Exclusive(guard) = RunPermit::exclusive(&gate).await else { panic!("no other run is left") };
+        let began = Instant::now();
+        let run = tokio::spawn(RunPermit::Exclusive(guard).hold_during(std::future::pending()));
+        drop(gate.read().await);
+        assert_eq!(began.elapsed(), MAX_EXCLUSIVE);
+        assert!(gate.try_write().is_err(), "it runs beside the others");
+        run.abort();
     }
 
     #[tokio::test]
