@@ -362,7 +362,7 @@ async fn metrics_are_shown_for_each_account(app: TestApp) {
     record_metrics(&app, targets[0], PostMetrics { likes: Some(4), ..PostMetrics::default() }).await;
     let page = person.get(&page_of(&t, id)).await;
     page.expect(200, "Impressions: <strong>12,000</strong> · Likes: <strong>4</strong> · Engagements");
-    page.expect(200, "<span class=\"muted\">Read <time");
+    page.expect(200, "<span class=\"muted\">Updated <time");
     page.expect(200, "No metrics yet.");
     assert!(!page.has("All accounts") && !page.has("Reach"), "{}", page.text);
 

@@ -65,7 +65,7 @@ async fn a_video_that_threads_does_not_accept_is_final() {
     for (reason, text) in [
         ("INVALID_DURATION", "duration"),
         ("INVALID_ASPEC_RATIO", "aspect ratio"),
-        ("FAILED_PROCESSING_AUDIO", "sound"),
+        ("FAILED_PROCESSING_AUDIO", "audio"),
         ("FAILED_PROCESSING_VIDEO", "process the video"),
         ("INVALID_SOMETHING_NEW", "does not accept the file"),
     ] {

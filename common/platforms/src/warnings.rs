@@ -98,6 +98,6 @@ mod tests {
         ] {
             assert_eq!(code(Platform::Threads, &text), expected, "{text}");
         }
-        assert!(message(Platform::Threads, &"é".repeat(251)).contains("has 502, and the limit is 500"));
+        assert!(message(Platform::Threads, &"é".repeat(251)).contains("has 502 bytes, and the limit is 500"));
     }
 }
