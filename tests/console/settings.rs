@@ -18,6 +18,7 @@ on_both_apps!(console "unlimited" =>
     a_brand_is_created_once,
     a_brand_is_changed,
     users_are_invited_with_a_link,
+    a_form_keeps_its_key_if_its_commit_fails,
     invitations_are_mailed_and_limited,
     the_frequency_of_emails_is_chosen,
 );
@@ -187,6 +188,32 @@ async fn users_are_invited_with_a_link(t: Tenant<'_>, person: ConsoleUser<'_>) {
     t.app.clock.advance(TimeDelta::days(7));
     t.app.page(&link).await.assert_status(410);
     assert_eq!(t.app.write(async |tx| invitations::purge(tx, 100).await).await, 2);
+}
+
+/// The database may have lost only its answer to a commit, so the form that is shown again has the key of the first one.
+async fn a_form_keeps_its_key_if_its_commit_fails(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    // A trigger of SQLite cannot run at the commit.
+    if !t.app.is_postgres() {
+        return;
+    }
+    t.app
+        .sql(
+            "CREATE FUNCTION stop() RETURNS trigger LANGUAGE plpgsql AS $$
+                 BEGIN RAISE EXCEPTION 'stopping' USING ERRCODE = '57P01'; END $$;
+             CREATE CONSTRAINT TRIGGER stop AFTER INSERT ON invitations DEFERRABLE INITIALLY DEFERRED
+                 FOR EACH ROW EXECUTE FUNCTION stop()",
+        )
+        .await;
+    let path = t.path("/settings/members");
+    let key = |page: &Page| page.hidden_fields(&path).into_iter().find(|(name, _)| name == "_key").expect("a key");
+    let page = person.get(&path).await;
+    let fields = [("email", "eve@example.com"), ("role", "editor")];
+    let shown = person.submit_from(&page, &path, &fields).await;
+    shown.expect(503, "Nothing was changed.").expect(503, "value=\"eve@example.com\"");
+    assert_eq!(key(&shown), key(&page));
+    t.app.sql("DROP TRIGGER stop ON invitations").await;
+    let link = path_of(person.submit_from(&shown, &path, &fields).await.expect(200, "Copy it now."));
+    assert_eq!(path_of(&person.submit_from(&page, &path, &fields).await), link);
 }
 
 async fn an_invitation_gives_no_more_than_its_user_may_give(app: TestApp) {

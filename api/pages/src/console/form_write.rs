@@ -13,23 +13,24 @@ use sha2::{Digest, Sha256};
 use super::visit::Visit;
 
 /// The write of a form that was sent for the first time.
-pub struct FormWrite {
+pub struct FormWrite<'v> {
     pub tx: Tx,
+    visit: &'v Visit,
     slot: IdempotencySlot,
     free: FreeKey,
     _in_flight: InFlightKey,
 }
 
 /// A submitted form.
-pub enum Submission {
-    First(Box<FormWrite>),
+pub enum Submission<'v> {
+    First(Box<FormWrite<'v>>),
     /// The form was sent before. Contains what [`FormWrite::finish`] stored.
     Repeated(Vec<u8>),
 }
 
-impl FormWrite {
+impl<'v> FormWrite<'v> {
     /// Looks up the key of the form, and begins the transaction of the write if the key is new.
-    pub async fn begin(visit: &Visit) -> Result<Submission> {
+    pub async fn begin(visit: &'v Visit) -> Result<Submission<'v>> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
             let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
@@ -46,7 +47,7 @@ impl FormWrite {
         let mut tx = begun.inspect_err(|error| visit.note(error))?;
         let found = idempotency::look_up_in(&mut tx, &slot).await?;
         if let KeyState::Free(free) = found {
-            return Ok(Submission::First(Box::new(Self { tx, slot, free, _in_flight: in_flight })));
+            return Ok(Submission::First(Box::new(Self { tx, visit, slot, free, _in_flight: in_flight })));
         }
         tx.rollback().await?;
         match found {
@@ -70,6 +71,7 @@ impl FormWrite {
     /// Rolls back, and returns the error. A dropped transaction would hold the key a moment longer, and the form, if it
     /// is sent again, would be "in progress".
     pub async fn reject<T>(self, error: ApiError) -> Result<T> {
+        self.visit.note(&error);
         if let Err(failed) = self.tx.rollback().await {
             tracing::debug!(error = %failed, "rollback failed; closing the connection rolls back anyway");
         }
@@ -77,8 +79,13 @@ impl FormWrite {
     }
 
     /// Stores the result and commits.
-    pub async fn finish(mut self, result: impl Into<Vec<u8>>) -> Result<()> {
-        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(result.into()) };
+    pub async fn finish(self, result: impl Into<Vec<u8>>) -> Result<()> {
+        let visit = self.visit;
+        self.commit(result.into()).await.inspect_err(|error| visit.note(error))
+    }
+
+    async fn commit(mut self, result: Vec<u8>) -> Result<()> {
+        let stored = StoredResponse { status: 200, location: None, body: StoredBody::Whole(result) };
         match idempotency::store(&mut self.tx, &self.slot, &stored, self.free).await {
             Ok(()) => Ok(self.tx.commit().await?),
             Err(error) if error.is_serialization() => {
