@@ -1,6 +1,7 @@
 //! The deletion of a brand or a workspace.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crier_domain::event::EventName;
 use crier_domain::job::{JobKind, JobState, Outcome};
@@ -222,4 +223,28 @@ async fn an_interrupted_deletion_continues(s: TestStore) {
     close(&s, w.brand).await;
     delete_closed(&s, w.brand).await;
     assert_eq!(s.count_rows("posts").await, 0);
+}
+
+/// The statistics say that a brand has one word.
+#[tokio::test]
+async fn outdated_statistics_do_not_delay_a_deletion() {
+    let s = TestStore::postgres().await;
+    let w = s.create_world().await;
+    for sql in [
+        "ALTER TABLE post_words SET (autovacuum_enabled = false)".to_owned(),
+        "INSERT INTO post_words (brand_id, word, post_id) SELECT 1000 + n, 'word', 1 FROM generate_series(1, 500) n"
+            .to_owned(),
+        "ANALYZE post_words".to_owned(),
+        format!(
+            "INSERT INTO post_words (brand_id, word, post_id)
+            SELECT {}, 'word' || n, 1
+            FROM generate_series(1, 100000) n",
+            w.brand
+        ),
+    ] {
+        s.sql(sql).await;
+    }
+    let left = tokio::time::timeout(Duration::from_secs(30), delete_pieces(&s, w.brand)).await;
+    assert_eq!(left, Ok(0), "a piece takes too long");
+    assert_eq!(s.count_rows("post_words").await, 500);
 }

@@ -149,36 +149,53 @@ const CONVERSATIONS: &str = "
     )";
 
 /// Other rows of which a brand can have very many, or whose texts are counted.
-const ROWS: [&str; 5] = [
+const ROWS: [&str; 2] = [
     "DELETE FROM media WHERE id IN (SELECT id FROM media WHERE brand_id = $1 LIMIT 1000)",
     "DELETE FROM media_jobs WHERE id IN (SELECT id FROM media_jobs WHERE brand_id = $1 LIMIT 1000)",
-    "
-    DELETE FROM post_words
-    WHERE brand_id = $1 AND (word, post_id) IN (
-        SELECT word, post_id
-        FROM post_words
-        WHERE brand_id = $1
-        ORDER BY word, post_id
-        LIMIT 5000
-    )",
-    "
-    DELETE FROM post_labels
-    WHERE brand_id = $1 AND (label, post_id) IN (
-        SELECT label, post_id
-        FROM post_labels
-        WHERE brand_id = $1
-        ORDER BY label, post_id
-        LIMIT 5000
-    )",
-    "
-    DELETE FROM conversation_words
-    WHERE brand_id = $1 AND (word, conversation_id) IN (
-        SELECT word, conversation_id
-        FROM conversation_words
-        WHERE brand_id = $1
-        ORDER BY word, conversation_id
-        LIMIT 5000
-    )",
+];
+
+/// The same for rows without an ID, on Postgres and on SQLite. Postgres gets their places: with outdated statistics, it
+/// would expect one row, and compare each row of the brand with each key of a list. `LIMIT (SELECT …)` as in [`list_sql!`].
+const ROWS_WITHOUT_ID: [(&str, &str); 3] = [
+    (
+        "
+        DELETE FROM post_words
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM post_words WHERE brand_id = $1 LIMIT (SELECT 5000)))",
+        "
+        DELETE FROM post_words
+        WHERE brand_id = $1 AND (word, post_id) IN (
+            SELECT word, post_id
+            FROM post_words
+            WHERE brand_id = $1
+            LIMIT 5000
+        )",
+    ),
+    (
+        "
+        DELETE FROM post_labels
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM post_labels WHERE brand_id = $1 LIMIT (SELECT 5000)))",
+        "
+        DELETE FROM post_labels
+        WHERE brand_id = $1 AND (label, post_id) IN (
+            SELECT label, post_id
+            FROM post_labels
+            WHERE brand_id = $1
+            LIMIT 5000
+        )",
+    ),
+    (
+        "
+        DELETE FROM conversation_words
+        WHERE ctid = ANY (ARRAY(SELECT ctid FROM conversation_words WHERE brand_id = $1 LIMIT (SELECT 5000)))",
+        "
+        DELETE FROM conversation_words
+        WHERE brand_id = $1 AND (word, conversation_id) IN (
+            SELECT word, conversation_id
+            FROM conversation_words
+            WHERE brand_id = $1
+            LIMIT 5000
+        )",
+    ),
 ];
 
 /// Deletes some rows of a closed brand. Returns how many, or 0 if nothing is left that can be deleted: see
@@ -194,7 +211,8 @@ pub async fn delete_some(tx: &mut Tx, brand_id: i64) -> Result<u64> {
     if conversations > 0 {
         return Ok(conversations);
     }
-    for sql in ROWS {
+    let without_id = ROWS_WITHOUT_ID.map(|(postgres, sqlite)| tx.for_engine(postgres, sqlite));
+    for sql in ROWS.into_iter().chain(without_id) {
         let deleted = execute!(tx, sql, brand_id)?;
         if deleted > 0 {
             return Ok(deleted);
