@@ -19,6 +19,7 @@ on_both!(start =>
     a_status_of_another_target_is_never_adopted,
     two_lost_responses_get_a_status_each,
     the_status_of_a_later_call_is_not_adopted,
+    a_post_that_the_server_does_not_have_waits_for_no_other,
     a_status_of_another_application_or_from_before_the_call_is_not_adopted,
     the_window_follows_the_clock_of_the_server,
     one_of_several_equal_statuses_is_never_guessed,
@@ -153,6 +154,16 @@ async fn the_status_of_a_later_call_is_not_adopted(t: Lost) {
     t.is_out(second, "1000").await;
     t.is_out(first, "1001").await;
     assert_eq!(t.count(), 2);
+}
+
+async fn a_post_that_the_server_does_not_have_waits_for_no_other(t: Lost) {
+    let first = t.publish("Good morning!", LOST_POST).await;
+    t.advance(10).await;
+    let second = t.publish("Good morning!", LOST_POST).await;
+    // The outcome of the second call remains unknown.
+    t.w.s.sql(format!("DELETE FROM jobs WHERE subject_id = {second}")).await;
+    t.finish().await;
+    t.is_out(first, "1000").await;
 }
 
 async fn a_status_of_another_application_or_from_before_the_call_is_not_adopted(t: Lost) {

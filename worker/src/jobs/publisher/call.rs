@@ -37,7 +37,9 @@ impl Publisher {
                 return Err(stop(CallOutcome::reconcile_unsupported(p.action)));
             }
             Ok(Found::Post(ReconcileResult::Matches(found))) => {
-                self.await_later_calls(p).await?;
+                if !found.is_empty() {
+                    self.await_later_calls(p).await?;
+                }
                 match self.adopt(run, p, found).await? {
                     Adoption::One(post) => return Err(published(*post)),
                     Adoption::Several => return Err(stop(CallOutcome::ambiguous(p.action))),
