@@ -154,8 +154,9 @@ const ROWS: [&str; 2] = [
     "DELETE FROM media_jobs WHERE id IN (SELECT id FROM media_jobs WHERE brand_id = $1 LIMIT 1000)",
 ];
 
-/// The same for rows without an ID, on Postgres and on SQLite. Postgres gets their places: with outdated statistics, it
-/// would expect one row, and compare each row of the brand with each key of a list. `LIMIT (SELECT …)` as in [`list_sql!`].
+/// The same for rows without an ID, on Postgres and on SQLite. With outdated statistics, Postgres would expect one row,
+/// and compare each row of the brand with each key of a list. So it finds the rows by their location (`ctid`).
+/// `LIMIT (SELECT …)` as in [`list_sql!`].
 const ROWS_WITHOUT_ID: [(&str, &str); 3] = [
     (
         "
@@ -277,15 +278,17 @@ pub async fn count_busy(conn: &mut Conn, brand_id: i64) -> Result<i64> {
 }
 
 /// Deletes the events of brands, with their deliveries, among the events after the ID `after`. Returns the ID after which
-/// to continue, or `None` at the end. No index finds the events of a brand, so this reads all events in pieces.
+/// to continue, or `None` at the end. No index finds the events of a brand, so this reads all events in pieces. It ends
+/// at the first piece that is not full, because other brands may have new events at any time.
 pub async fn delete_events(tx: &mut Tx, brand_ids: &[i64], after: i64) -> Result<Option<i64>> {
-    const LAST: &str = "SELECT max(id) FROM (SELECT id FROM events WHERE id > $1 ORDER BY id LIMIT $2) AS piece";
-    let last: Option<i64> = run!(tx, c => sqlx::query_scalar(LAST).bind(after).bind(EVENTS).fetch_one(c))?;
+    const PIECE: &str =
+        "SELECT max(id), count(*) FROM (SELECT id FROM events WHERE id > $1 ORDER BY id LIMIT $2) AS piece";
+    let (last, count): (Option<i64>, i64) = run!(tx, c => sqlx::query_as(PIECE).bind(after).bind(EVENTS).fetch_one(c))?;
     if let Some(last) = last {
         let sql = list_sql!(tx, "DELETE FROM events WHERE id > $2 AND id <= $3 AND brand_id", "");
         execute!(tx, sql, id_list(brand_ids), after, last)?;
     }
-    Ok(last)
+    Ok(last.filter(|_| count == EVENTS))
 }
 
 /// Deletes a closed brand with what [`delete_some`] leaves.
