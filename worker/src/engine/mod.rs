@@ -37,7 +37,7 @@ mod successors;
 
 use batch::{EndedRun, Settled, claim_batch, settle_batch};
 pub use run::Run;
-use run::{Active, JobSlot, Queued, RunPermit};
+use run::{Active, JobSlot, Queued, RunPermit, contains, insert};
 use run_end::{Fallback, NoResult, RunEnd};
 use successors::LaneSuccessors;
 
@@ -72,6 +72,8 @@ struct Inner {
     /// Read-locked by normal runs, write-locked by an exclusive run.
     gate: Arc<RwLock<()>>,
     queued: Mutex<HashSet<i64>>,
+    /// The jobs that had an exclusive run, or waited for one. If it had crashed, this process would not exist any more.
+    tried_alone: Mutex<HashSet<i64>>,
     /// Stops new claims.
     draining: CancellationToken,
     /// The drain timeout is over: running jobs are aborted.
@@ -102,6 +104,7 @@ impl Engine {
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),
                 queued: Mutex::default(),
+                tried_alone: Mutex::default(),
                 draining: CancellationToken::new(),
                 abort: CancellationToken::new(),
                 claims,
@@ -184,11 +187,12 @@ impl Engine {
     }
 
     /// Claims a job, and waits until it may run. A job that was running at two crashes runs exclusively: a third crash
-    /// makes it poison, and each crash also counts against the jobs that run at the same time.
+    /// makes it poison, and each crash also counts against the jobs that run at the same time. It does so once per
+    /// process, because a post that a platform processes for long has very many runs.
     async fn claim(&self, id: i64) -> Option<(ClaimedJob, RunPermit)> {
         let others = self.0.gate.clone().read_owned().await;
         let job = self.claim_row(id).await?;
-        if !job.is_suspect() {
+        if !job.is_suspect() || contains(&self.0.tried_alone, &id) {
             return Some((job, RunPermit::Shared(others)));
         }
         // Released while it waits to run exclusively: another job's crash would count against it.
@@ -196,6 +200,7 @@ impl Engine {
         drop(others);
         let _queued = Queued::enter(&self.0, id)?;
         let permit = RunPermit::exclusive(&self.0.gate).await;
+        insert(&self.0.tried_alone, id);
         let job = self.claim_row(id).await?;
         Some((job, permit))
     }

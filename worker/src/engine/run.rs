@@ -242,8 +242,12 @@ impl Drop for Queued {
 }
 
 /// No code panics while it holds one of these locks, so a poisoned lock is safe to use.
-fn insert<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: T) -> bool {
+pub(super) fn insert<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: T) -> bool {
     set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).insert(value)
+}
+
+pub(super) fn contains<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: &T) -> bool {
+    set.lock().unwrap_or_else(std::sync::PoisonError::into_inner).contains(value)
 }
 
 fn remove<T: Eq + std::hash::Hash>(set: &Mutex<HashSet<T>>, value: &T) {
