@@ -192,6 +192,8 @@ async fn each_failure_of_an_embedded_installation_is_found() {
     assert_fails(&s, &[("CRIER_SMTP_URL", &smtp)], "mail", "Connection refused");
     let unreachable_url = format!("http://127.0.0.1:{port}");
     assert_fails(&s, &[("CRIER_PUBLIC_URL", &unreachable_url)], "public_url", "cannot be reached");
+    let other = wiremock::MockServer::start().await;
+    assert_fails(&s, &[("CRIER_PUBLIC_URL", &other.uri())], "public_url", "404 Not Found, which is not from Crier");
     let collector =
         [("CRIER_OTLP_ENDPOINT", unreachable_url.as_str()), ("CRIER_OTLP_HEADERS", "x-key=not-to-be-shown")];
     assert_fails(&s, &collector, "traces", "/v1/traces does not accept traces: no connection could be made");

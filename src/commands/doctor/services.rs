@@ -173,9 +173,10 @@ pub async fn public_url(config: &Config) -> Finding {
     };
     #[expect(clippy::disallowed_methods, reason = "the operator sets the URL")]
     let client = HttpClient::trusted(Duration::from_secs(8), MAX_BODY);
-    let url = config.absolute("/api/public/v1/openapi.json");
+    // Without a key, every Crier rejects this with an error of its own form.
+    let url = config.absolute("/api/public/v1/brands");
     match client.send(client.request(http::Method::GET, &url)).await {
-        Ok(response) if response.status.is_success() && is_ours(&response.body) => {}
+        Ok(response) if is_our_error(&response.body) => {}
         Ok(response) => {
             let detail = format!("{url} returns {}, which is not from Crier", response.status);
             let remedy = "configure the reverse proxy to forward the whole host, or correct CRIER_PUBLIC_URL";
@@ -221,7 +222,9 @@ fn requests_of_untrusted_proxies(metrics: &str) -> Option<u64> {
     value.trim().parse().ok()
 }
 
-fn is_ours(body: &[u8]) -> bool {
-    let title = |document: serde_json::Value| document["info"]["title"].as_str().map(str::to_owned);
-    serde_json::from_slice(body).ok().and_then(title).is_some_and(|title| title.starts_with("Crier"))
+/// Returns whether a body is an error of Crier's API.
+fn is_our_error(body: &[u8]) -> bool {
+    let envelope: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    envelope
+        .is_some_and(|envelope| ["code", "request_id", "doc_url"].iter().all(|key| envelope["error"][key].is_string()))
 }
