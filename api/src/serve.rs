@@ -16,6 +16,7 @@ use crier_runtime::{Process, StartError, descriptors};
 use salvo::Server;
 use salvo::conn::tcp::TcpAcceptor;
 use salvo::fuse::FuseConfig;
+use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +32,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The maximum number of bytes that a connection buffers for its client, and the maximum size of a request's head.
 const MAX_BUFFER: usize = 64 << 10;
+/// The number of bytes that the system accepts for a client beyond those in flight to it. Its default of up to 4 MiB makes
+/// a client that reads nothing cost that much memory and copying.
+const MAX_UNSENT: u32 = 128 << 10;
 /// The interval of the checks that clients read fast enough.
 const RATE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -86,6 +90,8 @@ pub struct Shutdown {
 
 /// Serves at most `max_connections` on a listener until it is stopped, then completes requests in flight.
 pub async fn serve_on(app: Arc<App>, listener: TcpListener, max_connections: usize, stop: Shutdown) -> io::Result<()> {
+    // Its connections inherit it.
+    SockRef::from(&listener).set_tcp_notsent_lowat(MAX_UNSENT)?;
     let timeouts = FuseConfig::default()
         .with_http1_header_timeout(HEADER_TIMEOUT)
         .with_connection_idle_timeout(IDLE_TIMEOUT)
