@@ -167,7 +167,7 @@ async fn a_large_page_ends_early(app: TestApp) {
     app.sql(format!("UPDATE posts SET content = '{}'", "€".repeat(65_535))).await;
     let page = t.get(&t.path("/posts?label=long&per_page=100")).await.expect(200);
     let rows = page["data"].as_array().unwrap().len();
-    assert!(page["meta"]["per_page"] == rows && (10..50).contains(&rows), "{rows}");
+    assert!(page["meta"]["per_page"] == rows && (5..50).contains(&rows), "{rows}");
     assert_eq!(page["meta"]["total"], 50);
     let next = page["links"]["next"].as_str().unwrap();
     assert!(next.contains("label=long&") && next.ends_with(&format!("per_page={rows}&page=2")), "{next}");

@@ -12,7 +12,7 @@ use crate::request::Pages;
 use crate::response::Listed;
 
 /// The maximum size of a page's serialized records, in bytes.
-pub const MAX_BYTES: usize = 8 << 20;
+pub const MAX_BYTES: usize = 2 << 20;
 /// The number of pages that the pager shows on each side of the current one.
 const PAGES_EACH_SIDE: i64 = 3;
 

@@ -84,7 +84,7 @@ pub fn endpoint() -> Endpoint<ListPosts, Paged<Post>> {
         .description(
             "`search` returns posts whose text contains all search words. A search word matches the beginning of a word, \
              ignoring case and accents. In scripts without spaces, it matches any part of the text. Only the first eight \
-             search words are used. A page has at most 8 MiB. If its posts are larger, it ends early: `meta.per_page` is \
+             search words are used. A page has at most 2 MiB. If its posts are larger, it ends early: `meta.per_page` is \
              the number of posts that fit, and `links.next` continues after them.",
         )
         .checks_then_reads(list)
