@@ -69,8 +69,10 @@ struct Inner {
     waiting: HashMap<JobKind, Arc<Semaphore>>,
     /// The number of calls of [`Engine::run`] that have not ended, including claims in progress.
     active: AtomicUsize,
-    /// Read-locked by normal runs, write-locked by an exclusive run.
-    gate: Arc<RwLock<()>>,
+    /// Read-locked by normal runs, write-locked by an exclusive run. The value is the number of exclusive runs so far.
+    gate: Arc<RwLock<u64>>,
+    /// Held by the run that waits to be the next exclusive one.
+    exclusive_turn: tokio::sync::Mutex<()>,
     queued: Mutex<HashSet<i64>>,
     /// The jobs that had an exclusive run, or waited for one. If it had crashed, this process would not exist any more.
     tried_alone: Mutex<HashSet<i64>>,
@@ -103,6 +105,7 @@ impl Engine {
                 waiting,
                 active: AtomicUsize::new(0),
                 gate: Arc::default(),
+                exclusive_turn: tokio::sync::Mutex::default(),
                 queued: Mutex::default(),
                 tried_alone: Mutex::default(),
                 draining: CancellationToken::new(),
@@ -197,9 +200,8 @@ impl Engine {
         }
         // Released while it waits to run exclusively: another job's crash would count against it.
         self.release(&job).await;
-        drop(others);
         let _queued = Queued::enter(&self.0, id)?;
-        let permit = RunPermit::exclusive(&self.0.gate).await;
+        let permit = RunPermit::exclusive(&self.0.gate, &self.0.exclusive_turn, others).await;
         insert(&self.0.tried_alone, id);
         let job = self.claim_row(id).await?;
         Some((job, permit))

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::Inner;
 
-/// The maximum time for which an exclusive run waits for others, and for which others then wait for it. An upload may take
-/// hours, and would stop all other jobs of the process. Most crashes happen soon after the start.
+/// The maximum time for which an exclusive run waits for others that are not exclusive, and for which others then wait for
+/// it. An upload may take hours, and would stop all other jobs of the process. Most crashes happen soon after the start.
 const MAX_EXCLUSIVE: Duration = Duration::from_secs(60);
 
 /// The state that a run shares with the engine.
@@ -122,17 +122,35 @@ impl Run {
 /// Whether other runs may run at the same time. A run holds its permit until it ends.
 #[derive(Debug)]
 pub(super) enum RunPermit {
-    Shared(OwnedRwLockReadGuard<()>),
+    Shared(OwnedRwLockReadGuard<u64>),
     /// For a job that was running at earlier crashes: no other job should crash with it.
-    Exclusive(OwnedRwLockWriteGuard<()>),
+    Exclusive(OwnedRwLockWriteGuard<u64>),
 }
 
 impl RunPermit {
     /// Waits until no other run is left. If some are left after [`MAX_EXCLUSIVE`], the run shares the process with them.
-    pub async fn exclusive(gate: &Arc<RwLock<()>>) -> Self {
-        match timeout(MAX_EXCLUSIVE, gate.clone().write_owned()).await {
-            Ok(guard) => Self::Exclusive(guard),
-            Err(_) => Self::Shared(gate.clone().read_owned().await),
+    /// The waits for other exclusive runs do not count: after crashes of many jobs, the one that caused them runs alone.
+    /// `turn` makes one of them wait for the gate at a time, so that other runs begin in between.
+    pub async fn exclusive(
+        gate: &Arc<RwLock<u64>>,
+        turn: &tokio::sync::Mutex<()>,
+        mut others: OwnedRwLockReadGuard<u64>,
+    ) -> Self {
+        loop {
+            let exclusive_runs = *others;
+            drop(others);
+            let alone = async {
+                let _turn = turn.lock().await;
+                gate.clone().write_owned().await
+            };
+            if let Ok(mut guard) = timeout(MAX_EXCLUSIVE, alone).await {
+                *guard += 1;
+                return Self::Exclusive(guard);
+            }
+            others = gate.clone().read_owned().await;
+            if *others == exclusive_runs {
+                return Self::Shared(others);
+            }
         }
     }
 
@@ -281,20 +299,44 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_exclusive_run_and_others_wait_for_each_other_for_a_minute() {
-        let gate = Arc::<RwLock<()>>::default();
-        let others = gate.clone().read_owned().await;
+        let (gate, turn) = (Arc::<RwLock<u64>>::default(), tokio::sync::Mutex::default());
+        let (claimed, others) = (gate.clone().read_owned().await, gate.clone().read_owned().await);
         let began = Instant::now();
-        assert!(matches!(RunPermit::exclusive(&gate).await, RunPermit::Shared(_)), "another run takes longer");
+        let permit = RunPermit::exclusive(&gate, &turn, claimed).await;
+        assert!(matches!(permit, RunPermit::Shared(_)), "another run takes longer");
         assert_eq!(began.elapsed(), MAX_EXCLUSIVE);
-        drop(others);
+        drop((permit, others));
 
-        let RunPermit::Exclusive(guard) = RunPermit::exclusive(&gate).await else { panic!("no other run is left") };
+        let permit = RunPermit::exclusive(&gate, &turn, gate.clone().read_owned().await).await;
+        assert!(matches!(permit, RunPermit::Exclusive(_)), "no other run is left");
         let began = Instant::now();
-        let run = tokio::spawn(RunPermit::Exclusive(guard).hold_during(std::future::pending()));
+        let run = tokio::spawn(permit.hold_during(std::future::pending()));
         drop(gate.read().await);
         assert_eq!(began.elapsed(), MAX_EXCLUSIVE);
         assert!(gate.try_write().is_err(), "it runs beside the others");
         run.abort();
+    }
+
+    /// Otherwise, the job that crashes the process would run next to jobs for which another crash is the last one.
+    #[tokio::test(start_paused = true)]
+    async fn many_exclusive_runs_wait_for_each_other() {
+        let (gate, turn) = (Arc::<RwLock<u64>>::default(), tokio::sync::Mutex::default());
+        let length = MAX_EXCLUSIVE * 2 / 3;
+        let run = async |claimed: OwnedRwLockReadGuard<u64>| {
+            let permit = RunPermit::exclusive(&gate, &turn, claimed).await;
+            assert!(matches!(permit, RunPermit::Exclusive(_)));
+            permit.hold_during(tokio::time::sleep(length)).await;
+        };
+        let claim = async || gate.clone().read_owned().await;
+        let (first, second, third, fourth) = (claim().await, claim().await, claim().await, claim().await);
+        let began = Instant::now();
+        let other = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(claim().await);
+            assert_eq!(began.elapsed(), length * 2, "it waits only for the current one and the next one");
+        };
+        tokio::join!(run(first), run(second), run(third), run(fourth), other);
+        assert_eq!(began.elapsed(), length * 4);
     }
 
     #[tokio::test]

@@ -47,7 +47,7 @@ impl Successors for LaneSuccessors {
 /// The permits of a run without a slot.
 struct ReservedSuccessor {
     engine: Engine,
-    others: OwnedRwLockReadGuard<()>,
+    others: OwnedRwLockReadGuard<u64>,
     waiting: OwnedSemaphorePermit,
 }
 
