@@ -17,6 +17,7 @@ worker_on_both!(
     jobs_next_to_a_crashing_job_are_unaffected,
     a_suspect_runs_alone,
     a_suspect_notified_repeatedly_waits_once,
+    a_suspect_that_could_not_begin_still_runs_alone,
 );
 
 /// Kills a worker in the middle of a call, three times.
@@ -189,4 +190,40 @@ async fn a_suspect_notified_repeatedly_waits_once(w: TestWorker) {
         assert!(!again.await.unwrap());
     }
     assert_eq!(w.state(ids[1]).await, JobState::Done);
+}
+
+async fn a_suspect_that_could_not_begin_still_runs_alone(w: TestWorker) {
+    let (first, alone, other) = (Gate::new(), Gate::new(), Gate::new());
+    let behaviors = [
+        (1, JobBehavior::Wait(first.clone())),
+        (2, JobBehavior::Wait(alone.clone())),
+        (3, JobBehavior::Wait(other.clone())),
+    ];
+    let engine = scripted_engine(&w, behaviors);
+    let ids = [enqueue_noop(&w, 1).await, enqueue_noop(&w, 2).await, enqueue_noop(&w, 3).await];
+    w.set_crashes(ids[1], 2).await;
+    let is_released_after = async |fence: i64| {
+        w.poll_until(async || w.number(format!("SELECT fence FROM jobs WHERE id = {}", ids[1])).await == fence).await;
+        w.poll_until(async || w.state(ids[1]).await == JobState::Ready).await;
+    };
+    let run = start(&engine, ids[0]);
+    first.wait_until_entered().await;
+    let waiting = start(&engine, ids[1]);
+    is_released_after(1).await;
+    w.sql("INSERT INTO paused_kinds (kind) VALUES ('noop')").await;
+    first.let_through();
+    run.await.unwrap();
+    assert!(!waiting.await.unwrap(), "its kind is paused");
+    w.sql("DELETE FROM paused_kinds").await;
+
+    let run = start(&engine, ids[2]);
+    other.wait_until_entered().await;
+    let waiting = start(&engine, ids[1]);
+    is_released_after(2).await;
+    other.let_through();
+    run.await.unwrap();
+    alone.wait_until_entered().await;
+    assert_eq!(engine.held(), [ids[1]]);
+    alone.let_through();
+    assert!(waiting.await.unwrap());
 }

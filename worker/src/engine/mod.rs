@@ -202,8 +202,8 @@ impl Engine {
         self.release(&job).await;
         let _queued = Queued::enter(&self.0, id)?;
         let permit = RunPermit::exclusive(&self.0.gate, &self.0.exclusive_turn, others).await;
-        insert(&self.0.tried_alone, id);
         let job = self.claim_row(id).await?;
+        insert(&self.0.tried_alone, id);
         Some((job, permit))
     }
 
