@@ -146,6 +146,8 @@ struct Inner {
     /// Limits the indexes of videos that are being read (`index_first.rs`).
     planning: Semaphore,
     plans: PlanCache,
+    /// Limits the images that are being converted for downloads (`rendition.rs`).
+    fetches: Arc<Semaphore>,
     covers: CoverMaker,
     disk: DiskReserve,
     /// Without a trailing slash.
@@ -170,6 +172,7 @@ impl Library {
             video_writes: Semaphore::new(MAX_VIDEO_WRITES),
             planning: Semaphore::new(index_first::MAX_PLANNING),
             plans: PlanCache::default(),
+            fetches: Arc::new(Semaphore::new(rendition::MAX_FETCHES)),
             covers: CoverMaker::new(config.ffmpeg.as_deref()),
             disk: DiskReserve::default(),
             public_url: public_url.trim_end_matches('/').to_owned(),

@@ -5,6 +5,7 @@
 //! replica serves it without a lookup, and nobody else can create one.
 
 use std::io::Cursor;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -23,6 +24,12 @@ use super::{Library, kind_of};
 
 /// How long a platform may download an image: during a publish, its retries, and the processing at the platform.
 const FETCH_LIFETIME: TimeDelta = TimeDelta::hours(24);
+
+/// The maximum number of images that are converted for downloads at the same time. Anyone who has a URL can request it
+/// again and again, so others could otherwise wait for any number of conversions.
+pub(super) const MAX_FETCHES: usize = 8;
+/// How long a download waits until its image can be converted.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum number of pixels of an image from outside the library.
 const MAX_OUTSIDE_PIXELS: u64 = 25_000_000;
@@ -80,8 +87,12 @@ impl Library {
     pub async fn fetch(&self, link: &FetchLink) -> Result<(FittedImage, MemoryPermit), RenditionError> {
         let kind = kind_of(&link.key).and_then(MediaType::image).ok_or(RenditionError::Missing)?;
         let rules = &catalogue::descriptor(link.platform).capabilities.media;
+        let permit = tokio::time::timeout(FETCH_TIMEOUT, self.0.fetches.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(StorageError::new("too many images are being converted").into());
+        };
         let share = self.budget().share(link.memory).await;
-        let (image, mut share) = self.render_holding(&link.key, kind, rules, share).await?;
+        let (image, (mut share, _permit)) = self.render_holding(&link.key, kind, rules, (share, permit)).await?;
         share.shrink_to(image.bytes.len() as u64);
         Ok((image, share))
     }
@@ -193,4 +204,31 @@ pub fn estimate_conversion_bytes(asset: &Asset, rules: &MediaRules) -> u64 {
         Some(ImageType::Png) => 8,
     };
     size + u64::from(asset.width.unsigned_abs()) * u64::from(asset.height.unsigned_abs()) * pixel * 2
+}
+
+#[cfg(test)]
+mod tests {
+    use crier_config::{MediaConfig, StorageConfig};
+    use futures::future;
+
+    use super::*;
+    use crate::Storage;
+
+    #[tokio::test]
+    async fn downloads_hold_the_memory_of_a_few_conversions() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::open(&StorageConfig::Directory(dir.path().to_owned())).unwrap();
+        let config = MediaConfig::default();
+        let library = Library::new(storage, &config, "https://crier.example");
+        let key = format!("{}.png", "a".repeat(40));
+        let link = FetchLink { platform: Platform::Instagram, key, memory: 1 << 20, expires_at: DateTime::UNIX_EPOCH };
+        let mut fetches: Vec<_> = (0..3 * MAX_FETCHES).map(|_| Box::pin(library.fetch(&link))).collect();
+        for fetch in &mut fetches {
+            assert!(future::poll_immediate(fetch).await.is_none());
+        }
+        let rest = library.budget().share(config.memory_bytes - MAX_FETCHES as u64 * link.memory);
+        drop(tokio::time::timeout(Duration::from_millis(1), rest).await.expect("the others hold no memory"));
+        let all = future::join_all(fetches).await;
+        assert!(all.iter().all(|found| matches!(found, Err(RenditionError::Missing))), "the others follow");
+    }
 }
