@@ -1,6 +1,7 @@
 //! Videos in the library.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -33,6 +34,7 @@ on_one!(
     an_unusable_cover_is_omitted,
     other_files_are_rejected,
     slow_clients_do_not_keep_others_from_an_index,
+    an_index_that_nobody_awaits_holds_its_memory,
 );
 
 /// More than two parts of the storage.
@@ -226,4 +228,38 @@ async fn slow_clients_do_not_keep_others_from_an_index(s: TestStore) {
         let place = |kind: &[u8]| received.concat().windows(4).position(|window| window == kind).unwrap();
         assert!(received.concat().len() == stored.len() && place(b"moov") < place(b"mdat"));
     }
+}
+
+/// The client disconnects while its index waits for a core.
+async fn an_index_that_nobody_awaits_holds_its_memory(s: TestStore) {
+    let p = TestLibrary::over(s).await;
+    let stored = mp4(VideoSpec { index_first: false, ..VideoSpec::default() });
+    let ingested = p.ingest_video(&p.owner(), &stored.into()).await.unwrap();
+    let key = p.create_video(&ingested).await.key;
+    let (release, released) = mpsc::channel::<()>();
+    let (released, (busy, mut started)) = (Arc::new(Mutex::new(released)), tokio::sync::mpsc::unbounded_channel());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    for _ in 0..cores {
+        let (budget, released, busy) = (p.library.budget().clone(), released.clone(), busy.clone());
+        let work = move || {
+            busy.send(()).unwrap();
+            assert!(released.lock().unwrap().recv().is_err());
+        };
+        tokio::spawn(async move { budget.run(work).await });
+    }
+    for _ in 0..cores {
+        started.recv().await.unwrap();
+    }
+    let all_memory = || tokio::time::timeout(Duration::from_millis(10), p.library.budget().share(u64::MAX));
+    let library = p.library.clone();
+    let request = tokio::spawn(async move { library.get_index_first(&key, &ByteRange::Whole).await });
+    while all_memory().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    request.abort();
+    assert!(request.await.is_err_and(|error| error.is_cancelled()));
+    assert!(all_memory().await.is_err(), "the work still waits, with its blocks");
+    drop(release);
+    let all_memory = tokio::time::timeout(Duration::from_secs(60), p.library.budget().share(u64::MAX));
+    drop(all_memory.await.expect("the memory is released"));
 }

@@ -111,17 +111,18 @@ impl Library {
 
     /// Plans how to return a file with its index first. `None` if it is returned as it is stored.
     async fn plan(&self, key: &str, size: u64) -> Result<Option<Faststart>, StorageError> {
-        let _share = self.budget().share(PLAN_MEMORY).await;
+        let mut share = self.budget().share(PLAN_MEMORY).await;
         let mut blocks = Blocks { size, ..Blocks::default() };
         loop {
             let work = move || {
                 let planned = faststart::plan(&mut blocks, size);
-                (planned, blocks)
+                // The share is held until the work ends, even if the caller no longer waits for it.
+                (planned, blocks, share)
             };
-            let Some((planned, returned)) = self.budget().run(work).await else {
+            let Some((planned, returned, held)) = self.budget().run(work).await else {
                 return Err(StorageError::new("the index of a video cannot be read"));
             };
-            blocks = returned;
+            (blocks, share) = (returned, held);
             match (blocks.missing.take(), planned) {
                 (Some(_), _) if blocks.found.len() >= MAX_BLOCKS => return Ok(None),
                 (Some(number), _) => {
