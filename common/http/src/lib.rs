@@ -196,8 +196,12 @@ pub fn check_root_certificates() -> Result<(), NoRootCertificates> {
 /// Returns the client for the object storage library, whose URL the operator sets. There is no total deadline, because
 /// a file may be large and its reader slow.
 pub fn object_storage_client(read_timeout: Duration, https_only: bool) -> reqwest::Result<reqwest::Client> {
+    // Over HTTP/2, all files would share one connection, and a few that are read slowly would block the others.
+    let mut tls = tls::config().expect("`check_root_certificates` passed at the start");
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     // Without decompression, because the length and checksums of the stored bytes are verified.
-    with_tls(builder(None, CONNECT_TIMEOUT, *WINDOW.end()))
+    builder(None, CONNECT_TIMEOUT, *WINDOW.end())
+        .tls_backend_preconfigured(tls)
         .read_timeout(read_timeout)
         .no_gzip()
         .https_only(https_only)

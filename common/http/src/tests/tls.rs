@@ -69,6 +69,27 @@ async fn an_untrusted_server_receives_no_request() {
     }
 }
 
+/// Over HTTP/2, a file that is read slowly would block the others.
+#[tokio::test]
+async fn the_client_of_the_storage_offers_only_http_1() {
+    let hello = Arc::new(Mutex::new(Vec::new()));
+    let seen = hello.clone();
+    let server = TestServer::run(move |mut stream| {
+        let seen = seen.clone();
+        async move {
+            let mut bytes = [0; 4096];
+            let count = stream.read(&mut bytes).await.unwrap();
+            seen.lock().unwrap().extend_from_slice(&bytes[..count]);
+        }
+    })
+    .await;
+    let client = object_storage_client(LONG, true).unwrap();
+    client.get(format!("https://127.0.0.1:{}/", server.port)).send().await.unwrap_err();
+    // The extension of the protocols, with its lengths.
+    let only: &[u8] = b"\0\x10\0\x0b\0\x09\x08http/1.1";
+    assert!(hello.lock().unwrap().windows(only.len()).any(|found| found == only));
+}
+
 #[tokio::test]
 async fn outdated_tls_is_rejected() {
     let cases: [(&[u8], &str); 4] = [
