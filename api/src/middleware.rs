@@ -126,7 +126,10 @@ impl RequestMiddleware {
             return;
         }
         let mut holders = vec![Holder::Address(RateLimitSubject::address(admission::address_of(&self.app, req)))];
-        holders.extend(req.extensions().get::<CallerHolders>().into_iter().flat_map(|caller| caller.0));
+        match req.extensions().get::<CallerHolders>() {
+            Some(caller) => holders.extend(caller.0),
+            None => holders.push(Holder::Visitors),
+        }
         let exceeded = match self.app.outgoing.take(bytes, holders) {
             Ok(lease) => {
                 let sending = client_of(req).and_then(|client| self.connections.begin_sending(client));

@@ -1,9 +1,9 @@
 //! Limits the memory and file descriptors that responses hold until their clients have read them.
 //!
-//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, of its
-//! workspace and of its API key. If a budget is used up, a read is rejected before anything is sent, and the connection
-//! of a write is closed: the client retries the write with its `Idempotency-Key`. A client that reads too slowly is
-//! disconnected by the server, so no lease lasts for long.
+//! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, and of its
+//! workspace and its API key, or of all clients without a key. If a budget is used up, a read is rejected before anything
+//! is sent, and the connection of a write is closed: the client retries the write with its `Idempotency-Key`. A client
+//! that reads too slowly is disconnected by the server. Reading a video at the minimum rate takes days.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -41,6 +41,8 @@ pub enum Holder {
     Address(RateLimitSubject),
     Workspace(i64),
     Key(i64),
+    /// All clients without an API key, because one client may have any number of addresses.
+    Visitors,
 }
 
 impl Holder {
@@ -49,6 +51,7 @@ impl Holder {
         match self {
             Self::Address(_) | Self::Workspace(_) => all / HOLDER_SHARE,
             Self::Key(_) => all / HOLDER_SHARE / 2,
+            Self::Visitors => all / 2,
         }
     }
 }
@@ -82,7 +85,7 @@ struct Usage {
 pub enum BudgetExceeded {
     /// The budget of the client's address, workspace or key.
     Holder,
-    /// The budget of the process.
+    /// The budget of the process, or of all clients without a key.
     Process,
 }
 
@@ -126,10 +129,14 @@ impl OutgoingBudget {
     }
 
     fn check(&self, usage: &Usage, bytes: usize, holders: &[Holder]) -> Result<(), BudgetExceeded> {
-        let is_over = |holder: &Holder| {
-            usage.by_holder.get(holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
+        let is_over = |holder: &&Holder| {
+            usage.by_holder.get(*holder).is_some_and(|before| before + bytes > holder.share(self.max_bytes))
         };
-        if holders.iter().any(is_over) { Err(BudgetExceeded::Holder) } else { Ok(()) }
+        match holders.iter().find(is_over) {
+            None => Ok(()),
+            Some(Holder::Visitors) => Err(BudgetExceeded::Process),
+            Some(_) => Err(BudgetExceeded::Holder),
+        }
     }
 
     /// Takes `bytes` for these holders. A holder without responses in flight may always have one.
@@ -206,6 +213,8 @@ fn parts<G: Send + 'static>(bytes: Bytes, guards: G) -> impl Stream<Item = Resul
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     const MIB: usize = 1 << 20;
@@ -236,6 +245,20 @@ mod tests {
         budget.take(4 * MIB, workspace(1)).unwrap();
         drop(others);
         assert!(budget.usage.lock().unwrap().by_holder.is_empty());
+    }
+
+    #[test]
+    fn clients_without_a_key_get_at_most_half_of_the_budget() {
+        let budget = OutgoingBudget::new(16 * MIB, 1_024);
+        let visitor = |number| {
+            let address = RateLimitSubject::address(IpAddr::from([192, 0, 2, number]));
+            vec![Holder::Address(address), Holder::Visitors]
+        };
+        let visitors: Vec<_> = (0..8).map(|number| budget.take(MIB, visitor(number)).unwrap()).collect();
+        assert_eq!(budget.take(MIB, visitor(8)).unwrap_err(), BudgetExceeded::Process);
+        budget.take(4 * MIB, workspace(1)).unwrap();
+        drop(visitors);
+        budget.take(MIB, visitor(8)).unwrap();
     }
 
     #[test]
