@@ -2,7 +2,7 @@
 
 use crier_domain::platform::{ConversationType, Platform};
 use crier_platforms::inbox::{OutgoingReply, ReplyThread};
-use crier_platforms::{ConnectorAccount, Marker, ReconcileResult};
+use crier_platforms::{CallError, ConnectorAccount, Marker, ReconcileResult};
 use serde_json::{Map, Value, json};
 
 use super::support::{ScriptStep, ScriptedServer, account, connector, now, post};
@@ -16,13 +16,17 @@ fn ann(external_id: &str) -> ConnectorAccount {
 
 /// Returns the result of a search in this page of the account's newest posts.
 async fn search(platform: Platform, external_id: &str, page: Value) -> ReconcileResult {
+    try_search(platform, external_id, page).await.unwrap()
+}
+
+async fn try_search(platform: Platform, external_id: &str, page: Value) -> Result<ReconcileResult, CallError> {
     let server = ScriptedServer::start(vec![ScriptStep::Respond(200, page)]).await;
     let connector = connector(platform, &server.base);
     let mut outgoing = post(connector.as_ref(), "Hi");
     for (name, value) in [("board", "7"), ("subreddit", "bread"), ("title", "Hi")] {
         outgoing.options.insert(name.to_owned(), json!(value));
     }
-    connector.reconcile(&ann(external_id), &outgoing).await.unwrap()
+    connector.reconcile(&ann(external_id), &outgoing).await
 }
 
 /// Returns the result of a search for a reply in this page.
@@ -82,6 +86,22 @@ async fn a_page_with_a_next_one_does_not_show_that_a_post_is_missing() {
     ] {
         assert_eq!(search(platform, external_id, last).await, ReconcileResult::Absent, "{platform}");
         assert_eq!(search(platform, external_id, with_next).await, ReconcileResult::Unsupported, "{platform}");
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_a_list_does_not_show_that_a_post_is_missing() {
+    let kind = "https://api.twitter.com/2/problems/not-authorized-for-resource";
+    let denied = json!({ "errors": [{ "title": "Authorization Error", "type": kind }] });
+    for (platform, external_id, response) in [
+        (Platform::Twitter, "44", denied),
+        (Platform::Pinterest, "643", json!({ "bookmark": null })),
+        (Platform::Reddit, "4xyz", json!({ "kind": "Listing", "data": { "after": null } })),
+        (Platform::Linkedin, "urn:li:organization:7", json!({ "paging": { "start": 0, "links": [] } })),
+        (Platform::Tumblr, "t:ann", json!({ "response": {} })),
+    ] {
+        let result = try_search(platform, external_id, response).await;
+        assert!(matches!(result, Err(CallError::Transient(_))), "{platform}: {result:?}");
     }
 }
 

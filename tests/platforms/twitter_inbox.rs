@@ -72,7 +72,7 @@ fn respond(server: &mut Server, request: &Request) -> ResponseTemplate {
         }
         ("/2/users/42/tweets", "GET") => {
             let newest: Vec<_> = server.own.iter().rev().collect();
-            json(200, if newest.is_empty() { json!({ "meta": {} }) } else { json!({ "data": newest }) })
+            json(200, if newest.is_empty() { json!({ "meta": {} }) } else { json!({ "data": newest, "meta": {} }) })
         }
         ("/2/tweets", "POST") => {
             let body: Value = request.body_json().unwrap();

@@ -35,7 +35,6 @@ pub(super) const WRITE: [&str; 2] = ["w_member_social_feed", "w_organization_soc
 /// A page of a list.
 #[derive(Default, Deserialize)]
 pub(super) struct Page {
-    #[serde(default)]
     elements: Vec<Value>,
     #[serde(default)]
     paging: Value,

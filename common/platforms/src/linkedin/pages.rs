@@ -33,7 +33,6 @@ const MAX_RECENT_POSTS: usize = 20;
 
 #[derive(Deserialize)]
 struct Elements<T> {
-    #[serde(default = "Vec::new")]
     elements: Vec<T>,
     #[serde(default)]
     paging: Value,

@@ -284,7 +284,6 @@ impl Connector for Pinterest {
     async fn reconcile(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct Newest {
-            #[serde(default)]
             items: Vec<Pin>,
             /// The token of the next page.
             bookmark: Option<String>,

@@ -168,7 +168,6 @@ struct Listing {
 
 #[derive(Deserialize)]
 struct Children {
-    #[serde(default)]
     children: Vec<Child>,
     /// The token of the next page.
     after: Option<String>,

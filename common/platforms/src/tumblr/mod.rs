@@ -191,7 +191,6 @@ impl Tumblr {
     async fn look_up(&self, account: &ConnectorAccount, post: &OutgoingPost) -> Result<ReconcileResult, CallError> {
         #[derive(Deserialize)]
         struct Newest {
-            #[serde(default)]
             posts: Vec<Post>,
             #[serde(default, rename = "_links")]
             links: Value,

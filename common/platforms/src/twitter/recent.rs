@@ -45,11 +45,11 @@ pub(super) struct Newest {
     /// Missing if there are no posts.
     #[serde(default, rename = "data")]
     pub(super) tweets: Vec<Tweet>,
-    #[serde(default)]
+    /// Missing if X returns an error instead of the list, which it may do with the status 200.
     meta: Meta,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct Meta {
     next_token: Option<String>,
 }
