@@ -13,6 +13,7 @@ mod calendar;
 mod composer;
 mod content_plans;
 mod feeds;
+mod form_keys;
 mod home;
 mod imports;
 mod inbox;

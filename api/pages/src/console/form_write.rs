@@ -31,6 +31,10 @@ pub enum Submission<'v> {
 impl<'v> FormWrite<'v> {
     /// Looks up the key of the form, and begins the transaction of the write if the key is new.
     pub async fn begin(visit: &'v Visit) -> Result<Submission<'v>> {
+        Self::look_up(visit).await.inspect_err(|error| visit.note(error))
+    }
+
+    async fn look_up(visit: &'v Visit) -> Result<Submission<'v>> {
         let key = visit.form.get("_key");
         if !admission::is_idempotency_key(key) {
             let message = "This form is incomplete. Go back, reload the page, and submit the form again.";
@@ -43,8 +47,7 @@ impl<'v> FormWrite<'v> {
             request: None,
         };
         let in_flight = visit.app.in_flight.enter(&slot).ok_or_else(in_progress)?;
-        let begun = visit.app.store.begin().await.map_err(ApiError::from);
-        let mut tx = begun.inspect_err(|error| visit.note(error))?;
+        let mut tx = visit.app.store.begin().await?;
         let found = idempotency::look_up_in(&mut tx, &slot).await?;
         if let KeyState::Free(free) = found {
             return Ok(Submission::First(Box::new(Self { tx, visit, slot, free, _in_flight: in_flight })));

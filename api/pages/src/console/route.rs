@@ -266,6 +266,7 @@ impl PageRunner {
             form: Form::default(),
             multipart: Mutex::default(),
             is_unavailable: AtomicBool::default(),
+            keeps_key: AtomicBool::default(),
             headers: req.headers().clone(),
             csrf: cookie::csrf_token(token),
             request_id,

@@ -43,6 +43,8 @@ pub struct Visit {
     pub multipart: Mutex<Option<(HeaderMap, ReqBody)>>,
     /// Whether a write failed because the service is unavailable.
     pub is_unavailable: AtomicBool,
+    /// Whether a form that is shown again has the key with which it was sent.
+    pub keeps_key: AtomicBool,
     /// The headers of the request.
     pub headers: HeaderMap,
     pub csrf: String,
@@ -140,10 +142,11 @@ impl Visit {
 
     /// Returns the prefix of the `Idempotency-Key`s of the page's forms. A form that is shown again needs a new key, because
     /// its content may change. If the service was unavailable, the write may have been carried out, because the database may
-    /// have lost only its answer to the commit: with the same key, the form does not do it a second time.
+    /// have lost only its answer to the commit, and a form that is still being processed may succeed: with the same key,
+    /// the form does not do it a second time.
     fn form_key(&self) -> String {
         match self.form.get("_key").split_once('-') {
-            Some((sent, _)) if self.is_unavailable.load(Ordering::Relaxed) => sent.to_owned(),
+            Some((sent, _)) if self.keeps_key.load(Ordering::Relaxed) => sent.to_owned(),
             _ => new_key(),
         }
     }
@@ -161,9 +164,12 @@ impl Visit {
         Ok(PageReply::Html(status, text))
     }
 
-    /// Remembers whether a write failed because the service is unavailable.
+    /// Remembers whether a write failed because the service is unavailable, and whether it may have been carried out.
     pub fn note(&self, error: &ApiError) {
-        self.is_unavailable.fetch_or(error.code == ErrorCode::ServiceUnavailable, Ordering::Relaxed);
+        let is_unavailable = error.code == ErrorCode::ServiceUnavailable;
+        let is_in_progress = error.code == ErrorCode::IdempotencyInProgress;
+        self.is_unavailable.fetch_or(is_unavailable, Ordering::Relaxed);
+        self.keeps_key.fetch_or(is_unavailable || is_in_progress, Ordering::Relaxed);
     }
 
     /// Redirects to a path within the brand, which shows the message with the key `note` ([`flash`]).

@@ -1,0 +1,51 @@
+//! The keys of forms that are shown again while their first submission is still being processed.
+
+use crier_store::idempotency::IdempotencySlot;
+
+use crate::support::app::{Tenant, on_one_app};
+use crate::support::console::{ConsoleUser, Page};
+
+on_one_app!(console "unlimited" =>
+    a_post_is_created_once_by_two_clicks,
+    an_invitation_is_created_once_by_two_clicks,
+);
+
+/// Returns the key of the form with this action.
+fn key_of(page: &Page, action: &str) -> String {
+    page.hidden_fields(action).into_iter().find(|(name, _)| name == "_key").expect("a key").1
+}
+
+/// Processes a write with this key of the user's session until the result is dropped.
+async fn process(t: &Tenant<'_>, key: String) -> impl Sized {
+    let sql = "SELECT s.api_key_id FROM sessions s JOIN api_keys k ON k.id = s.api_key_id WHERE k.user_id";
+    let api_key_id: i64 = t.app.value(format!("{sql} = {}", t.user)).await;
+    let slot = IdempotencySlot { api_key_id, key, fingerprint: Vec::new(), request: None };
+    t.app.api.in_flight.enter(&slot).expect("no other write has this key")
+}
+
+async fn a_post_is_created_once_by_two_clicks(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let new = t.path("/posts/new");
+    let page = person.get(&new).await;
+    let fields = [("content", "Fresh bread"), ("schedule_type", "draft")];
+    let first = process(&t, key_of(&page, &new)).await;
+    let shown = person.submit_from(&page, &new, &fields).await;
+    shown.expect(422, "still being processed").expect(422, "Fresh bread</textarea>");
+    drop(first);
+    for page in [&page, &shown] {
+        person.submit_from(page, &new, &fields).await.expect(200, "Draft saved.");
+    }
+    assert_eq!(t.app.count_rows("posts").await, 1);
+}
+
+/// The same for a form without an endpoint.
+async fn an_invitation_is_created_once_by_two_clicks(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let path = t.path("/settings/members");
+    let page = person.get(&path).await;
+    let fields = [("email", "eve@example.com"), ("role", "editor")];
+    let first = process(&t, key_of(&page, &path)).await;
+    let shown = person.submit_from(&page, &path, &fields).await;
+    shown.expect(422, "still being processed").expect(422, "value=\"eve@example.com\"");
+    assert_eq!(key_of(&shown, &path), key_of(&page, &path));
+    drop(first);
+    person.submit_from(&shown, &path, &fields).await.expect(200, "Copy it now.");
+}
