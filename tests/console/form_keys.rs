@@ -8,6 +8,7 @@ use crate::support::console::{ConsoleUser, Page};
 on_one_app!(console "unlimited" =>
     a_post_is_created_once_by_two_clicks,
     an_invitation_is_created_once_by_two_clicks,
+    a_saved_draft_can_be_submitted_after_two_clicks,
 );
 
 /// Returns the key of the form with this action.
@@ -48,4 +49,18 @@ async fn an_invitation_is_created_once_by_two_clicks(t: Tenant<'_>, person: Cons
     assert_eq!(key_of(&shown, &path), key_of(&page, &path));
     drop(first);
     person.submit_from(&shown, &path, &fields).await.expect(200, "Copy it now.");
+}
+
+/// The draft was created with the key of the first form, so the form that changes it needs another one.
+async fn a_saved_draft_can_be_submitted_after_two_clicks(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (new, account) = (t.path("/posts/new"), t.account("demo").await.to_string());
+    let page = person.get(&new).await;
+    let fields = [("content", "To approve"), ("accounts", account.as_str()), ("_action", "submit")];
+    let first = process(&t, format!("{}-submit", key_of(&page, &new))).await;
+    let shown = person.submit_from(&page, &new, &fields).await;
+    shown.expect(422, "still being processed").expect(422, "To approve</textarea>");
+    drop(first);
+    let edit = t.path(&format!("/posts/{}/edit", t.app.newest_id("posts").await));
+    person.submit_from(&shown, &edit, &fields).await.expect(200, "Post submitted for approval.");
+    assert_eq!(t.app.count_rows("posts").await, 1);
 }

@@ -324,6 +324,8 @@ async fn submit(visit: &Visit, (id, version): (i64, Timestamp), mut input: Compo
             let stored = Stored::load(visit, id).await?;
             let errors = form_errors(error)?;
             input.seen = version;
+            // With the key of the form that created the draft, the form that changes it would be rejected.
+            visit.renew_key();
             show(visit, Some(&stored), input, errors, Contents::Input).await
         }
     }

@@ -172,6 +172,11 @@ impl Visit {
         self.keeps_key.fetch_or(is_unavailable || is_in_progress, Ordering::Relaxed);
     }
 
+    /// Gives the form of the page a new key, because it is another form than the one that was sent.
+    pub fn renew_key(&self) {
+        self.keeps_key.store(false, Ordering::Relaxed);
+    }
+
     /// Redirects to a path within the brand, which shows the message with the key `note` ([`flash`]).
     pub fn to(&self, path: &str, note: &'static str) -> Result<PageReply> {
         let brand = self.brand()?.0.id;
