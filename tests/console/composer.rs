@@ -324,6 +324,8 @@ async fn an_image_is_uploaded_from_the_composer(t: Tenant<'_>, person: ConsoleUs
     assert!(rejected.status == 415 && !rejected.body.starts_with(b"<"), "{rejected:?}");
     let rejected = send_file(t.app, &person, &page, b"no image", false).await;
     assert!(rejected.status == 422 && rejected.body.starts_with(b"<!doctype html>"), "{rejected:?}");
+    let text = String::from_utf8_lossy(&rejected.body);
+    assert!(text.contains("id=\"e-file\"") && text.contains("name=\"alt_text\" value=\"Fresh bread\""), "{text}");
     // A client that does not send the page of the form.
     let url = format!("{}{}", t.app.url, upload_url(&page));
     let request = t.app.visit("POST", &url).header("cookie", &person.cookie).form(Some(("a.png", &png)), &[]);

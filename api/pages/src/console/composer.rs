@@ -33,7 +33,7 @@ use super::composer_check::show_check;
 use super::composer_input::{ComposerInput, SaveMode, Stored};
 use super::composer_view::{Contents, check_editable, show};
 use super::form::Form;
-use super::media::uploaded;
+use super::media::{upload_errors, uploaded};
 use super::route::PageRoute;
 use super::shared::FieldErrors;
 use super::visit::{PageReply, Visit, form_errors};
@@ -357,16 +357,18 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Some(id) => Some(Stored::load(visit, id).await?),
         None => None,
     };
-    let written = visit.call().upload(media::upload::endpoint(), &mut Form::default()).await;
+    let mut sent = Form::default();
+    let written = visit.call().upload(media::upload::endpoint(), &mut sent).await;
     let (id, note) = match written.and_then(Written::into_value) {
         Ok(asset) => (asset.id, uploaded(asset.mime_type)),
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => {
-            let errors = form_errors(error)?;
-            let input = match &stored {
+            let errors = upload_errors(error)?;
+            let mut input = match &stored {
                 Some(stored) => ComposerInput::of_post(stored, visit.zone()),
                 None => new_input(visit).await?,
             };
+            input.upload = sent;
             return show(visit, stored.as_ref(), input, errors, Contents::Stored).await;
         }
     };

@@ -149,6 +149,8 @@ pub struct ComposerInput {
     /// The labels of the post when the page was rendered.
     known_labels: String,
     omit_accounts: OmitAccounts,
+    /// The fields of the upload form if its file was rejected.
+    pub upload: Form,
 }
 
 /// The fields of a request, and the account ID of each override in it.
@@ -187,6 +189,7 @@ impl ComposerInput {
             known_time: form.get("_time").to_owned(),
             known_labels: form.get("_labels").to_owned(),
             omit_accounts,
+            upload: Form::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use askama::Template;
 use crier_domain::account::{AccountStatus, SocialAccount};
 use crier_domain::catalogue::descriptor;
 use crier_domain::limits::Board;
+use crier_domain::media::AssetType;
 use crier_domain::plan::Feature;
 use crier_domain::post::PostStatus;
 use crier_endpoints::admission::plan;
@@ -79,6 +80,10 @@ pub struct Composer {
     library_page: i64,
     library_prev: Option<i64>,
     library_next: Option<i64>,
+    /// The submitted description of the upload form.
+    upload_alt_text: String,
+    /// Whether the upload form was submitted with a video.
+    is_video_upload: bool,
     /// The account for which the user is choosing images.
     picking: Option<i64>,
     /// The index of the part for which the user is choosing images.
@@ -378,6 +383,8 @@ pub async fn show(
         library_next: (!is_last).then(|| page + 1),
         library_page: page,
         library: offered.library_without(&input.media),
+        upload_alt_text: input.upload.get("alt_text").to_owned(),
+        is_video_upload: input.upload.get("asset_type") == AssetType::Video.as_str(),
         picking: input.picking,
         picking_part: input.picking_part,
         scheduled_at: input.scheduled_at.clone(),

@@ -185,9 +185,13 @@ async fn upload(visit: &Visit) -> Result<PageReply> {
         Err(error) if visit.is_fetch => return Err(error),
         Err(error) => error,
     };
+    render(visit, StatusCode::UNPROCESSABLE_ENTITY, upload_errors(error)?, FieldErrors::default(), &sent).await
+}
+
+/// Returns the errors that the upload form shows.
+pub fn upload_errors(error: ApiError) -> Result<FieldErrors> {
     let is_file = matches!(error.code, ErrorCode::UnsupportedMediaType | ErrorCode::PayloadTooLarge);
-    let errors = if is_file { at_field("file", &error) } else { form_errors(error)? };
-    render(visit, StatusCode::UNPROCESSABLE_ENTITY, errors, FieldErrors::default(), &sent).await
+    if is_file { Ok(at_field("file", &error)) } else { form_errors(error) }
 }
 
 /// Returns the key of the message about a new file ([`super::flash`]).
