@@ -1,4 +1,4 @@
-//! The keys of forms that are shown again while their first submission is still being processed.
+//! The keys of forms that are shown again: a form that was carried out is not carried out a second time.
 
 use crier_store::idempotency::IdempotencySlot;
 
@@ -7,6 +7,7 @@ use crate::support::console::{ConsoleUser, Page};
 
 on_one_app!(console "unlimited" =>
     a_post_is_created_once_by_two_clicks,
+    a_post_is_created_once_if_its_form_is_changed_between,
     an_invitation_is_created_once_by_two_clicks,
     a_saved_draft_can_be_submitted_after_two_clicks,
 );
@@ -38,7 +39,21 @@ async fn a_post_is_created_once_by_two_clicks(t: Tenant<'_>, person: ConsoleUser
     assert_eq!(t.app.count_rows("posts").await, 1);
 }
 
-/// The same for a form without an endpoint.
+/// As if the response to the first submission was that the service is unavailable: the form has the same key then.
+async fn a_post_is_created_once_if_its_form_is_changed_between(t: Tenant<'_>, person: ConsoleUser<'_>) {
+    let (new, check) = (t.path("/posts/new"), t.path("/posts/check"));
+    let page = person.get(&new).await;
+    let fields = [("content", "Fresh bread"), ("schedule_type", "draft")];
+    person.submit_from(&page, &new, &fields).await.expect(200, "Draft saved.");
+    for (path, action) in [(&new, "library:1"), (&check, "check")] {
+        let shown = person.submit_from(&page, path, &[("content", "Fresh bread"), ("_action", action)]).await;
+        shown.expect(200, "Fresh bread</textarea>");
+        person.submit_from(&shown, &new, &fields).await.expect(200, "Draft saved.");
+    }
+    assert_eq!(t.app.count_rows("posts").await, 1);
+}
+
+/// Two clicks on a form without an endpoint.
 async fn an_invitation_is_created_once_by_two_clicks(t: Tenant<'_>, person: ConsoleUser<'_>) {
     let path = t.path("/settings/members");
     let page = person.get(&path).await;

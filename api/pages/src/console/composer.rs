@@ -191,6 +191,7 @@ async fn check(visit: &Visit) -> Result<PageReply> {
     if visit.is_fetch {
         return show_check(visit, stored.as_ref(), &input).await;
     }
+    visit.keep_key();
     show(visit, stored.as_ref(), input, FieldErrors::default(), Contents::Input).await
 }
 
@@ -216,6 +217,7 @@ async fn submit_form(visit: &Visit) -> Result<PageReply> {
                 Button::Split => split(visit, &mut input).await?,
                 _ => FieldErrors::default(),
             };
+            visit.keep_key();
             return show(visit, stored.as_ref(), input, errors, Contents::Input).await;
         }
     };

@@ -172,6 +172,11 @@ impl Visit {
         self.keeps_key.fetch_or(is_unavailable || is_in_progress, Ordering::Relaxed);
     }
 
+    /// Keeps the key of a form whose action wrote nothing: an earlier submission with it may have been carried out.
+    pub fn keep_key(&self) {
+        self.keeps_key.store(true, Ordering::Relaxed);
+    }
+
     /// Gives the form of the page a new key, because it is another form than the one that was sent.
     pub fn renew_key(&self) {
         self.keeps_key.store(false, Ordering::Relaxed);
