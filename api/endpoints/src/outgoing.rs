@@ -1,7 +1,7 @@
 //! Limits the memory and file descriptors that responses hold until their clients have read them.
 //!
 //! A response that is being sent has a [`Lease`] on the budgets of its process, of its client's address, and of its
-//! workspace and its API key, or of all clients without a key. If a budget is used up, a read is rejected before anything
+//! workspace and its API key or session, or of all other clients. If a budget is used up, a read is rejected before anything
 //! is sent, and the connection of a write is closed: the client retries the write with its `Idempotency-Key`. A client
 //! that reads too slowly is disconnected by the server. Reading a video at the minimum rate takes days.
 
@@ -41,7 +41,7 @@ pub enum Holder {
     Address(RateLimitSubject),
     Workspace(i64),
     Key(i64),
-    /// All clients without an API key, because one client may have any number of addresses.
+    /// All clients without an API key and a session, because one client may have any number of addresses.
     Visitors,
 }
 
@@ -56,7 +56,7 @@ impl Holder {
     }
 }
 
-/// The holders of a request with an API key. Stored in the request's extensions.
+/// The holders of a request with an API key or a session. Stored in the request's extensions.
 #[derive(Clone, Copy, Debug)]
 pub struct CallerHolders(pub [Holder; 2]);
 
@@ -85,7 +85,7 @@ struct Usage {
 pub enum BudgetExceeded {
     /// The budget of the client's address, workspace or key.
     Holder,
-    /// The budget of the process, or of all clients without a key.
+    /// The budget of the process, or of all visitors.
     Process,
 }
 

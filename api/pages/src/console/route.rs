@@ -12,6 +12,7 @@ use crier_endpoints::app::App;
 use crier_endpoints::context::Query;
 use crier_endpoints::error::{ApiError, ErrorCode, Result};
 use crier_endpoints::limits::RateLimitSubject;
+use crier_endpoints::outgoing::CallerHolders;
 use crier_endpoints::reply;
 use crier_endpoints::runner::body;
 use crier_endpoints::runner::{RequestId, RouteLabel};
@@ -278,6 +279,7 @@ impl PageRunner {
     }
 
     async fn run(&self, req: &mut Request, token: &SecretString, visit: &mut Visit) -> Result<PageReply> {
+        req.extensions_mut().insert(CallerHolders::of(&visit.authenticated.caller));
         let key = RateLimitSubject::Key(visit.authenticated.caller.key_id);
         let decision = self.app.limiter.take(key, PAGES_PER_MINUTE).await;
         if !decision.allowed {
