@@ -48,7 +48,6 @@ struct GraphError {
 /// A page of a list.
 #[derive(Deserialize)]
 pub(crate) struct List<T> {
-    #[serde(default = "Vec::new")]
     pub(crate) data: Vec<T>,
     paging: Option<Paging>,
 }
