@@ -17,7 +17,7 @@ use super::{Conn, Result, Tx, accounts};
 /// The maximum number of posts per transaction. Each has targets, attempts, metrics and jobs.
 const POSTS: i64 = 200;
 /// The maximum number of events that a transaction reads.
-const EVENTS: i64 = 5_000;
+const EVENTS: i64 = 1_000;
 
 /// What belongs to a brand or a workspace, for the operator's question.
 #[derive(Debug, Clone, sqlx_macros::FromRow)]
