@@ -1,5 +1,6 @@
 //! Clients that request large responses and do not read them.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use crier_api::MinRate;
@@ -11,7 +12,7 @@ use crate::support::app::{BASE, Tenant, TestApp, on_one_app, on_sqlite_app};
 use crate::support::client::until_soon;
 use crate::support::store::TestStore;
 
-on_one_app!(unread_responses_are_bounded);
+on_one_app!(unread_responses_are_bounded, lists_of_a_workspace_take_turns);
 on_sqlite_app!(http2_is_not_supported, visits_are_limited_per_address);
 
 /// Sends a request on a connection with a small receive buffer.
@@ -77,6 +78,26 @@ async fn unread_responses_are_bounded(app: TestApp) {
     again.expect(201);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     assert_eq!(app.count_rows("posts").await, 6);
+}
+
+async fn lists_of_a_workspace_take_turns(app: TestApp) {
+    let (t, other) = (app.tenant("unlimited").await, app.tenant("unlimited").await);
+    let turns = app.api.list_turns.of(t.workspace, 2);
+    let both = turns.acquire_many(2).await.expect("it is never closed");
+    let path = t.path("/posts");
+    let mut waiting = pin!(t.get(&path));
+    let others = async {
+        for _ in 0..5 {
+            other.get(&other.path("/posts")).await.expect(200);
+            t.get(&t.path("")).await.expect(200);
+        }
+    };
+    tokio::select! {
+        _ = &mut waiting => panic!("it waits for its turn"),
+        () = others => {}
+    }
+    drop(both);
+    waiting.await.expect(200);
 }
 
 async fn http2_is_not_supported(app: TestApp) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crier_domain::plan::Plans;
 use crier_http::Guard;
 use crier_mail::Mailer;
-use crier_media::Library;
+use crier_media::{Library, WorkspacePermits};
 use crier_platforms::ConnectorRegistry;
 use crier_platforms::link_card::CardReader;
 use crier_store::keys::{self, Caller};
@@ -92,6 +92,8 @@ pub struct App {
     /// Processes large bodies one at a time.
     pub large_bodies: LargeBodySemaphore,
     pub in_flight: InFlightKeys,
+    /// Limits the lists that a workspace reads at the same time.
+    pub list_turns: WorkspacePermits,
     /// Limits the requests that receive bytes of resumable uploads.
     pub upload_slots: WorkspaceSlots,
     /// Limits the requests that generate an image.
@@ -150,6 +152,7 @@ impl App {
             outgoing: OutgoingBudget::default(),
             large_bodies: LargeBodySemaphore::default(),
             in_flight: InFlightKeys::default(),
+            list_turns: WorkspacePermits::default(),
             upload_slots: WorkspaceSlots::new(MAX_UPLOAD_REQUESTS),
             image_slots: WorkspaceSlots::new(MAX_IMAGE_REQUESTS),
             asset_wait: ASSET_WAIT,

@@ -51,6 +51,7 @@ pub use spool::{Spool, SpoolError, Spooled, Spools};
 pub use storage::{Storage, StorageError};
 pub use uploads::{UploadError, UploadProgress, UploadWriter};
 pub use video::SNIFFED as SNIFFED_BYTES;
+pub use workspace_permits::WorkspacePermits;
 
 use cover::CoverMaker;
 use plan_cache::PlanCache;

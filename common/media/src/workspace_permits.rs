@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 /// The semaphores of the workspaces. Each is dropped when nobody holds its permits or waits for them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct WorkspacePermits(Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>);
+pub struct WorkspacePermits(Arc<Mutex<HashMap<i64, Weak<Semaphore>>>>);
 
 impl WorkspacePermits {
     /// Returns the semaphore of a workspace, or creates one with `permits`. It is never closed.

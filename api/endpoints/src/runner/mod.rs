@@ -8,13 +8,16 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, LazyLock};
 
+use crier_store::Conn;
 use futures::FutureExt;
 use salvo::writing::Text;
 use salvo::{Depot, FlowCtrl, Request, Response};
 
 use crate::app::App;
 use crate::context::{Context, Query};
-use crate::endpoint::{AnyEndpoint, BodyFormat, BoundHandler, BoundRequest, EndpointKind, EndpointSpec, ResponseShape};
+use crate::endpoint::{
+    AnyEndpoint, BodyFormat, BoundHandler, BoundRequest, EndpointKind, EndpointSpec, ResponseShape, Step,
+};
 use crate::error::{ApiError, Result};
 use crate::fields::Problems;
 use crate::file::{self, FileResponse, SentFile};
@@ -57,6 +60,10 @@ static ENDPOINTS: LazyLock<Vec<(AnyEndpoint, Arc<KnownNames>)>> = LazyLock::new(
         })
         .collect()
 });
+
+/// The lists that a workspace may read at the same time, in each process. A page may take ten milliseconds, and other
+/// workspaces need half of the connections of SQLite.
+const MAX_LISTS: u32 = 2;
 
 /// Runs one endpoint.
 #[derive(Clone)]
@@ -127,15 +134,7 @@ impl Runner {
         let BoundRequest { handler, ignored, .. } = self.receive(&mut cx, req).await?;
         write_ignored_fields(&mut cx, ignored, res);
         match handler {
-            Some(BoundHandler::Read(step)) => {
-                let mut conn = self.app.store.read().await?;
-                if self.spec().shape == ResponseShape::Pages {
-                    // Checked only here, because other requests may have used up the budget while this one waited for
-                    // its connection.
-                    self.app.outgoing.check_caller(pagination::MAX_BYTES, &cx.caller)?;
-                }
-                step(&cx, &mut conn).await.map(Some)
-            }
+            Some(BoundHandler::Read(step)) => self.read(&cx, &step).await.map(Some),
             Some(BoundHandler::Download(handler)) => {
                 let found = handler.call(&cx, &mut self.app.store.read().await?).await?;
                 send_file(&self.app, req, &found, res).await.map(|()| None)
@@ -155,6 +154,20 @@ impl Runner {
             }
             _ => Err(ApiError::bug("a write was run as a read")),
         }
+    }
+
+    /// Calls the handler of a read.
+    async fn read(&self, cx: &Context, step: &Step<Conn>) -> Result<ApiResponse> {
+        if self.spec().shape != ResponseShape::Pages {
+            return step(cx, &mut self.app.store.read().await?).await;
+        }
+        let turns = self.app.list_turns.of(cx.caller.workspace_id, MAX_LISTS);
+        // The semaphore is never closed.
+        let _turn = turns.acquire().await.ok();
+        let mut conn = self.app.store.read().await?;
+        // Checked only here, because other requests may have used up the budget while this one waited.
+        self.app.outgoing.check_caller(pagination::MAX_BYTES, &cx.caller)?;
+        step(cx, &mut conn).await
     }
 
     /// Reads the request of an endpoint that changes nothing: its body or its query.
