@@ -95,6 +95,7 @@ async fn a_response_without_a_list_does_not_show_that_a_post_is_missing() {
     let denied = json!({ "errors": [{ "title": "Authorization Error", "type": kind }] });
     for (platform, external_id, response) in [
         (Platform::Twitter, "44", denied),
+        (Platform::Facebook, "42", json!({})),
         (Platform::Pinterest, "643", json!({ "bookmark": null })),
         (Platform::Reddit, "4xyz", json!({ "kind": "Listing", "data": { "after": null } })),
         (Platform::Linkedin, "urn:li:organization:7", json!({ "paging": { "start": 0, "links": [] } })),
