@@ -41,7 +41,7 @@ pub enum Holder {
     Address(RateLimitSubject),
     Workspace(i64),
     Key(i64),
-    /// All clients without an API key and a session, because one client may have any number of addresses.
+    /// All clients without an API key or a session, because one client may have any number of addresses.
     Visitors,
 }
 
